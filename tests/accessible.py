@@ -59,23 +59,23 @@ def violations(page: Any, asked: Mapping[str, Any] | None = None) -> list[str]:
     """What axe-core finds on a page that is loaded: the rule, and the first place that breaks it."""
     source = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     page.evaluate(f"{source}; undefined")  # past the page's policy, which allows no script but its own
-    found = page.evaluate(
+    report = page.evaluate(
         "(asked) => axe.run(document, asked)", {"resultTypes": ["violations"], **(asked or {})}
     )
     return [
-        f"{one['id']} ({one['help']}): {len(one['nodes'])}, such as {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
+        f"{rule['id']} ({rule['help']}): {len(rule['nodes'])}, such as {rule['nodes'][0]['html'][:200]}"
+        for rule in report["violations"]
     ]
 
 
 def violations_in_all_looks(browser: Any, address: str, ready: str = "body") -> dict[str, list[str]]:
     """What axe-core finds on the page of an address, with the network cut, once `ready` is there."""
-    found = {}
+    broken_rules = {}
     for look, (options, asked) in LOOKS.items():
         context = browser.new_context(offline=True, reduced_motion="reduce", **options)
         page = context.new_page()
         page.goto(address)
         page.wait_for_selector(ready, state="attached")
-        found[look] = violations(page, asked)
+        broken_rules[look] = violations(page, asked)
         context.close()
-    return found
+    return broken_rules

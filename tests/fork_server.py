@@ -56,8 +56,8 @@ def serve(modules: list[str]) -> dict[str, Any]:
 
 def in_package(name: str) -> list[str]:
     package = importlib.import_module(name)
-    found = (module.name for module in pkgutil.walk_packages(package.__path__, f"{name}."))
-    return [module for module in found if not module.startswith(HEAVY) and not module.endswith("__main__")]
+    modules = (module.name for module in pkgutil.walk_packages(package.__path__, f"{name}."))
+    return [module for module in modules if not module.startswith(HEAVY) and not module.endswith("__main__")]
 
 
 def ended(child: int, clock: float) -> dict[str, int]:

@@ -160,8 +160,8 @@ def _fetched(name: str) -> tuple[Path | None, str]:
 
 
 def cache_folder() -> Path:
-    if own := os.environ.get("ATTNLAW_CACHE"):
-        return Path(own)
+    if folder := os.environ.get("ATTNLAW_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attnlaw"
 
 

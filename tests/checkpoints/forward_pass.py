@@ -210,10 +210,10 @@ def scored_blocks(model: Model, run: Run) -> Iterator[tuple[int, int, Attention,
     stacks = [layer.stack or "" for layer in model.layers] if model.network.towers else [""]
     scores = iter(
         [
-            found
+            call_scores
             for stack in dict.fromkeys(stacks)  # towers run in any order
-            for found, owner in zip(run.scores, run.owners, strict=True)
-            if found.ndim != 2 and owner.startswith(stack)  # routers call softmax on matrices
+            for call_scores, owner in zip(run.scores, run.owners, strict=True)
+            if call_scores.ndim != 2 and owner.startswith(stack)  # routers call softmax on matrices
         ]
     )
     for depth, number in enumerate(model.network.applications):
@@ -248,11 +248,11 @@ def check_attention(model: Model, run: Run, tolerance: float = TOLERANCE) -> flo
             if block.source_norm is not None:
                 check_norm(model, block.source_norm, x[block.value], run, names, tolerance)
         part = run.module.get_submodule(output)
-        found = unbanded(scores, len(x[block.query]))
+        head_scores = unbanded(scores, len(x[block.query]))
         error = check_block(
             model,
             block,
-            scores=found.numpy(),
+            scores=head_scores.numpy(),
             x=(x[block.query], x[block.key], x[block.value]),
             context=context,
             total=total,
@@ -278,16 +278,16 @@ def added(run: Run, name: str, call: int, x: Array) -> Array:
 
 def _tokens(given: torch.Tensor) -> Array:
     """Tokens x numbers of a batch of one, which Longformer has second."""
-    found: Array = (given[0] if given.shape[0] == 1 else given[:, 0]).numpy()
-    return found
+    token_rows: Array = (given[0] if given.shape[0] == 1 else given[:, 0]).numpy()
+    return token_rows
 
 
 def normalised(model: Model, norm: Norm, z: Array) -> Array:
     """g * zhat + b along the last axis."""
     centred = z - z.mean(axis=-1, keepdims=True) if norm.kind == LAYER else z
     scale = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + norm.epsilon)
-    found: Array = model.gain(norm) * centred / scale + model.shift(norm)
-    return found
+    output: Array = model.gain(norm) * centred / scale + model.shift(norm)
+    return output
 
 
 def check_norm(
@@ -313,16 +313,16 @@ def projected(model: Model, view: View, x: Array) -> Array:
     if view.after is not None:
         x = projected(model, view.after, x)
         x = x if view.norm is None else normalised(model, view.norm, x)
-    found: Array = x @ model.read(replace(view, after=None)) + model.bias(view)
-    return found
+    output: Array = x @ model.read(replace(view, after=None)) + model.bias(view)
+    return output
 
 
 def heads_of(model: Model, view: View, x: Array, heads: int, norm: Norm | None) -> Array:
     """Queries, keys or values, heads x tokens x size, normalised."""
-    found = projected(model, view, x)
+    projection = projected(model, view, x)
     if norm is not None and norm.joint:
-        found = normalised(model, norm, found)
-    parts = found.reshape(len(x), heads, -1)
+        projection = normalised(model, norm, projection)
+    parts = projection.reshape(len(x), heads, -1)
     if norm is not None and not norm.joint:
         parts = normalised(model, norm, parts)
     return parts.transpose(1, 0, 2)
@@ -344,8 +344,8 @@ def circle(rotary: Rotary, length: int, angles: list[Any]) -> tuple[Array, Array
     """Cosines and sines by position: the model's own where it has ours, which it rounds to float32."""
     half = rotary.size // 2
     theirs = []
-    for found in angles:
-        cosine, sine = (found.real, found.imag) if torch.is_tensor(found) else found
+    for rotation in angles:
+        cosine, sine = (rotation.real, rotation.imag) if torch.is_tensor(rotation) else rotation
         if cosine.shape[-1] not in (half, 2 * half):  # of layers with other heads
             continue
         rows = cosine.numel() // cosine.shape[-1]
@@ -417,11 +417,11 @@ def check_block(
     if block.gate is not None:
         mixed = mixed / (1 + np.exp(-projected(model, block.gate, x[0])))
     heads = [slice(head * size, (head + 1) * size) for head in range(block.heads)]
-    adds = [mixed[:, own] @ outer[own] for own in heads]
+    adds = [mixed[:, columns] @ outer[columns] for columns in heads]
     if context is not None:
-        for own, add in zip(heads, adds, strict=True):
+        for columns, add in zip(heads, adds, strict=True):
             only_this_head = np.zeros_like(context)
-            only_this_head[:, own] = context[:, own]
+            only_this_head[:, columns] = context[:, columns]
             errors.append(close(add + shift, output(only_this_head), tolerance))
     if total is not None:
         errors.append(close(np.sum(adds, axis=0) + shift, total, tolerance))
@@ -434,11 +434,11 @@ def unbanded(scores: torch.Tensor, length: int) -> torch.Tensor:
         return scores.reshape(-1, *scores.shape[-2:])
     band = scores[0].transpose(0, 1)
     half = band.shape[-1] // 2
-    found = torch.full((band.shape[0], length, length), -torch.inf, dtype=band.dtype)
+    full_scores = torch.full((band.shape[0], length, length), -torch.inf, dtype=band.dtype)
     for token in range(length):
         for other in range(max(0, token - half), min(length, token + half + 1)):
-            found[:, token, other] = band[:, token, other - token + half]
-    return found
+            full_scores[:, token, other] = band[:, token, other - token + half]
+    return full_scores
 
 
 def check_feed_forward(
@@ -467,7 +467,7 @@ def check_experts(
         name = next(
             name
             for name, value in state.items()
-            if value.ndim == 3 and any(np.array_equal(one, alone) for one in value.numpy())
+            if value.ndim == 3 and any(np.array_equal(matrix, alone) for matrix in value.numpy())
         ).rpartition(".")[0]
     else:
         name = names(first.tensor)
@@ -479,8 +479,8 @@ def check_experts(
         check_norm(model, expert.norm, x, run, names, tolerance)
     ours = np.zeros_like(output)
     for number, expert in enumerate(layer.experts):
-        own = projected(model, expert.outer, inside(model, expert, x))
-        ours += np.where(chosen == number, weights, 0.0).sum(axis=-1, keepdims=True) * own
+        expert_output = projected(model, expert.outer, inside(model, expert, x))
+        ours += np.where(chosen == number, weights, 0.0).sum(axis=-1, keepdims=True) * expert_output
     close(ours, output, tolerance)
 
 
@@ -505,22 +505,25 @@ def clipped_swiglu(gate: Array, inner: Array) -> Array:
 
 
 def inside(
-    model: Model, maps: FeedForward, x: Array, own: Callable[[torch.Tensor], torch.Tensor] | None = None
+    model: Model,
+    maps: FeedForward,
+    x: Array,
+    model_activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Array:
     """What M_out reads; by the model's `own` activation where that has parameters."""
     if model.network.activation == "clipped_swiglu":
         assert maps.gate is not None
         return clipped_swiglu(projected(model, maps.gate, x), projected(model, maps.inner, x))
     activation = ACT2FN[model.network.activation].double()
-    if isinstance(own, torch.nn.Module) and [*own.parameters()]:
-        assert type(own) is type(activation)
-        activation = own
+    if isinstance(model_activation, torch.nn.Module) and [*model_activation.parameters()]:
+        assert type(model_activation) is type(activation)
+        activation = model_activation
     inner = projected(model, maps.inner, x)
     if maps.gate is None:
-        found: Array = activation(torch.from_numpy(inner)).detach().numpy()
+        hidden: Array = activation(torch.from_numpy(inner)).detach().numpy()
     else:
-        found = activation(torch.from_numpy(projected(model, maps.gate, x))).detach().numpy() * inner
-    return found if maps.outer_norm.kind == NONE else normalised(model, maps.outer_norm, found)
+        hidden = activation(torch.from_numpy(projected(model, maps.gate, x))).detach().numpy() * inner
+    return hidden if maps.outer_norm.kind == NONE else normalised(model, maps.outer_norm, hidden)
 
 
 def close(ours: Array, theirs: Array, tolerance: float = TOLERANCE) -> float:

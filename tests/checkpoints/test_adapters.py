@@ -102,7 +102,7 @@ def test_base_and_adapter_are_the_merged_model(
     plain = audit(llama, name="m", jobs=1)
     place = ["layer", "kind", "head"]
     assert ours.spectra.select(place).equals(expected.spectra.select(place))
-    columns = [found.spectra["singular_values"].to_list() for found in (ours, expected, plain)]
+    columns = [audit_result.spectra["singular_values"].to_list() for audit_result in (ours, expected, plain)]
     for first, second in zip(columns[0], columns[1], strict=True):
         assert np.max(np.abs(np.subtract(first, second))) <= 1e-13 * first[0]
     changed = [not np.allclose(a, b, rtol=1e-6) for a, b in zip(columns[0], columns[2], strict=True)]
@@ -111,18 +111,22 @@ def test_base_and_adapter_are_the_merged_model(
 
 def test_an_adapter_by_itself(tmp_path: Path) -> None:
     tensors = write_adapter(tmp_path / "adapter", llama_targets())
-    found = audit(tmp_path / "adapter", jobs=1)
-    assert (found.summary["family"], found.summary["layers"], found.summary["matrices"]) == ("lora", 2, 6)
-    assert found.summary["proxies"] is None
-    assert found.layers["layer"].to_list() == [0, 1]
-    assert found.matrices["layer"].to_list() == [0, 0, 0, 1, 1, 1]
-    for place, names in enumerate(found.matrices["tensors"].to_list()):
+    audit_result = audit(tmp_path / "adapter", jobs=1)
+    assert (
+        audit_result.summary["family"],
+        audit_result.summary["layers"],
+        audit_result.summary["matrices"],
+    ) == ("lora", 2, 6)
+    assert audit_result.summary["proxies"] is None
+    assert audit_result.layers["layer"].to_list() == [0, 1]
+    assert audit_result.matrices["layer"].to_list() == [0, 0, 0, 1, 1, 1]
+    for place, names in enumerate(audit_result.matrices["tensors"].to_list()):
         down, up = (tensors[name].double().numpy() for name in names)
         formed = ALPHA / RANK * up @ down
-        values = found.spectra["singular_values"][place].to_numpy()
+        values = audit_result.spectra["singular_values"][place].to_numpy()
         assert len(values) == RANK
         assert np.max(np.abs(values - svdvals(formed)[:RANK])) <= 1e-13 * values[0]
-        row = found.matrices.row(place, named=True)
+        row = audit_result.matrices.row(place, named=True)
         assert (row["kind"], row["rows"], row["cols"]) == ("lora", down.shape[1], up.shape[0])
         assert row["norm_21"] == pytest.approx(np.linalg.norm(formed.T, axis=0).sum(), rel=1e-12)
 
@@ -328,8 +332,8 @@ def test_finding_the_weights_takes_each_name_once() -> None:
     base = InMemoryTensors({f"model.{module}.weight": np.ones((1, 1)) for module in modules})
     base.shapes = Counted(base.shapes)
     updates = tuple(Update(module, "down", "up", 1.0) for module in modules)
-    found = _targets(base, Adapter("adapter", base, updates, False))
-    assert found == {module: f"model.{module}.weight" for module in modules}
+    targets = _targets(base, Adapter("adapter", base, updates, False))
+    assert targets == {module: f"model.{module}.weight" for module in modules}
     assert looked == len(modules)
 
 

@@ -59,20 +59,20 @@ def write_parts(
     """The files that as many devices would write, and params.json."""
     files = [folder / f"consolidated.{part:02d}.pth" for part in range(parts)]
     for part, file in enumerate(files):
-        own = {}
+        shard = {}
         for name, value in state.items():
             axis = int(name.split(".")[-2] in COLUMNS) if "tok_embeddings" not in name else embedding_axis
-            own[name] = value if value.ndim < 2 else value.chunk(parts, axis)[part].clone()
-        torch.save(own, file)
+            shard[name] = value if value.ndim < 2 else value.chunk(parts, axis)[part].clone()
+        torch.save(shard, file)
     (folder / "params.json").write_text(json.dumps(PARAMS | changes))
     return files
 
 
-def same(found: Tensors, expected: State) -> None:
-    assert found.shapes == {name: tuple(value.shape) for name, value in expected.items()}
+def same(tensors: Tensors, expected: State) -> None:
+    assert tensors.shapes == {name: tuple(value.shape) for name, value in expected.items()}
     for name, value in expected.items():
-        assert np.array_equal(found.read(name), value.numpy()), name
-        assert found.dtype(name) == "float64"
+        assert np.array_equal(tensors.read(name), value.numpy()), name
+        assert tensors.dtype(name) == "float64"
 
 
 @pytest.fixture(scope="module")
@@ -161,16 +161,16 @@ def test_parts_that_do_not_make_one_model(llama: torch.nn.Module, tmp_path: Path
     for file, data in zip(files, kept, strict=True):
         file.write_bytes(data)
 
-    own = torch.load(files[2], weights_only=True)
-    torch.save({name: value for name, value in own.items() if name != "norm.weight"}, files[2])
+    shard = torch.load(files[2], weights_only=True)
+    torch.save({name: value for name, value in shard.items() if name != "norm.weight"}, files[2])
     refusal(tmp_path, str(files[2]), "norm.weight", "every part")
-    torch.save(own | {"layers.0.attention.wq.weight": torch.ones(6, 23)}, files[2])
+    torch.save(shard | {"layers.0.attention.wq.weight": torch.ones(6, 23)}, files[2])
     refusal(tmp_path, "layers.0.attention.wq.weight have the shapes", "[6, 23]")
     for file in files:
         torch.save(torch.load(file, weights_only=True) | {"layers.0.adapter.weight": torch.ones(2, 2)}, file)
     files[2].write_bytes(kept[2])
-    own = torch.load(files[2], weights_only=True)
-    torch.save(own | {"layers.0.adapter.weight": torch.ones(2, 2)}, files[2])
+    shard = torch.load(files[2], weights_only=True)
+    torch.save(shard | {"layers.0.adapter.weight": torch.ones(2, 2)}, files[2])
     refusal(tmp_path, "no known way to join the parts of tensor layers.0.adapter.weight")
 
 

@@ -62,7 +62,9 @@ def test_the_position_bias_of_t5_is_added_to_the_scores_and_is_no_part_of_qk(
     block = open_model(module).layers[0].attention
     maps = {role: open_model(module).read(getattr(block, role)) for role in ("query", "key")}
     x = run.inputs[block.query.tensor.removesuffix(".weight")][0][0].numpy()
-    ours = np.stack([x @ maps["query"][:, own] @ maps["key"][:, own].T @ x.T for own in _heads(5, 4)])
+    ours = np.stack(
+        [x @ maps["query"][:, columns] @ maps["key"][:, columns].T @ x.T for columns in _heads(5, 4)]
+    )
     table = module.encoder.block[0].layer[0].SelfAttention.compute_bias(7, 7)[0].detach().numpy()
     np.testing.assert_allclose(run.scores[0].reshape(4, 7, 7).numpy() - ours, table, rtol=0, atol=1e-12)
 

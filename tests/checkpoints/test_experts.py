@@ -168,13 +168,13 @@ def test_latent_heads_are_thin_products_of_full_width(tmp_path: Path) -> None:
     model = open_model(tmp_path)
     assert {"latent attention", "rotary positions", "mixture of experts"} <= set(model.extensions)
     assert model.layers[1].router_sum == module.config.routed_scaling_factor == 2.5
-    found = audit(tmp_path, jobs=1)
+    audit_result = audit(tmp_path, jobs=1)
     lengths = {kind: set() for kind in ("qk", "vo")}
-    for kind, values in found.spectra.select("kind", "singular_values").rows():
+    for kind, values in audit_result.spectra.select("kind", "singular_values").rows():
         if kind in lengths:
             lengths[kind].add(len(values))
     assert lengths == {"qk": {10}, "vo": {5}}  # 6 + 4 of keys, 5 of values
-    names = found.matrices.filter(layer=0, kind="qk", head=0)["tensors"][0].to_list()
+    names = audit_result.matrices.filter(layer=0, kind="qk", head=0)["tensors"][0].to_list()
     short = [name.split(".")[-2] for name in names]
     assert short == ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "kv_a_proj_with_mqa"]
 

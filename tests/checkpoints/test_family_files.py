@@ -45,10 +45,14 @@ def test_a_family_is_one_file_beside_the_others(folder: Path, tmp_path: Path) ->
     save_file(state, model / "model.safetensors")
     config = {"model_type": "toy_lm", "n_heads": 2, "hidden_act": "relu"}
     (model / "config.json").write_text(json.dumps(config))
-    found = audit(model, jobs=1)
-    assert (found.summary["family"], found.summary["layers"], found.summary["heads"]) == ("toy_lm", 2, 2)
-    assert found.summary["warnings"] == []
-    of_head = found.matrices.filter(kind="qk", layer=1, head=1)["spectral_norm"].item()
+    audit_result = audit(model, jobs=1)
+    assert (
+        audit_result.summary["family"],
+        audit_result.summary["layers"],
+        audit_result.summary["heads"],
+    ) == ("toy_lm", 2, 2)
+    assert audit_result.summary["warnings"] == []
+    of_head = audit_result.matrices.filter(kind="qk", layer=1, head=1)["spectral_norm"].item()
     fused = state["net.tower.1.mix.qkv"]
     query, key = fused[:, 4:8], fused[:, 12:16]
     assert of_head == pytest.approx(np.linalg.norm(query @ key.T, 2), rel=1e-12)

@@ -59,9 +59,9 @@ def test_every_type_of_a_family_is_in_the_table() -> None:
 
 def outcome(name: str) -> None:
     require_transformers("5.22", "these models in float64")
-    found = TABLE.outcome(name)
-    assert found.error is not None, found.line
-    assert found.error <= (TABLE.SINGLE if name in TABLE.ROUNDED else TABLE.TOLERANCE)
+    comparison = TABLE.outcome(name)
+    assert comparison.error is not None, comparison.line
+    assert comparison.error <= (TABLE.SINGLE if name in TABLE.ROUNDED else TABLE.TOLERANCE)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -81,8 +81,8 @@ def random_by_count(names: Iterable[str], folder: Path) -> None:
     for name in names:
         small = TABLE.TYPES[name]
         make(small.kind, **small.sizes).save_pretrained(folder / name)
-        found = attnlaw.audit(folder / name, jobs=1).summary["not_random"]
-        count, tested = count + found["rejected"], tested + found["tested"]
+        null_test = attnlaw.audit(folder / name, jobs=1).summary["not_random"]
+        count, tested = count + null_test["rejected"], tested + null_test["tested"]
     assert tested > 100
     assert binomtest(count, tested, 0.01, alternative="greater").pvalue > 1e-3, (count, tested)
 

@@ -109,8 +109,8 @@ def test_a_file_with_scales_that_are_exponents_of_two_is_refused(tmp_path: Path)
 @pytest.mark.parametrize("known", ["_scale", "_scale_inv", ""])
 @pytest.mark.parametrize("suffix", [".scale", "_scale_2", "_global_scale", "_quantizer._scale"])
 def test_scales_under_other_names_are_refused(known: str, suffix: str) -> None:
-    one = {NAME: torch.ones(())}
-    state = coded(one, suffix) | (coded(one, known) if known else {})
+    scales = {NAME: torch.ones(())}
+    state = coded(scales, suffix) | (coded(scales, known) if known else {})
     refusal(state, f"{NAME}{suffix} stands beside", "_scale_inv, _scale alone", "dequantise", heads=2)
 
 
@@ -120,8 +120,8 @@ def test_scales_in_float8_under_other_names_are_refused() -> None:
 
 
 def test_two_known_scales_are_one_too_many() -> None:
-    one = {NAME: torch.ones(())}
-    refusal(coded(one, "_scale") | coded(one, "_scale_inv"), f"{NAME}_scale_inv stands beside", heads=2)
+    scales = {NAME: torch.ones(())}
+    refusal(coded(scales, "_scale") | coded(scales, "_scale_inv"), f"{NAME}_scale_inv stands beside", heads=2)
 
 
 def test_scales_of_activations_and_modules_called_so_are_no_scales_of_weights() -> None:

@@ -38,13 +38,13 @@ def state(bert: transformers.BertModel) -> State:
 
 
 def views(model: Model) -> list[View]:
-    found = [model.embedding_view]
+    candidates = [model.embedding_view]
     for layer in model.layers:
         assert layer.feed_forward
         block = layer.attention
-        found += [block.query, block.key, block.value, block.output]
-        found += [layer.feed_forward.inner, layer.feed_forward.outer]
-    return [view for view in found if view]
+        candidates += [block.query, block.key, block.value, block.output]
+        candidates += [layer.feed_forward.inner, layer.feed_forward.outer]
+    return [view for view in candidates if view]
 
 
 def check(model: Model, state: State) -> None:

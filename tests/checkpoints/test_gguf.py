@@ -67,30 +67,30 @@ def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
     assert (block.heads, block.kv_heads, block.head_size) == (HEADS, KV_HEADS, SIZE)
     qk, vo = (list(block.factors(smollm2, kind)) for kind in ("qk", "vo"))
     for head in range(HEADS):
-        own = np.arange(SIZE) + SIZE * head
+        indices = np.arange(SIZE) + SIZE * head
         shared = np.arange(SIZE) + SIZE * (head // 3)
-        scores = (x @ w["q"][own].T) @ (x @ w["k"][shared].T).T
-        outputs = (x @ w["v"][shared].T) @ w["output"][:, own].T
+        scores = (x @ w["q"][indices].T) @ (x @ w["k"][shared].T).T
+        outputs = (x @ w["v"][shared].T) @ w["output"][:, indices].T
         ours = (x @ qk[head][0] @ qk[head][1] @ x.T, x @ vo[head][0] @ vo[head][1])
-        for found, expected in zip(ours, (scores, outputs), strict=True):
-            assert np.max(np.abs(found - expected)) <= 2.0**-22 * np.abs(expected).max()
+        for actual, expected in zip(ours, (scores, outputs), strict=True):
+            assert np.max(np.abs(actual - expected)) <= 2.0**-22 * np.abs(expected).max()
 
 
-def finite(found: Audit) -> bool:
+def finite(audit_result: Audit) -> bool:
     """Whether every number of the rows of an audit is there and finite."""
-    numbers = found.matrices.select("spectral_norm", "norm_21", "effective_rank")
-    values = found.spectra["singular_values"].to_list()
+    numbers = audit_result.matrices.select("spectral_norm", "norm_21", "effective_rank")
+    values = audit_result.spectra["singular_values"].to_list()
     return all(np.isfinite(column).all() for column in (*numbers.to_numpy().T, *values))
 
 
 def test_smollm2_is_audited(smollm2: Model) -> None:
     """Two layers of it: the others have the same names, sizes and codes."""
-    found = audit(real_checkpoint("smollm2"), layers="3:5", jobs=1)
-    assert found.matrices.height == 2 * (2 * HEADS + 3) == found.summary["matrices"]
-    assert finite(found)
+    audit_result = audit(real_checkpoint("smollm2"), layers="3:5", jobs=1)
+    assert audit_result.matrices.height == 2 * (2 * HEADS + 3) == audit_result.summary["matrices"]
+    assert finite(audit_result)
     w = {role: q4_1(smollm2, f"blk.3.attn_{role}.weight") for role in ("q", "k")}
     formed = w["q"][5 * SIZE : 6 * SIZE].T @ w["k"][SIZE : 2 * SIZE]
-    row = found.spectra.filter(layer=3, kind="qk", head=5)["singular_values"][0].to_numpy()
+    row = audit_result.spectra.filter(layer=3, kind="qk", head=5)["singular_values"][0].to_numpy()
     # Decoding rounds each weight to float32: 2^-24 relative, so at most that times |Q|_F |K|_2 + |Q|_2 |K|_F.
     error = 2.0**-24 * 2 * np.linalg.norm(w["q"]) * np.linalg.norm(w["k"])
     assert np.max(np.abs(row - svdvals(formed)[:SIZE])) <= error
@@ -98,11 +98,11 @@ def test_smollm2_is_audited(smollm2: Model) -> None:
 
 @pytest.mark.long
 def test_smollm2_is_audited_whole() -> None:
-    found = audit(real_checkpoint("smollm2"), jobs=1)
-    assert found.matrices.height == 30 * (2 * HEADS + 3) == found.summary["matrices"]
-    assert finite(found)
-    assert np.isfinite(found.matrices["log10_contribution"].to_numpy()).all()
-    assert np.isfinite(found.summary["proxies"]["spectrum_adaptive"]["log10"])
+    audit_result = audit(real_checkpoint("smollm2"), jobs=1)
+    assert audit_result.matrices.height == 30 * (2 * HEADS + 3) == audit_result.summary["matrices"]
+    assert finite(audit_result)
+    assert np.isfinite(audit_result.matrices["log10_contribution"].to_numpy()).all()
+    assert np.isfinite(audit_result.summary["proxies"]["spectrum_adaptive"]["log10"])
 
 
 def two_layers(model: Model) -> tuple[Arrays, dict[str, int]]:
@@ -155,20 +155,20 @@ def test_the_same_model_as_gguf_and_as_safetensors_gives_the_same_rows(
     assert np.isfinite(ours.matrices["log10_contribution"].to_numpy()).all()
     if not permuted:
         # Without the order of Hugging Face its rotary planes are others: what belongs to them differs.
-        own = ["tensors", *PLANES]
-        assert ours.matrices.drop(own).equals(twin.matrices.drop(own))
+        ignored_columns = ["tensors", *PLANES]
+        assert ours.matrices.drop(ignored_columns).equals(twin.matrices.drop(ignored_columns))
         assert ours.spectra.equals(twin.spectra)
         assert {**ours.summary, "tables": None} == {**twin.summary, "tables": None}  # findings name tensors
         return
     place = ["layer", "kind", "head"]
     assert ours.spectra.select(place).equals(twin.spectra.select(place))
     for column in PLANES:
-        first, second = (found.matrices[column].to_numpy() for found in (ours, twin))
+        first, second = (audit_result.matrices[column].to_numpy() for audit_result in (ours, twin))
         np.testing.assert_allclose(first, second, rtol=1e-12, err_msg=column)
-    columns = (found.spectra["singular_values"].to_list() for found in (ours, twin))
+    columns = (audit_result.spectra["singular_values"].to_list() for audit_result in (ours, twin))
     for first, second in zip(*columns, strict=True):
         assert np.max(np.abs(np.subtract(first, second))) <= 1e-12 * first[0]
-    log10 = [found.summary["proxies"]["edelman"]["log10"] for found in (ours, twin)]
+    log10 = [audit_result.summary["proxies"]["edelman"]["log10"] for audit_result in (ours, twin)]
     assert log10[0] == pytest.approx(log10[1], abs=1e-10)
 
 

@@ -134,9 +134,9 @@ def audits(hub: Hub | None, home: Path, *models: str, **changes: str) -> tuple[A
         "NO_PROXY": "127.0.0.1",
         **changes,
     }
-    found = run("audit", *models, "--json", "--jobs", "1", folder=home, environment=environment)
-    assert found.output, found.errors
-    return json.loads(found.output), found.refusals()
+    outcome = run("audit", *models, "--json", "--jobs", "1", folder=home, environment=environment)
+    assert outcome.output, outcome.errors
+    return json.loads(outcome.output), outcome.refusals()
 
 
 def closed_port() -> int:
@@ -157,8 +157,10 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
 
     hub.fetched.clear()
     models = ("owner/shards", "owner/pickled", "owner/unknown", "owner/gated", "owner/empty")
-    found, refused = audits(hub, tmp_path, *models)
-    assert [(one["model"], one["layers"]) for one in found] == [(model, 3) for model in models[:2]]
+    summaries, refused = audits(hub, tmp_path, *models)
+    assert [(summary["model"], summary["layers"]) for summary in summaries] == [
+        (model, 3) for model in models[:2]
+    ]
     assert len(hub.fetched) == 5 + 2
     expected = ("no such model on http://127.0.0.1", "a gated model", "holds no safetensors")
     for line, model, said in zip(refused, models[2:], expected, strict=True):
@@ -191,15 +193,15 @@ def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
 
     cache = tmp_path / "hub" / "models--owner--whole"
     assert (cache / "snapshots" / COMMITS["main"] / "model.safetensors").is_symlink()
-    found, _ = audits(None, tmp_path, str(cache), str(cache / "snapshots" / COMMITS["step-1"]))
-    assert [one["proxies"] for one in found] == [main["proxies"], first["proxies"]]
+    summaries, _ = audits(None, tmp_path, str(cache), str(cache / "snapshots" / COMMITS["step-1"]))
+    assert [summary["proxies"] for summary in summaries] == [main["proxies"], first["proxies"]]
     (cache / "refs" / "main").unlink()
-    found, (refused,) = audits(None, tmp_path, str(cache), "owner/whole@step-1")
+    summaries, (refused,) = audits(None, tmp_path, str(cache), "owner/whole@step-1")
     assert "3 snapshots (0123456789abcdef" in refused
-    assert [one["model"] for one in found] == ["owner/whole@step-1"]
+    assert [summary["model"] for summary in summaries] == ["owner/whole@step-1"]
     assert hub.fetched == []
 
-    found, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
+    summaries, (missing,) = audits(hub, tmp_path, "owner/models--a--b", "owner/whole")
     assert "no such file or directory, and no id that a hub takes" in missing
 
 

@@ -32,13 +32,13 @@ def words(tmp_path: Path) -> Tokenizer:
 
 
 def read(case: InputSettings, tokenizer: Tokenizer = BYTES, positions: int = 20) -> list[tuple[int, ...]]:
-    return [read_input(one, tokenizer, positions).ids for one in raw_inputs(case)]
+    return [read_input(source, tokenizer, positions).ids for source in raw_inputs(case)]
 
 
 def test_a_tokenizer_is_used_whole(words: Tokenizer) -> None:
-    (found,) = [read_input(one, words, 9) for one in raw_inputs(InputSettings(text="one law of one"))]
-    assert found.ids == (0, 2, 3, 1, 2)  # nothing cut, nothing padded, special tokens kept
-    assert found.labels == ("[CLS]", "one", "law", "[UNK]", "one")
+    (tokens,) = [read_input(source, words, 9) for source in raw_inputs(InputSettings(text="one law of one"))]
+    assert tokens.ids == (0, 2, 3, 1, 2)  # nothing cut, nothing padded, special tokens kept
+    assert tokens.labels == ("[CLS]", "one", "law", "[UNK]", "one")
     assert words.labels([4]) == ("4",)  # the model has it, the tokenizer has not
 
 
@@ -57,9 +57,9 @@ def test_several_texts_are_several_inputs() -> None:
 
 
 def test_a_byte_level_model_reads_bytes() -> None:
-    found = read_input(single_input(InputSettings(text="é \n"), "lens"), BYTES, 9)
-    assert found.ids == tuple("é \n".encode())
-    assert found.labels == ("\\xc3", "\\xa9", "␣", "\\n")
+    tokens = read_input(single_input(InputSettings(text="é \n"), "lens"), BYTES, 9)
+    assert tokens.ids == tuple("é \n".encode())
+    assert tokens.labels == ("\\xc3", "\\xa9", "␣", "\\n")
 
 
 @pytest.mark.parametrize(

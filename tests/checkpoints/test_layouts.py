@@ -126,20 +126,20 @@ def test_a_training_run_is_a_series(trained: Path) -> None:
     assert expand_run(str(trained)) == steps(trained)
     assert expand_run(trained) == [Path(step) for step in steps(trained)]
     audits = attnlaw.audit(trained, only="qk", jobs=1)
-    assert [one.names for one in audits] == [[step] for step in steps(trained)]
+    assert [audit.names for audit in audits] == [[step] for step in steps(trained)]
     alone = attnlaw.audit(steps(trained)[-1], only="qk", jobs=1)
     assert audits[-1].spectra.equals(alone.spectra)
-    norms = [one.matrices["spectral_norm"].to_list() for one in audits]
-    assert len({tuple(one) for one in norms}) == 5  # it was training
+    norms = [audit.matrices["spectral_norm"].to_list() for audit in audits]
+    assert len({tuple(values) for values in norms}) == 5  # it was training
     fits = attnlaw.fit([trained, steps(trained)[0]], only="qk", jobs=1)
-    assert [one.matrices["model"][0] for one in fits] == [*steps(trained), steps(trained)[0]]
+    assert [fit.matrices["model"][0] for fit in fits] == [*steps(trained), steps(trained)[0]]
 
 
 def test_a_base_against_a_series(trained: Path) -> None:
     first, *_ = steps(trained)
-    found = attnlaw.diff(first, trained, only="qk", jobs=1)
-    assert [one.names for one in found] == [[step] for step in steps(trained)]
-    sizes = [one.quantities["largest_size"] for one in found]
+    diffs = attnlaw.diff(first, trained, only="qk", jobs=1)
+    assert [diff.names for diff in diffs] == [[step] for step in steps(trained)]
+    sizes = [diff.quantities["largest_size"] for diff in diffs]
     assert sizes[0] == 0
     assert min(sizes[1:]) > 0
 

@@ -51,8 +51,12 @@ def test_an_architecture_of_ones_own(tmp_path: Path) -> None:
     state = tensors()
     with pytest.raises(InputError, match=r"unknown architecture.*--map"):
         open_model(state, heads=2)
-    found = audit(state, heads=2, map=written(tmp_path, MINE), jobs=1)
-    assert (found.summary["family"], found.summary["layers"], found.summary["activation"]) == (
+    audit_result = audit(state, heads=2, map=written(tmp_path, MINE), jobs=1)
+    assert (
+        audit_result.summary["family"],
+        audit_result.summary["layers"],
+        audit_result.summary["activation"],
+    ) == (
         "mine",
         2,
         "relu",
@@ -188,7 +192,9 @@ def test_a_map_that_does_not_fit_says_what(tmp_path: Path, case: str) -> None:
 
 
 def test_a_map_whose_parts_are_in_no_layer_together(tmp_path: Path) -> None:
-    state = {name: one for name, one in tensors().items() if not name.endswith(("0.mix.qkv", "1.mix.back"))}
+    state = {
+        name: tensor for name, tensor in tensors().items() if not name.endswith(("0.mix.qkv", "1.mix.back"))
+    }
     path = written(tmp_path, MINE)
     with pytest.raises(InputError) as caught:
         open_model(state, heads=2, map=path, name="weights")

@@ -40,10 +40,10 @@ EXTENSIONS = {
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str) -> None:
     model = open_model(real_checkpoint(name))
-    found = {"family": model.family, "heads": model.heads} | {
+    sizes = {"family": model.family, "heads": model.heads} | {
         key: getattr(model.network, key) for key in ("applications", "hidden_size", "activation")
     }
-    assert found == EXPECTED[name] | {"activation": ACTIVATIONS.get(name, "gelu")}
+    assert sizes == EXPECTED[name] | {"activation": ACTIVATIONS.get(name, "gelu")}
     assert model.extensions == EXTENSIONS.get(name, ())
     assert [text.split(":")[0] for text in model.warnings] == WARNINGS.get(name, [])
     width = FEED_FORWARD.get(name, 512)

@@ -14,13 +14,13 @@ def test_names_begin_with_one_of_the_prefixes_as_a_search_through_all_finds() ->
     def texts(count: int, longest: int) -> list[str]:
         return ["".join(draw.choice(list("ab."), draw.integers(0, longest))) for _ in range(count)]
 
-    found = 0
+    match_count = 0
     for trial in range(300):
         prefixes, names = texts(trial % 8, 4), texts(20, 6)
         expected = [name for name in names if name.startswith(tuple(prefixes))]
         assert _names_with_prefix(prefixes, names) == expected
-        found += len(expected)
-    assert 0 < found < 300 * 20
+        match_count += len(expected)
+    assert 0 < match_count < 300 * 20
 
 
 def test_layers_whose_numbers_begin_alike_are_told_apart() -> None:

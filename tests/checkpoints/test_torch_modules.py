@@ -118,25 +118,31 @@ def test_towers_of_different_width_have_no_proxies() -> None:
     assert alone[32].summary["proxies"] is not None
     for names in (("text", "image"), ("text", "vision")):
         both = towers(**dict(zip(names, (64, 32), strict=True)))
-        found = audit(both, heads=4, jobs=1)
+        audit_result = audit(both, heads=4, jobs=1)
         assert (
-            found.summary["proxies"] is found.summary["hidden_size"] is found.summary["log10_alpha"] is None
+            audit_result.summary["proxies"]
+            is audit_result.summary["hidden_size"]
+            is audit_result.summary["log10_alpha"]
+            is None
         )
-        assert "no proxies: they need one hidden size, the layers have 32, 64" in found.summary["warnings"]
-        assert found.layers["log10_alpha"].null_count() == 4
+        assert (
+            "no proxies: they need one hidden size, the layers have 32, 64"
+            in audit_result.summary["warnings"]
+        )
+        assert audit_result.layers["log10_alpha"].null_count() == 4
         for name, width in zip(names, (64, 32), strict=True):
-            own = found.matrices.filter(stack=name)
+            tower_rows = audit_result.matrices.filter(stack=name)
             values = audit(both[name], heads=4, jobs=1).matrices["spectral_norm"].to_list()
-            assert own["spectral_norm"].to_list() == values
-            assert set(own.filter(kind="qk")["rows"]) == {width}
+            assert tower_rows["spectral_norm"].to_list() == values
+            assert set(tower_rows.filter(kind="qk")["rows"]) == {width}
 
 
 def test_towers_in_a_row_are_announced() -> None:
     said = "read as one network in the order of these names: {}; if they are not one, save each in a file"
     for first, second in (("text", "image"), ("a", "b")):
-        found = audit(towers(**{first: 32, second: 32}), heads=4, jobs=1).summary
-        assert found["proxies"] is not None
-        (warning,) = found["warnings"]
+        summary = audit(towers(**{first: 32, second: 32}), heads=4, jobs=1).summary
+        assert summary["proxies"] is not None
+        (warning,) = summary["warnings"]
         assert warning.startswith(said.format(", ".join(sorted((first, second)))))
     many = {f"tower{letter}": 8 for letter in "abcdefghij"}
     (warning,) = open_model(towers(**many), heads=4).warnings
@@ -161,8 +167,8 @@ def check_torch_attention(
     with recording(attention, monkeypatch) as run:
         for head in range(4):  # one head at a time: the other heads' columns of the output map are zero
             attention.out_proj.weight.zero_()
-            own = slice(6 * head, 6 * head + 6)
-            attention.out_proj.weight[:, own] = whole[:, own]
+            columns = slice(6 * head, 6 * head + 6)
+            attention.out_proj.weight[:, columns] = whole[:, columns]
             contribution = attention(queries, keys, values, average_attn_weights=False)[0][0].numpy()
             scores = run.scores[-1].reshape(4, 5, 7)[head].numpy()
             query, key, value = (
@@ -172,5 +178,5 @@ def check_torch_attention(
             close(block.scores.scale * query @ key.T, scores)
             weights = torch.from_numpy(scores).softmax(-1).numpy()
             attention.out_proj.weight.copy_(whole)
-            ours = weights @ value @ model.read(block.output)[own] + model.bias(block.output)
+            ours = weights @ value @ model.read(block.output)[columns] + model.bias(block.output)
             close(ours, contribution)

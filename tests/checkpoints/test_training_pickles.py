@@ -69,8 +69,12 @@ def lightning(state: State, **hyper_parameters: Any) -> dict[str, Any]:
 
 
 def fairseq(state: State, new: bool, **arguments: Any) -> dict[str, Any]:
-    told = Namespace(arch="any", lr=[0.1], dropout=0.1, **arguments)
-    where = {"args": None, "cfg": {"_name": None, "model": told, "task": None}} if new else {"args": told}
+    namespace = Namespace(arch="any", lr=[0.1], dropout=0.1, **arguments)
+    where = (
+        {"args": None, "cfg": {"_name": None, "model": namespace, "task": None}}
+        if new
+        else {"args": namespace}
+    )
     return {
         **where,
         "model": state,
@@ -83,20 +87,20 @@ def fairseq(state: State, new: bool, **arguments: Any) -> dict[str, Any]:
 
 def maps(model: Model) -> list[Any]:
     """Every map with its bias, and every norm that feeds one with its gain, in order."""
-    found: list[Any] = []
+    arrays: list[Any] = []
     for layer in model.layers:
         blocks: list[Attention] = [block for block in (layer.attention, layer.cross) if block]
         views = [view for block in blocks for view in (block.query, block.key, block.value, block.output)]
         assert layer.feed_forward
         views += [layer.feed_forward.inner, layer.feed_forward.outer]
         for view in views:
-            found += [model.read(view), model.bias(view)]
+            arrays += [model.read(view), model.bias(view)]
         norms = [norm for block in blocks for norm in (block.norm, block.source_norm)]
         for norm in (*norms, layer.feed_forward.norm):
             assert norm is not None
-            found += [np.array(float(norm.gain is not None)), norm.epsilon]
-            found += [model.gain(norm), model.shift(norm)] if norm.gain else []
-    return found
+            arrays += [np.array(float(norm.gain is not None)), norm.epsilon]
+            arrays += [model.gain(norm), model.shift(norm)] if norm.gain else []
+    return arrays
 
 
 def same(model: Model, other: Model) -> None:
@@ -108,7 +112,7 @@ def same(model: Model, other: Model) -> None:
     assert ("pre-norm" in model.extensions) == ("pre-norm" in other.extensions)
     pairs = list(zip(maps(model), maps(other), strict=True))
     assert len(pairs) > 20
-    assert all(np.array_equal(one, two) for one, two in pairs)
+    assert all(np.array_equal(array, two) for array, two in pairs)
 
 
 @pytest.mark.parametrize("holder", [None, Namespace(seed=1, path="x")])
@@ -219,8 +223,8 @@ def test_wav2vec_of_fairseq(first: bool, tmp_path: Path) -> None:
             for theirs, fairseqs in names.items():
                 name = name.replace(theirs, fairseqs)
         state[f"w2v_encoder.w2v_model.{name}"] = value
-    own = ROBERTA_ARGUMENTS | {"layer_norm_first": first, "conv_feature_layers": "[(8, 3, 2)]"}
-    inner = {"model": own} if first else Namespace(**own)
+    w2v_arguments = ROBERTA_ARGUMENTS | {"layer_norm_first": first, "conv_feature_layers": "[(8, 3, 2)]"}
+    inner = {"model": w2v_arguments} if first else Namespace(**w2v_arguments)
     torch.save(fairseq(state, not first, w2v_args=inner), tmp_path / "model.pt")
     model = open_model(tmp_path)
     assert model.family == "fairseq_wav2vec2"

@@ -126,8 +126,8 @@ def test_each_is_the_models_own(case: str, tmp_path: Path, monkeypatch: pytest.M
 def without(model: Model, **changes: Any) -> Model:
     """The model with its attention changed in every layer."""
     layers = (
-        dataclasses.replace(one, attention=dataclasses.replace(one.attention, **changes))
-        for one in model.layers
+        dataclasses.replace(layer, attention=dataclasses.replace(layer.attention, **changes))
+        for layer in model.layers
     )
     return dataclasses.replace(model, layers=tuple(layers))
 
@@ -171,7 +171,8 @@ def test_sinks_and_alternating_experts_are_needed(tmp_path: Path, monkeypatch: p
         return dataclasses.replace(view, block=None, stride=None, start=view.start * view.shape[1])
 
     experts = (
-        dataclasses.replace(one, inner=halved(one.inner), gate=halved(one.gate)) for one in first.experts
+        dataclasses.replace(expert, inner=halved(expert.inner), gate=halved(expert.gate))
+        for expert in first.experts
     )
     wrong = dataclasses.replace(first, experts=tuple(experts))
     with pytest.raises(AssertionError):
@@ -182,25 +183,25 @@ def test_layers_of_linear_attention_are_named_and_the_others_keep_their_numbers(
     _, model = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
     assert [layer.index for layer in model.layers] == [2]
     assert model.network.other_layers == (0, 1, 3)
-    found = audit(tmp_path, jobs=1)
-    summary = found.summary
+    audit_result = audit(tmp_path, jobs=1)
+    summary = audit_result.summary
     assert summary["warnings"][0] == "layers 0-1, 3 use linear attention and are not audited"
-    assert found.remark == "no proxies: layers 0-1, 3 use linear attention and are not audited"
+    assert audit_result.remark == "no proxies: layers 0-1, 3 use linear attention and are not audited"
     assert summary["proxies"] is None
     assert summary["log10_alpha"] is None
     assert (summary["layers"], summary["distinct_layers"]) == (4, 4)
-    assert set(found.matrices["layer"]) == set(found.layers["layer"]) == {2}
-    assert found.layers["log10_alpha"].null_count() == 1
+    assert set(audit_result.matrices["layer"]) == set(audit_result.layers["layer"]) == {2}
+    assert audit_result.layers["log10_alpha"].null_count() == 1
     query = load_file(tmp_path / "model.safetensors")["model.layers.2.self_attn.q_proj.weight"]
     key = load_file(tmp_path / "model.safetensors")["model.layers.2.self_attn.k_proj.weight"]
     # Of head 1: its query stands before its gate, and it reads the first of two key heads.
     expected = np.linalg.norm(query.numpy()[16:24].T @ key.numpy()[:8], 2)
-    assert found.matrices.filter(kind="qk", head=1)["spectral_norm"].item() == pytest.approx(expected)
+    assert audit_result.matrices.filter(kind="qk", head=1)["spectral_norm"].item() == pytest.approx(expected)
 
 
 def test_numbers_of_layers_are_the_models_everywhere(tmp_path: Path) -> None:
     _, model = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
-    assert {one.layer for one in effective_betas(model)} == {2}
+    assert {beta.layer for beta in effective_betas(model)} == {2}
     assert effective_beta(model, 2, 1) == effective_betas(model)[1]
     with pytest.raises(InputError, match=r"no head 0 of layer 0; the model has layers 2 to 2"):
         effective_beta(model, 0, 0)
@@ -224,8 +225,10 @@ def test_a_whole_layer_that_predicts_further_tokens_is_left_out(tmp_path: Path) 
     """Qwen's files hold one beside the model, of the same names."""
     _, whole = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
     state = load_file(tmp_path / "model.safetensors")
-    own = {name: value for name, value in state.items() if "layers.2." in name}
-    extra = {name.replace("model.layers.2.", "mtp.layers.0."): value.clone() for name, value in own.items()}
+    layer_state = {name: value for name, value in state.items() if "layers.2." in name}
+    extra = {
+        name.replace("model.layers.2.", "mtp.layers.0."): value.clone() for name, value in layer_state.items()
+    }
     save_file(state | extra, tmp_path / "model.safetensors")
     model = open_model(tmp_path)
     assert model.layers == whole.layers

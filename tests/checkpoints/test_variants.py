@@ -56,8 +56,8 @@ def run(variant: str) -> None:
     name, changes = VARIANTS[variant]
     small = TABLE.TYPES[name]
     inputs = TABLE.masked if changes.get("alibi") else small.inputs
-    found = TABLE.outcome(name, TABLE.Small(small.kind, small.sizes | changes, inputs))
-    assert found.error is not None, found.line
+    comparison = TABLE.outcome(name, TABLE.Small(small.kind, small.sizes | changes, inputs))
+    assert comparison.error is not None, comparison.line
 
 
 @pytest.mark.parametrize("variant", FEW)

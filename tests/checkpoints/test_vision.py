@@ -75,16 +75,16 @@ def test_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with torch.no_grad():
         hidden = module.patch_embed(image())
         for layer, block in zip(model.layers, module.blocks, strict=True):
-            own, maps, z = layer.attention, layer.feed_forward, hidden[0].numpy()
-            assert own.norm
+            attention, maps, z = layer.attention, layer.feed_forward, hidden[0].numpy()
+            assert attention.norm
             assert maps
             assert maps.norm
-            x = normalised(model, own.norm, z)
-            query = heads_of(model, own.query, x, 4, own.scores.query_norm)
-            key = heads_of(model, own.key, x, 4, own.scores.key_norm)
-            scores = torch.from_numpy(own.scores.scale * query @ key.transpose(0, 2, 1))
-            heads = scores.softmax(-1).numpy() @ heads_of(model, own.value, x, 4, None)
-            added = projected(model, own.output, heads.transpose(1, 0, 2).reshape(x.shape))
+            x = normalised(model, attention.norm, z)
+            query = heads_of(model, attention.query, x, 4, attention.scores.query_norm)
+            key = heads_of(model, attention.key, x, 4, attention.scores.key_norm)
+            scores = torch.from_numpy(attention.scores.scale * query @ key.transpose(0, 2, 1))
+            heads = scores.softmax(-1).numpy() @ heads_of(model, attention.value, x, 4, None)
+            added = projected(model, attention.output, heads.transpose(1, 0, 2).reshape(x.shape))
             close(added, block.attn(block.norm1(hidden))[0].numpy())
             x = normalised(model, maps.norm, z)
             close(

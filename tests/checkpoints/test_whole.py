@@ -44,22 +44,23 @@ def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_pat
     make("BartForConditionalGeneration", **BART).save_pretrained(tmp_path)
     whole = audit(tmp_path, jobs=1).summary
     renamed(tmp_path, "encoder.layers.", "encoder.storeys.")
-    found = audit(tmp_path, jobs=1)
+    audit_result = audit(tmp_path, jobs=1)
     assert whole["proxies"]
     assert whole["warnings"] == []
     # Four maps of attention and two of feed-forward in each of two layers.
-    assert "layers left unread: model.encoder.storeys, matrices: 12" in found.summary["warnings"]
-    assert found.summary["proxies"] is None
-    assert "could not be read" in found.remark
+    assert "layers left unread: model.encoder.storeys, matrices: 12" in audit_result.summary["warnings"]
+    assert audit_result.summary["proxies"] is None
+    assert "could not be read" in audit_result.remark
 
 
 def test_layers_that_predict_further_tokens_are_no_part_of_the_network(tmp_path: Path) -> None:
     """Under names of their own; what data pass is read whole."""
     make("BartForConditionalGeneration", **BART).save_pretrained(tmp_path)
     state = load_file(tmp_path / "model.safetensors")
-    own = "model.encoder.layers.0.self_attn.q_proj.weight"
+    query_name = "model.encoder.layers.0.self_attn.q_proj.weight"
     save_file(
-        state | {"mtp.layers.0.self_attn.q_proj.weight": state[own].clone()}, tmp_path / "model.safetensors"
+        state | {"mtp.layers.0.self_attn.q_proj.weight": state[query_name].clone()},
+        tmp_path / "model.safetensors",
     )
     model = open_model(tmp_path)
     assert model.warnings == ("layers left unread: mtp.layers, matrices: 1",)
@@ -89,8 +90,8 @@ def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_p
 @pytest.mark.parametrize("name", ["CLIPModel", "SiglipModel"])
 def test_towers_have_the_proxies_that_each_has_alone(name: str, tmp_path: Path) -> None:
     make(name, **TOWERS).save_pretrained(tmp_path)
-    found = audit(tmp_path, jobs=1)
-    summary = found.summary
+    audit_result = audit(tmp_path, jobs=1)
+    summary = audit_result.summary
     assert [summary[key] for key in ("layers", "hidden_size", "heads", "proxies")] == [None] * 4
     assert "text and vision are networks of their own" in summary["warnings"][0]
     state = load_file(tmp_path / "model.safetensors")
@@ -99,8 +100,8 @@ def test_towers_have_the_proxies_that_each_has_alone(name: str, tmp_path: Path) 
         at = f"{tower['tower']}_model."
         alone = tmp_path / tower["tower"]
         alone.mkdir()
-        own = {name.removeprefix(at): value for name, value in state.items() if name.startswith(at)}
-        save_file(own, alone / "model.safetensors")
+        tower_state = {name.removeprefix(at): value for name, value in state.items() if name.startswith(at)}
+        save_file(tower_state, alone / "model.safetensors")
         (alone / "config.json").write_text(json.dumps(config[f"{tower['tower']}_config"]))
         expected = audit(alone, jobs=1).summary
         assert tower["proxies"] == expected["proxies"]
@@ -112,8 +113,8 @@ def test_towers_have_the_proxies_that_each_has_alone(name: str, tmp_path: Path) 
 
 def test_a_tower_without_all_its_matrices_has_no_proxies(tmp_path: Path) -> None:
     make("CLIPModel", **TOWERS).save_pretrained(tmp_path)
-    found = audit(tmp_path, layers="0:3", jobs=1)
-    assert [tower["proxies"] is None for tower in found.summary["towers"]] == [False, True]
+    audit_result = audit(tmp_path, layers="0:3", jobs=1)
+    assert [tower["proxies"] is None for tower in audit_result.summary["towers"]] == [False, True]
 
 
 def test_names_that_are_hardly_names() -> None:

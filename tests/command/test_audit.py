@@ -44,8 +44,8 @@ def test_table_says_that_proxies_are_not_guarantees():
     flat = " ".join(done.stdout.split())
     assert "not guarantees" in flat
     assert "Extension beyond the paper's setting: pre-norm" in flat
-    told = r"at n = 100: 10\^(\d\.\d{4}) = ([\d.]+), above 1: vacuous \(still a proxy\)\."
-    log, value = map(float, re.search(told, flat).groups())
+    pattern = r"at n = 100: 10\^(\d\.\d{4}) = ([\d.]+), above 1: vacuous \(still a proxy\)\."
+    log, value = map(float, re.search(pattern, flat).groups())
     assert log == pytest.approx(
         json.loads(audit(TINY, "--json").stdout)["proxies"]["spectrum_adaptive"]["log10"] - 1,
         abs=5.1e-5,
@@ -218,24 +218,24 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
         state[f"encoder.layer.0.{name}.dense.weight"] = gain * decaying
     shown = {}
     for approximate in (False, True):
-        found = attnlaw.audit(state, heads=8, approximate=approximate, samples=100)
-        shown[approximate] = drawn(found, 100), found.summary
+        audit_result = attnlaw.audit(state, heads=8, approximate=approximate, samples=100)
+        shown[approximate] = drawn(audit_result, 100), audit_result.summary
     assert "(" not in re.search(r"p = 1 .*", shown[False][0])[0]
     text, summary = shown[True]
     for name, line in (("1", r"p = 1 +(\S+)"), ("0", r"p = 0 +(\S+)")):
-        entry, told = summary["proxies"]["fixed_p"][name], re.search(line, text)[1]
-        value, _, digit = told.rstrip(")").partition("(")
+        entry, number = summary["proxies"]["fixed_p"][name], re.search(line, text)[1]
+        value, _, digit = number.rstrip(")").partition("(")
         unit = 10.0 ** -len(value.partition(".")[2])
         assert float(value) == pytest.approx(entry["log10"], abs=0.51 * unit)
         assert float(digit or 0) * unit == pytest.approx(entry["error"], abs=0.51 * unit)
     assert re.search(r"10\^\(\d\.\d{4} ± \d", text)
 
 
-def drawn(found, width):
+def drawn(audit_result, width):
     screen = io.StringIO()
     console = Console(width=width, file=screen)
-    show(found, console)
-    show_together([found], console)
+    show(audit_result, console)
+    show_together([audit_result], console)
     return screen.getvalue()
 
 
@@ -252,12 +252,12 @@ def test_heads_that_share_a_bar_are_told_of(width, bars, title):
 
 @pytest.mark.parametrize("width", [52, 60, 80, 120])
 def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
-    found = attnlaw.audit(TINY)
-    text = drawn(found, width)
+    audit_result = attnlaw.audit(TINY)
+    text = drawn(audit_result, width)
     assert "…" not in text
     rows = [line for line in text.splitlines() if re.match(r"[0-3] ", line)]
     largest = (
-        found.matrices.filter(kind="vo")
+        audit_result.matrices.filter(kind="vo")
         .group_by("layer", maintain_order=True)
         .agg(pl.col("spectral_norm_applied").max())
     )
@@ -265,8 +265,8 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
         digits = 2 if norm >= 1 else 3  # three digits, zeros too
         assert f" {norm:.{digits}f} " in line, layer
     assert "%" not in rows[0]  # every layer adds the same share
-    told = "A wider screen also shows: log10 α as applied" in " ".join(text.split())
-    assert told == (width < 80)
+    has_hint = "A wider screen also shows: log10 α as applied" in " ".join(text.split())
+    assert has_hint == (width < 80)
 
 
 def test_several_models_stand_below_each_other_and_notes_stand_once():
@@ -275,13 +275,13 @@ def test_several_models_stand_below_each_other_and_notes_stand_once():
     for note in ("Proxies are leading", "p = 0 won", "still a proxy", "Extension beyond"):
         assert flat.count(note) == 1
     assert "one index for all" not in flat
-    found = attnlaw.audit(TINY)
-    rank = found.matrices.filter(kind="qk")["effective_rank"].median()
-    alpha = found.layers["log10_alpha_applied"][0]
+    audit_result = attnlaw.audit(TINY)
+    rank = audit_result.matrices.filter(kind="qk")["effective_rank"].median()
+    alpha = audit_result.layers["log10_alpha_applied"][0]
     rows = re.findall(
         r"tiny-decoder(?: \(2\))? +100.0% +(\S+) +(\S+) +(\S+) +0 +0 +0$", done.stdout, re.MULTILINE
     )
-    assert rows == [(f"{found.matrices['outliers'].median():.3g}", f"{rank:.1f}", f"{alpha:.2f}")] * 2
+    assert rows == [(f"{audit_result.matrices['outliers'].median():.3g}", f"{rank:.1f}", f"{alpha:.2f}")] * 2
 
 
 def test_an_audit_begins_with_noise_and_findings():
@@ -297,11 +297,11 @@ def test_an_audit_begins_with_noise_and_findings():
 
 
 def test_notes_of_one_model_among_several_name_it():
-    one, other = (
+    first, other = (
         attnlaw.audit(TINY, name=name, **more) for name, more in (("a", {"samples": 100}), ("b", {}))
     )
     screen = io.StringIO()
-    show_together([one, other], Console(width=300, file=screen))
+    show_together([first, other], Console(width=300, file=screen))
     lines = [line.strip() for line in screen.getvalue().splitlines()]
     assert [line[:30] for line in lines if "still a proxy" in line] == ["a: spectrum-adaptive proxy / s"]
     assert any(line.startswith("Proxies are leading") for line in lines)

@@ -72,7 +72,7 @@ def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, ask
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--workers", 2), "--workers needs --out"),
         (("--force", "--out", "OUT"), "--force needs --workers, --dask or --slurm"),
@@ -82,9 +82,9 @@ def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, ask
         (("--slurm", "cpus=3", "--out", "OUT"), "--slurm cannot be read: cpus is not a setting of a job"),
     ],
 )
-def test_options_that_cannot_be(words: tuple[object, ...], told: str, tmp_path: Path) -> None:
+def test_options_that_cannot_be(words: tuple[object, ...], message: str, tmp_path: Path) -> None:
     given = [tmp_path / "out" if word == "OUT" else word for word in words]
     done = audit(TINY, *given, status=2)
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()

@@ -25,8 +25,8 @@ def test_json_is_ascii_and_keeps_every_name(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(shown) == {"model": "modèle λ 模型"}
 
 
-@pytest.mark.parametrize(("told", "taken"), [("0", 80), ("43", 43)])
-def test_a_screen_of_no_width_counts_as_not_told(told: str, taken: int) -> None:
-    environment = os.environ | {"COLUMNS": told}
+@pytest.mark.parametrize(("columns", "taken"), [("0", 80), ("43", 43)])
+def test_a_screen_of_no_width_counts_as_not_told(columns: str, taken: int) -> None:
+    environment = os.environ | {"COLUMNS": columns}
     shown = subprocess.run([sys.executable, "-c", WIDTH], capture_output=True, check=True, env=environment)
     assert int(shown.stdout) == taken

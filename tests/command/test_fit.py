@@ -25,12 +25,12 @@ def fit(*arguments, status=0):
 
 def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
     done = fit(TINY, "--layers", "1", "--json")
-    found = json.loads(done.stdout)
-    assert found["settings"]["model"] == str(TINY)
-    rows = found["tables"]["fits"]
+    case = json.loads(done.stdout)
+    assert case["settings"]["model"] == str(TINY)
+    rows = case["tables"]["fits"]
     assert [row["kind"] for row in rows] == ["qk"] * 4 + ["vo"] * 4 + ["ffn_in", "ffn_out"]
     assert all(row["random_p_value"] <= 0.01 for row in rows)
-    assert found["quantities"]["not_random_rejected"] == 10
+    assert case["quantities"]["not_random_rejected"] == 10
 
 
 def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
@@ -162,9 +162,9 @@ def test_a_map_describes_the_model(tmp_path):
     table = tmp_path / "decoder.toml"
     table.write_text(DECODER_MAP)
     options = ["--layers", "0", "--only", "qk", "--json"]
-    own = fit(TINY, "--map", table, *options)
+    mapped = fit(TINY, "--map", table, *options)
     known = fit(TINY, *options)
-    assert json.loads(own.stdout)["tables"] == json.loads(known.stdout)["tables"]
+    assert json.loads(mapped.stdout)["tables"] == json.loads(known.stdout)["tables"]
     table.write_text(DECODER_MAP.replace("c_attn", "c_other"))
     fit(TINY, "--map", table, *options, status=1)
 

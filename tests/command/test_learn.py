@@ -27,27 +27,27 @@ def learn(*arguments: object, **options: Any) -> Ended:
 
 
 def objects(*arguments: object) -> list[dict[str, Any]]:
-    found = json.loads(learn(*arguments, "--json").stdout)
-    return found if isinstance(found, list) else [found]
+    cases = json.loads(learn(*arguments, "--json").stdout)
+    return cases if isinstance(cases, list) else [cases]
 
 
 def test_json_contract() -> None:
-    (found,) = objects("--alpha", 0.3, "--noise", 0.5, "--weight-decay", 0.6)
-    assert {"verb", "settings", "quantities", "status", "remark", "version"} <= set(found)
-    quantities = found["quantities"]
+    (case,) = objects("--alpha", 0.3, "--noise", 0.5, "--weight-decay", 0.6)
+    assert {"verb", "settings", "quantities", "status", "remark", "version"} <= set(case)
+    quantities = case["quantities"]
     assert quantities["estimation_error"] == {"value": pytest.approx(0.553147, abs=1e-6), "error": None}
     assert quantities["edges"] == [0.0, pytest.approx(3.498, abs=5e-4)]
-    assert (found["verb"], found["status"], found["remark"]) == ("learn", "done", None)
-    assert found["settings"]["target_rank"] == 0.5
-    assert found["settings"]["beta"] is None
+    assert (case["verb"], case["status"], case["remark"]) == ("learn", "done", None)
+    assert case["settings"]["target_rank"] == 0.5
+    assert case["settings"]["beta"] is None
 
 
 def test_several_values_are_several_cases() -> None:
-    found = objects("--alpha", "0.05:1:5", "--student", "direct", "--noise", 0.2)
-    assert [case["settings"]["alpha"] for case in found] == pytest.approx([0.05, 0.2875, 0.525, 0.7625, 1.0])
-    errors = [case["quantities"]["estimation_error"]["value"] for case in found]
+    cases = objects("--alpha", "0.05:1:5", "--student", "direct", "--noise", 0.2)
+    assert [case["settings"]["alpha"] for case in cases] == pytest.approx([0.05, 0.2875, 0.525, 0.7625, 1.0])
+    errors = [case["quantities"]["estimation_error"]["value"] for case in cases]
     assert errors == sorted(errors, reverse=True)
-    assert found[0]["quantities"]["threshold"] is None
+    assert cases[0]["quantities"]["threshold"] is None
 
 
 def test_simulation_stands_beside_the_theory() -> None:
@@ -72,16 +72,16 @@ def test_a_rounded_sample_count_is_said(form: tuple[str, ...]) -> None:
 def test_softmax_shows_the_error_of_its_averages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.learn.softmax.default_draws", lambda problem: 9)
     arguments = ("--output", "softmax", "--tokens", 2, "--weight-decay", 0.02)
-    (found,) = objects(*arguments)
-    error = found["quantities"]["estimation_error"]
+    (case,) = objects(*arguments)
+    error = case["quantities"]["estimation_error"]
     assert error["error"] > 0
     assert str(Estimate(**error)) in learn(*arguments).stdout
 
 
 def test_thresholds() -> None:
-    (found,) = objects("--thresholds", "--tokens", 2, "--noise", 0.5)
-    assert found["quantities"]["threshold_recovery"] == pytest.approx(0.422175 / 3, abs=1e-6)
-    assert found["quantities"]["threshold_interpolation"] == pytest.approx(0.30696 / 3, abs=1e-5)
+    (case,) = objects("--thresholds", "--tokens", 2, "--noise", 0.5)
+    assert case["quantities"]["threshold_recovery"] == pytest.approx(0.422175 / 3, abs=1e-6)
+    assert case["quantities"]["threshold_interpolation"] == pytest.approx(0.30696 / 3, abs=1e-5)
     assert "threshold interpolation" in learn("--thresholds", "--noise", 0.5).stdout
 
 
@@ -108,10 +108,10 @@ def test_bayes_has_no_weight_decay() -> None:
     bayes = ("--student", "bayes", "--output", "softmax", "--tokens", 2, "--alpha", 0.1)
     refused = learn(*bayes, "--weight-decay", 0.1, status=2)
     assert refused.stderr == "attnlaw: --weight-decay needs --student factorized or direct\n"
-    (found,) = objects(*bayes)
-    assert found["quantities"]["estimation_error"]["value"] == pytest.approx(0.392196, abs=1e-6)
-    assert found["quantities"]["training_loss"] is None
-    assert found["settings"]["weight_decay"] is None
+    (case,) = objects(*bayes)
+    assert case["quantities"]["estimation_error"]["value"] == pytest.approx(0.392196, abs=1e-6)
+    assert case["quantities"]["training_loss"] is None
+    assert case["settings"]["weight_decay"] is None
 
 
 def test_table_names_every_quantity() -> None:
@@ -146,16 +146,16 @@ def test_figure_of_a_student_that_learned_nothing(tmp_path: Path, simulate: tupl
 @pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
 def test_outliers_have_a_row_where_there_are_any(student: str) -> None:
     arguments = ("--alpha", 0.3, "--noise", 0.5, "--student", student)
-    (found,) = objects(*arguments, "--target-spike", 8)
-    (place,) = found["quantities"]["outlier_locations"]
+    (case,) = objects(*arguments, "--target-spike", 8)
+    (place,) = case["quantities"]["outlier_locations"]
     assert f"{place:.6g}" in learn(*arguments, "--target-spike", 8).stdout
     assert "outlier" not in learn(*arguments).stdout
 
 
 def test_a_long_list_is_counted() -> None:
     arguments = ("--target-exponent", 1, "--student", "direct", "--noise", 0.5)
-    (found,) = objects(*arguments)
-    edges = found["quantities"]["edges"]
+    (case,) = objects(*arguments)
+    edges = case["quantities"]["edges"]
     assert len(edges) > 24
     assert f"and {len(edges) - 6} more" in " ".join(learn(*arguments).stdout.split())
 
@@ -163,12 +163,12 @@ def test_a_long_list_is_counted() -> None:
 @pytest.mark.parametrize("columns", [60, 30])
 def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     trained = ("--noise", 0.5, "--simulate", 12, "--seeds", 2)
-    found = objects(*trained)
+    cases = objects(*trained)
     point = learn(*trained, columns=columns).stdout
     assert "…" not in point
     for name in ("estimation_error", "training_loss", "trace"):
-        for one in found:
-            assert f" {Estimate(**one['quantities'][name])} " in point
+        for trained_case in cases:
+            assert f" {Estimate(**trained_case['quantities'][name])} " in point
     curve = learn("--alpha", "0.1:0.5:3", columns=columns).stdout
     assert "…" not in curve
     for case in objects("--alpha", "0.1:0.5:3"):
@@ -247,9 +247,9 @@ def test_one_mistake_of_several_cases_is_told_once() -> None:
 def test_defaults_are_those_of_the_declaration() -> None:
     assert objects() == objects("--alpha", 0.2, "--target-rank", 0.5)
     assert objects()[0]["settings"]["alpha"] == 0.2
-    (found,) = objects("--target-exponent", 1, "--student", "direct")
-    assert found["settings"]["target_dimension"] == 1_000_000
-    assert found["settings"]["target_rank"] is None
+    (case,) = objects("--target-exponent", 1, "--student", "direct")
+    assert case["settings"]["target_dimension"] == 1_000_000
+    assert case["settings"]["target_rank"] is None
 
 
 def test_ctrl_c_ends_the_students_in_training() -> None:
@@ -284,7 +284,7 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
         time.sleep(1)
         start = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
-        told, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=60)
         took = time.monotonic() - start
     finally:
         process.kill()
@@ -293,6 +293,6 @@ def test_ctrl_c_ends_the_students_in_training() -> None:
     assert re.search(rb"simulate.*\b0/20", said)
     assert process.returncode == 130
     assert took < 20
-    assert told == b""
+    assert output == b""
     assert b"Traceback" not in said
     assert said.replace(b"\r", b"").endswith(b"attnlaw: stopped\n")

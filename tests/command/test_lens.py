@@ -22,13 +22,13 @@ def run(*arguments: object, **options: Any) -> Ended:
 
 
 def test_json_is_the_library_call() -> None:
-    found = json.loads(run(EXAMPLE, "--ids", "97, 98", "--top", 3, "--json").stdout)
+    case = json.loads(run(EXAMPLE, "--ids", "97, 98", "--top", 3, "--json").stdout)
     expected = linearise(str(EXAMPLE), [97, 98], top=3)
-    assert found["settings"]["ids"] == [97, 98]
-    assert found["quantities"]["reconstruction_error"] == expected.reconstruction_error < 1e-10
-    assert found["quantities"]["singular_values"] == list(expected.singular_values)
-    assert len(found["tables"]["token_map"]) == 4
-    assert found["status"] == "done"
+    assert case["settings"]["ids"] == [97, 98]
+    assert case["quantities"]["reconstruction_error"] == expected.reconstruction_error < 1e-10
+    assert case["quantities"]["singular_values"] == list(expected.singular_values)
+    assert len(case["tables"]["token_map"]) == 4
+    assert case["status"] == "done"
 
 
 def test_table_and_files(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_one_input_of_a_file(tmp_path: Path) -> None:
     assert line == f"attnlaw: {tmp_path / 'two.txt'}: holds 2 inputs, and lens takes one; keep one line\n"
     (tmp_path / "one.jsonl").write_text('{"ids": [97, 98]}\n')
     words = (EXAMPLE, "--only", "heads", "--json")
-    found = json.loads(run(*words, "--file", tmp_path / "one.jsonl").stdout)
+    case = json.loads(run(*words, "--file", tmp_path / "one.jsonl").stdout)
     expected = json.loads(run(*words, "--text", "ab").stdout)
-    assert found["tables"]["heads"] == expected["tables"]["heads"]
-    assert found["tables"]["token_map"] is None
+    assert case["tables"]["heads"] == expected["tables"]["heads"]
+    assert case["tables"]["token_map"] is None
     (tmp_path / "ids").write_text("97,256\n")
     line = run(EXAMPLE, "--ids", f"@{tmp_path / 'ids'}", status=1).stderr
     assert f"{tmp_path / 'ids'}, line 1: found 256, outside the vocabulary; choose from 0 to 255" in line

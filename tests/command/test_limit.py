@@ -33,39 +33,39 @@ def run(*arguments: object, **options: Any) -> Ended:
 
 
 def objects(*arguments: object) -> list[dict[str, Any]]:
-    found = json.loads(run(*arguments, "--json").stdout)
-    return found if isinstance(found, list) else [found]
+    cases = json.loads(run(*arguments, "--json").stdout)
+    return cases if isinstance(cases, list) else [cases]
 
 
 def test_json_is_the_library_call() -> None:
-    found = objects("--width", "16,inf", "--draws", 2000, "--seed", 3)
+    cases = objects("--width", "16,inf", "--draws", 2000, "--seed", 3)
     rows = compare_widths(Depth(AttentionLayer(RandomInputs(4), heads=2)), (16, math.inf), 2000, 3)
-    assert [case["settings"]["width"] for case in found] == [16, "inf"]
-    for case, expected in zip(found, rows, strict=True):
-        told = {"tokens": 4, "heads": 2, "activation": "identity", "draws": 2000, "seed": 3}
-        assert told.items() <= case["settings"].items()
+    assert [case["settings"]["width"] for case in cases] == [16, "inf"]
+    for case, expected in zip(cases, rows, strict=True):
+        settings = {"tokens": 4, "heads": 2, "activation": "identity", "draws": 2000, "seed": 3}
+        assert settings.items() <= case["settings"].items()
         assert case["quantities"]["residual_of_distances"] == expected.residual_of_distances
         for name in TITLES.values():
             estimate = getattr(expected, name)
             assert case["quantities"][name] == (
                 None if estimate is None else {"value": estimate.value, "error": estimate.error}
             )
-    assert found[0]["quantities"]["kl_to_limit"]["value"] > 0
-    assert found[1]["quantities"]["kl_to_limit"] is None
-    assert found[1]["quantities"]["score_variance"] == {"value": 1.0, "error": 0.0}
+    assert cases[0]["quantities"]["kl_to_limit"]["value"] > 0
+    assert cases[1]["quantities"]["kl_to_limit"] is None
+    assert cases[1]["quantities"]["score_variance"] == {"value": 1.0, "error": 0.0}
 
 
 def test_json_tells_what_repeats_it() -> None:
     settings = {"draws": 400, "seed": 7, "mask": "band:1", "depth": 2, "token": 3}
     options = [text for name, value in settings.items() for text in (f"--{name}", str(value))]
-    (found,) = objects("--residual", "--normalise", "--width", 8, *options)
+    (case,) = objects("--residual", "--normalise", "--width", 8, *options)
     settings |= {"residual": True, "normalise": True, "tokens": 4, "heads": 2, "activation": "identity"}
-    assert settings.items() <= found["settings"].items()
+    assert settings.items() <= case["settings"].items()
 
 
 def test_heads_and_widths_are_crossed() -> None:
-    found = objects("--heads", "1,4", "--width", "8,inf", "--draws", 400)
-    assert [(case["settings"]["heads"], case["settings"]["width"]) for case in found] == [
+    cases = objects("--heads", "1,4", "--width", "8,inf", "--draws", 400)
+    assert [(case["settings"]["heads"], case["settings"]["width"]) for case in cases] == [
         (1, 8),
         (1, "inf"),
         (4, 8),
@@ -98,14 +98,14 @@ def test_depth_adds_the_path_of_the_tokens() -> None:
 @pytest.mark.parametrize("columns", [60, 30])
 def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     settings = ("--embeddings", EXAMPLE, "--ids", "84,104,32", "--draws", 200, "--width", "16,64,inf")
-    found = objects(*settings)
+    cases = objects(*settings)
     shown = run(*settings, columns=columns).stdout
     assert "…" not in shown
     lines = shown.splitlines()
     (start,) = (i for i, line in enumerate(lines) if line.lstrip().startswith("width"))
     there = [name for title, name in TITLES.items() if title in lines[start]]
     assert there
-    for case, line in zip(found, lines[start + 1 :], strict=False):
+    for case, line in zip(cases, lines[start + 1 :], strict=False):
         values = [case["quantities"][name] for name in there]
         cells = [str(Estimate(**value)) for value in values if value is not None]
         width = case["settings"]["width"]
@@ -136,20 +136,20 @@ def test_gram_matrix_from_a_file(tmp_path: Path, ending: str) -> None:
         np.save(path, gram)
     else:
         np.savetxt(path, gram, delimiter="," if ending == "csv" else " ")
-    (found,) = objects("--gram", path, "--heads", 1, "--width", "inf", "--draws", 400)
-    assert (found["settings"]["tokens"], found["settings"]["activation"]) == (None, None)
-    assert found["quantities"]["score_variance"]["value"] == pytest.approx(4.0, rel=1e-12)
+    (case,) = objects("--gram", path, "--heads", 1, "--width", "inf", "--draws", 400)
+    assert (case["settings"]["tokens"], case["settings"]["activation"]) == (None, None)
+    assert case["quantities"]["score_variance"]["value"] == pytest.approx(4.0, rel=1e-12)
 
 
 def test_embeddings_of_a_checkpoint() -> None:
     options = ("--width", "64,inf", "--draws", 400, "--normalise")
-    found = objects("--embeddings", EXAMPLE, "--ids", "97,98,99", *options)
+    cases = objects("--embeddings", EXAMPLE, "--ids", "97,98,99", *options)
     embedding = open_model(EXAMPLE).embedding()[[97, 98, 99]]
     stack = Depth(AttentionLayer(GivenInputs.from_tokens(embedding), heads=2), normalise=True)
     rows = compare_widths(stack, (64, math.inf), 400, 0)
-    assert found[0]["settings"]["ids"] == [97, 98, 99]
-    assert found[0]["quantities"]["kurtosis"]["value"] == rows[0].kurtosis.value
-    assert found[1]["quantities"]["score_variance"]["value"] == pytest.approx(1.0, rel=1e-12)
+    assert cases[0]["settings"]["ids"] == [97, 98, 99]
+    assert cases[0]["quantities"]["kurtosis"]["value"] == rows[0].kurtosis.value
+    assert cases[1]["quantities"]["score_variance"]["value"] == pytest.approx(1.0, rel=1e-12)
 
 
 def test_nan_embeddings_are_named(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def test_a_page_of_the_lab_that_cannot_be_is_bad_usage(arguments: str, line: str
     assert invoke(*arguments.split(), status=2).stderr == f"attnlaw: {line}\n"
 
 
-@pytest.mark.parametrize(("word", "told"), [("lern", "lern"), ("", "''")])
-def test_a_word_is_told_as_it_was_typed_and_not_as_an_option(word: str, told: str) -> None:
+@pytest.mark.parametrize(("word", "shown_word"), [("lern", "lern"), ("", "''")])
+def test_a_word_is_told_as_it_was_typed_and_not_as_an_option(word: str, shown_word: str) -> None:
     line = invoke("lab", word, status=2).stderr
-    assert line.startswith(f"attnlaw: {told}: expected one of audit, fit, ")
+    assert line.startswith(f"attnlaw: {shown_word}: expected one of audit, fit, ")
 
 
 def test_closed_streams() -> None:

@@ -31,28 +31,28 @@ def texts(count: int) -> list[list[int]]:
 
 def test_json_is_the_library_call() -> None:
     words = (EXAMPLE, "--file", SENTENCES, "--limit", 12, "--kappa", "--json")
-    found = json.loads(run(*words).stdout)
+    case = json.loads(run(*words).stdout)
     expected = measure_margins(str(EXAMPLE), texts(12))
-    numbers = found["quantities"]
+    numbers = case["quantities"]
     assert numbers["mean_log"]["value"] == pytest.approx(expected.mean_log.value, rel=1e-12)
     assert numbers["median"]["low"] == pytest.approx(expected.median.low, rel=1e-12)
     assert numbers["total_kappa"] == pytest.approx(condition(str(EXAMPLE), texts(12)).total, rel=1e-12)
     assert (numbers["inputs"], numbers["ties"], numbers["extension"]) == (12, 0, True)
     assert numbers["inputs_sha256"] == expected.inputs_sha256
-    assert "12 inputs, and 32 or more rank better" in found["remark"]
-    assert "nothing is established" in found["remark"]
-    assert len(found["tables"]["margins"]) == 12
-    assert found["tables"]["amplification"] is None
+    assert "12 inputs, and 32 or more rank better" in case["remark"]
+    assert "nothing is established" in case["remark"]
+    assert len(case["tables"]["margins"]) == 12
+    assert case["tables"]["amplification"] is None
 
 
 def test_a_text_for_each_input() -> None:
     """Words of the command line, commas and all, are what the lines of a file are."""
     lines = [f"{line}, a" for line in SENTENCES.read_text().splitlines()[:12]]
     given = [word for line in lines for word in ("--text", line)]
-    found = json.loads(run(EXAMPLE, *given, "--json").stdout)
-    assert found["settings"]["text"] == lines
+    case = json.loads(run(EXAMPLE, *given, "--json").stdout)
+    assert case["settings"]["text"] == lines
     expected = measure_margins(str(EXAMPLE), [list(line.encode()) for line in lines])
-    assert found["quantities"]["inputs_sha256"] == expected.inputs_sha256
+    assert case["quantities"]["inputs_sha256"] == expected.inputs_sha256
 
 
 def test_two_models_in_pairs_and_files(tmp_path: Path) -> None:

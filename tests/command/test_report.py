@@ -25,8 +25,8 @@ def test_page_and_figures_are_written_from_rows(saved, tmp_path):
     assert done.stdout == ""
     figures = (tmp_path / "out" / "figures").glob("*.*")
     drawn = [path.name for path in figures if path.suffix not in (".json", ".txt")]
-    told = re.fullmatch(r"wrote (.*/out)/report\.html and in \1/figures: (.*)\n", done.stderr)
-    assert sorted(told[2].split(", ")) == sorted(drawn)
+    match = re.fullmatch(r"wrote (.*/out)/report\.html and in \1/figures: (.*)\n", done.stderr)
+    assert sorted(match[2].split(", ")) == sorted(drawn)
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
     assert {Path(name).suffix for name in drawn} == {".svg"}
     assert not (saved / "report.html").exists()

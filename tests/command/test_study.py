@@ -63,8 +63,8 @@ def test_run_status_export(tmp_path: Path, file: Path) -> None:
     assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "loss"]
     assert rows.height == 6
     assert rows.filter(alpha=0.2, target_rank=0.5)["estimation_error"][0] == pytest.approx(0.802029, abs=5e-7)
-    found = json.loads(study("status", file, "--out", out, "--json").stdout)
-    assert (found["tasks"], found["done"], found["failed"], found["running"]) == (6, 6, 0, False)
+    status = json.loads(study("status", file, "--out", out, "--json").stdout)
+    assert (status["tasks"], status["done"], status["failed"], status["running"]) == (6, 6, 0, False)
     (out / "rows" / "rows.parquet").unlink()
     study("export", file, "--out", out)
     assert pl.read_parquet(out / "rows" / "*.parquet").equals(rows)
@@ -125,10 +125,10 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
                 break
             time.sleep(0.1)
         os.kill(process.pid, signal.SIGINT)
-        told, said = process.communicate()
+        output, said = process.communicate()
     assert process.returncode == 130
     assert "stopped; every finished row is kept; go on with: attnlaw study resume " in said
     assert "Traceback" not in said
     kept = pl.read_parquet(out / "rows" / "*.parquet").height
-    assert told == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
+    assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
     assert kept >= 1

@@ -20,25 +20,25 @@ from attnlaw.core.values import parse_range
 from attnlaw.core.variants import Variants
 
 
-def told(**given: Any) -> str:
+def error_message(**given: Any) -> str:
     with pytest.raises(InputError) as caught:
         VERB.cases(given)
     return str(caught.value)
 
 
 def test_values_are_checked_where_the_record_is_made() -> None:
-    assert told(bias=-1) == "bias: found -1, expected a number above 0 and of at most 1"
-    assert told(tosses=1.5) == "tosses: found 1.5, expected a whole number of at least 1"
-    assert told(tosses=True) == "tosses: found True, expected a whole number of at least 1"
-    assert told(bias=math.inf).startswith("bias: found inf")
-    assert told(metal="tin") == "metal: found 'tin', expected one of gold, paper"
-    assert told(wear=0.75) == "wear: found 0.75, expected at most the bias, 0.5"
+    assert error_message(bias=-1) == "bias: found -1, expected a number above 0 and of at most 1"
+    assert error_message(tosses=1.5) == "tosses: found 1.5, expected a whole number of at least 1"
+    assert error_message(tosses=True) == "tosses: found True, expected a whole number of at least 1"
+    assert error_message(bias=math.inf).startswith("bias: found inf")
+    assert error_message(metal="tin") == "metal: found 'tin', expected one of gold, paper"
+    assert error_message(wear=0.75) == "wear: found 0.75, expected at most the bias, 0.5"
     assert Coin(tosses=2.0).tosses == 2  # type: ignore[arg-type]
 
 
 def test_unknown_and_idle_settings_are_told() -> None:
-    assert told(bais=0.1) == "bais is not a setting of coin; did you mean bias?"
-    assert told(wear=0.1, metal="paper") == "wear needs metal gold"
+    assert error_message(bais=0.1) == "bais is not a setting of coin; did you mean bias?"
+    assert error_message(wear=0.1, metal="paper") == "wear needs metal gold"
     first, second = VERB.cases({"wear": 0.1, "metal": ["gold", "paper"]})
     assert (first.to_row()["wear"], second.to_row()["wear"]) == (0.1, None)
 
@@ -77,9 +77,9 @@ def test_a_span_is_numpys(low: float, high: float, count: int) -> None:
 
 def test_rows_json_and_schema_have_the_same_names() -> None:
     (case,) = VERB.cases({"bias": 0.25})
-    (found,) = VERB.run([case], lambda done, total: None)
-    assert not isinstance(found, InputError)
-    row, whole = VERB.row(case, found), VERB.json(case, found)
+    (result,) = VERB.run([case], lambda done, total: None)
+    assert not isinstance(result, InputError)
+    row, whole = VERB.row(case, result), VERB.json(case, result)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
     assert whole["quantities"]["mean"] == {"value": 0.25, "error": pytest.approx(math.sqrt(0.1875 / 100))}
@@ -113,7 +113,7 @@ def test_fold_and_flatten_are_inverse() -> None:
 
 def test_the_python_function() -> None:
     assert VERB(bias=0.25).heads == 25
-    assert [found.heads for found in VERB(bias=[0.25, 0.75])] == [25, 75]
+    assert [result.heads for result in VERB(bias=[0.25, 0.75])] == [25, 75]
     with pytest.raises(InputError, match="rolls away"):
         VERB(bias=0.125)
     assert "bias" in VERB.__signature__.parameters
@@ -121,8 +121,8 @@ def test_the_python_function() -> None:
 
 def test_a_failing_case_leaves_the_others_alone() -> None:
     cases = VERB.cases({"bias": [0.25, 0.125, 0.5]})
-    found = list(VERB.run(cases, lambda done, total: None))
-    assert [isinstance(one, InputError) for one in found] == [False, True, False]
+    results = list(VERB.run(cases, lambda done, total: None))
+    assert [isinstance(result, InputError) for result in results] == [False, True, False]
 
 
 def test_a_verb_travels_by_name() -> None:

@@ -18,16 +18,16 @@ from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        alike = one.dtype == other.dtype and one.shape == other.shape and one.strides == other.strides
-        return alike and one.tobytes() == other.tobytes()
-    if is_dataclass(one) and not isinstance(one, type):
-        names = [field.name for field in fields(one)]
-        return type(one) is type(other) and all(
-            same(getattr(one, name), getattr(other, name)) for name in names
+def same(value: Any, other: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        alike = value.dtype == other.dtype and value.shape == other.shape and value.strides == other.strides
+        return alike and value.tobytes() == other.tobytes()
+    if is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value)]
+        return type(value) is type(other) and all(
+            same(getattr(value, name), getattr(other, name)) for name in names
         )
-    return bool(one == other) and type(one) is type(other)
+    return bool(value == other) and type(value) is type(other)
 
 
 def test_spectra_of_every_route_are_the_same_to_the_bit() -> None:
@@ -41,7 +41,7 @@ def test_spectra_of_every_route_are_the_same_to_the_bit() -> None:
         product_spectrum(*thin, (2 * thin[0], thin[1])),
         matrix_spectrum(np.zeros((2, 3))),
     ]
-    assert [one.route for one in spectra] == ["gram", "lanczos", "qr", "svd"]
+    assert [spectrum.route for spectrum in spectra] == ["gram", "lanczos", "qr", "svd"]
     for spectrum in spectra:
         assert same(unpack(pack(spectrum), RECORDS), spectrum)
 

@@ -22,8 +22,8 @@ def test_a_table_that_is_replaced_meanwhile_is_the_old_one_or_the_new_one(tmp_pa
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        found = [read_table(path, "write it again") for _ in range(300)]
+        readings = [read_table(path, "write it again") for _ in range(300)]
     finally:
         done.set()
         writer.join()
-    assert {table.height for table in found} <= {2000, 4000}
+    assert {table.height for table in readings} <= {2000, 4000}

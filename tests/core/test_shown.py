@@ -44,7 +44,7 @@ class Cells(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def one():
+def prediction():
     return attnlaw.learn(alpha=0.2, noise=0.5)
 
 
@@ -53,30 +53,34 @@ def curve():
     return attnlaw.learn(alpha=[0.1, 0.2, 0.4], noise=0.5)
 
 
-def test_a_line_holds_the_brief_quantities(one):
-    brief = [getattr(one, quantity.name) for quantity in find_verb("learn").quantities if quantity.in_summary]
-    numbers = re.findall(r" ([\d.]+)[,>]", repr(one))
+def test_a_line_holds_the_brief_quantities(prediction):
+    brief = [
+        getattr(prediction, quantity.name)
+        for quantity in find_verb("learn").quantities
+        if quantity.in_summary
+    ]
+    numbers = re.findall(r" ([\d.]+)[,>]", repr(prediction))
     assert numbers == [f"{value.value:.6g}" for value in brief if value is not None]
     assert len(numbers) >= 4
 
 
-def test_a_table_holds_every_quantity_with_its_meaning_and_the_settings(one):
-    page = one._repr_html_()
+def test_a_table_holds_every_quantity_with_its_meaning_and_the_settings(prediction):
+    page = prediction._repr_html_()
     known = {row[0]: row[1:] for row in Cells(page).rows[1:]}
     for quantity in find_verb("learn").quantities:
-        value = getattr(one, quantity.name, None)
+        value = getattr(prediction, quantity.name, None)
         if quantity.hidden or value is None or value == []:
             assert quantity.label not in known
         else:
             assert known[quantity.label][1] == quantity.description
-    assert known["estimation error E"][0] == f"{one.estimation_error.value:.6g}"
+    assert known["estimation error E"][0] == f"{prediction.estimation_error.value:.6g}"
     assert "alpha 0.2" in page
     assert "noise 0.5" in page
 
 
 def test_several_cases_are_a_list_a_table_and_a_chart(curve):
     assert isinstance(curve, list)
-    errors = [found.estimation_error.value for found in curve]
+    errors = [point.estimation_error.value for point in curve]
     assert isinstance(curve.rows, pl.DataFrame)
     assert curve.rows["alpha"].to_list() == [0.1, 0.2, 0.4]
     assert curve.rows["estimation_error"].to_list() == errors
@@ -100,35 +104,35 @@ def vars_of(estimate):
     return estimate.value, estimate.error
 
 
-def test_charts_are_altairs_and_are_drawn_without_a_network(one, curve):
-    for found, words in (
-        (one, "eigenvalue"),
+def test_charts_are_altairs_and_are_drawn_without_a_network(prediction, curve):
+    for result, words in (
+        (prediction, "eigenvalue"),
         (curve, "estimation error"),
-        (attnlaw.state_evolution(one.problem), "eigenvalue"),
+        (attnlaw.state_evolution(prediction.problem), "eigenvalue"),
     ):
-        chart = found.plot()
+        chart = result.plot()
         assert isinstance(chart, alt.TopLevelMixin)
         bundle = chart._repr_mimebundle_()
         assert list(bundle) == ["image/svg+xml"]
         assert bundle["image/svg+xml"].startswith("<svg")
         assert words in bundle["image/svg+xml"]
-    assert isinstance(one.plot() | curve.plot(), alt.HConcatChart)
-    assert one.plot("spectrum").to_dict() == one.plot().to_dict()
+    assert isinstance(prediction.plot() | curve.plot(), alt.HConcatChart)
+    assert prediction.plot("spectrum").to_dict() == prediction.plot().to_dict()
     with pytest.raises(InputError, match="found no chart 'spectra'; expected one of spectrum"):
-        one.plot("spectra")
+        prediction.plot("spectra")
 
 
-def test_a_chart_has_the_style_of_the_house_under_its_own(one):
+def test_a_chart_has_the_style_of_the_house_under_its_own(prediction):
     def sizes(chart):
         return set(re.findall(r'font-size="(\d+)px"', chart._repr_mimebundle_()["image/svg+xml"]))
 
-    plain = one.plot()
+    plain = prediction.plot()
     assert sizes(plain) == {"10", "11", "12"}
     assert sizes(plain.configure_axis(labelFontSize=17)) == {"10", "11", "12", "17"}
 
 
-def test_what_was_trained_draws_itself_without_the_theory(one):
-    measured = attnlaw.simulate(one.problem, size=10, seeds=2)
+def test_what_was_trained_draws_itself_without_the_theory(prediction):
+    measured = attnlaw.simulate(prediction.problem, size=10, seeds=2)
     drawn = measured.plot()._repr_mimebundle_()["image/svg+xml"]
     share = float((measured.eigenvalues == 0).mean())
     assert f"weight at zero: trained students {share:.3f}" in drawn
@@ -136,17 +140,22 @@ def test_what_was_trained_draws_itself_without_the_theory(one):
 
 
 def test_trajectories_and_widths_draw_themselves():
-    found = attnlaw.dynamics(times="0.01:0.05:3")
-    problem = found.path.problem
-    path = attnlaw.trajectory(problem, found.path.schedule)
-    assert repr(path).partition(" ")[2] == repr(found).partition(" ")[2]
-    assert Cells(path._repr_html_()).rows == Cells(found._repr_html_()).rows
+    dynamics = attnlaw.dynamics(times="0.01:0.05:3")
+    problem = dynamics.path.problem
+    path = attnlaw.trajectory(problem, dynamics.path.schedule)
+    assert repr(path).partition(" ")[2] == repr(dynamics).partition(" ")[2]
+    assert Cells(path._repr_html_()).rows == Cells(dynamics._repr_html_()).rows
     assert len(repr(path)) < 300
     flowing = attnlaw.Schedule(times=(0.01, 0.03), learning_rate=0.5)
     runs = attnlaw.simulate_dynamics(problem, flowing, size=10, seeds=2)
     widths = compare_widths(Depth(AttentionLayer(RandomInputs(4), heads=2)), (16, math.inf), 500, 3)
-    for one, words in ((path, "alignment"), (found, "alignment"), (runs, "alignment"), (widths, "width n")):
-        assert words in one.plot()._repr_mimebundle_()["image/svg+xml"]
+    for result, words in (
+        (path, "alignment"),
+        (dynamics, "alignment"),
+        (runs, "alignment"),
+        (widths, "width n"),
+    ):
+        assert words in result.plot()._repr_mimebundle_()["image/svg+xml"]
 
 
 def test_a_model_tells_its_matrices_and_draws_its_audit():
@@ -163,7 +172,7 @@ def test_a_model_tells_its_matrices_and_draws_its_audit():
 def test_every_verb_returns_what_shows_itself(tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(f"line {number}: x = {number}" for number in range(12)))
-    found = {
+    results = {
         "audit": attnlaw.audit(EXAMPLE),
         "fit": attnlaw.fit(EXAMPLE),
         "diff": attnlaw.diff(EXAMPLE, EXAMPLE),
@@ -173,21 +182,21 @@ def test_every_verb_returns_what_shows_itself(tmp_path):
         "limit": attnlaw.limit(width=8, draws=500),
         "learn": attnlaw.learn(alpha=0.2),
     }
-    assert set(found) <= set(VERBS)
-    for name, result in found.items():
+    assert set(results) <= set(VERBS)
+    for name, result in results.items():
         assert isinstance(result, DisplayMixin), name
         assert result._verb == name
         assert len(repr(result)) < 300
         assert Cells(result._repr_html_()).rows, name
     for name in ("audit", "fit", "diff", "limit"):
-        assert "<svg" in found[name].plot()._repr_mimebundle_()["image/svg+xml"]
+        assert "<svg" in results[name].plot()._repr_mimebundle_()["image/svg+xml"]
 
 
 def test_findings_come_first_and_names_are_escaped():
     whole = attnlaw.audit(EXAMPLE)
     row = dict.fromkeys(whole.findings.columns) | {"rule": "<b>", "level": "error", "meaning": "dead"}
-    told = replace(whole, findings=pl.DataFrame([row], schema=whole.findings.schema))
-    page = told._repr_html_()
+    audit = replace(whole, findings=pl.DataFrame([row], schema=whole.findings.schema))
+    page = audit._repr_html_()
     assert Cells(page).rows[:2] == [["level", "rule", "meaning"], ["error", "<b>", "dead"]]
     assert "&lt;b&gt;" in page
     assert "no findings" in whole._repr_html_()

@@ -110,10 +110,10 @@ class Session:
 
     def run(self) -> list[Exchange]:
         """Every block in order; a command that fails where the page shows no output raises."""
-        found = blocks(self.page.read_text(encoding="utf-8"))
+        page_blocks = blocks(self.page.read_text(encoding="utf-8"))
         done: list[Exchange] = []
         with contextlib.chdir(self.folder):
-            for block, after in zip_longest(found, found[1:]):
+            for block, after in zip_longest(page_blocks, page_blocks[1:]):
                 done += self._run(block, after)
         return done
 
@@ -159,7 +159,7 @@ def write_standin(folder: Path) -> None:
 def blocks(text: str) -> list[Block]:
     """All fenced blocks of a page, in order."""
     every = text.splitlines()
-    found, lines = [], iter(enumerate(every))
+    page_blocks, lines = [], iter(enumerate(every))
     for number, line in lines:
         opened = FENCE.match(line)
         if not opened:
@@ -172,12 +172,12 @@ def blocks(text: str) -> list[Block]:
             if inner.strip() == "```":
                 break
             inside.append(inner[indent:])
-        told = NO_RUN.match(every[number - 1]) if number else None
-        unrun = told["reason"] if told else None
-        found.append(
+        marker = NO_RUN.match(every[number - 1]) if number else None
+        unrun = marker["reason"] if marker else None
+        page_blocks.append(
             Block(opened["language"], opened["title"] or "", number + 1, indent, tuple(inside), unrun)
         )
-    return found
+    return page_blocks
 
 
 def commands(block: Block) -> Iterator[tuple[int, str, str | None]]:

@@ -18,8 +18,8 @@ def test_readme_has_the_first_row_with_a_peer_of_ten_benchmarks():
     assert head_and_rows[:2] == rows[:2]
     assert 8 < len(head_and_rows) <= 2 + 10
     first = [
-        next((row["task"] for row in own["rows"] if row["peer"] != "no peer"), None)
-        for own in json.loads((ROOT / "benchmarks" / "measured.json").read_text()).values()
+        next((row["task"] for row in benchmark["rows"] if row["peer"] != "no peer"), None)
+        for benchmark in json.loads((ROOT / "benchmarks" / "measured.json").read_text()).values()
     ]
     places = [rows.index(line) for line in head_and_rows]
     assert places == sorted(places)

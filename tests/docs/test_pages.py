@@ -62,9 +62,9 @@ def test_every_command_shows_its_help_and_its_output():
         if block.language == "console" and not block.unrun
         for _, command, expected in commands(block)
     ]
-    own = {name: listed_commands(name) for name in listed_commands()}
-    assert {"audit", "study"} <= set(own)
-    for verb in [f"{name} {part}".rstrip() for name, parts in own.items() for part in parts or [""]]:
+    subcommands = {name: listed_commands(name) for name in listed_commands()}
+    assert {"audit", "study"} <= set(subcommands)
+    for verb in [f"{name} {part}".rstrip() for name, parts in subcommands.items() for part in parts or [""]]:
         of_verb = [
             (command, out) for command, out in shown if f"{command} ".startswith(f"attnlaw {verb} ") and out
         ]

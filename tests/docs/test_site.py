@@ -93,8 +93,8 @@ def test_pages_have_no_violations(site, page):
     pytest.importorskip("playwright.sync_api", reason="pip install 'attnlaw[test]'")
     with open_browser() as browser:
         # The theme's script names blocks of code, and makes those that scroll reachable.
-        found = violations_in_all_looks(browser, (site / page).as_uri(), "pre[id]")
-    assert found == {"light": [], "dark": [], "phone": []}
+        violations = violations_in_all_looks(browser, (site / page).as_uri(), "pre[id]")
+    assert violations == {"light": [], "dark": [], "phone": []}
 
 
 @needs_chromium
@@ -110,9 +110,9 @@ def test_a_reader_searches_from_the_disk_with_the_network_cut(site):
         assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
         page.click(".md-search__input")
         page.keyboard.type("what audit prints")
-        found = page.locator(".md-search-result__item a")
-        found.first.wait_for()
-        assert any("audit.html" in found.nth(i).get_attribute("href") for i in range(found.count()))
+        links = page.locator(".md-search-result__item a")
+        links.first.wait_for()
+        assert any("audit.html" in links.nth(i).get_attribute("href") for i in range(links.count()))
         page.goto((site / "audit.html").as_uri())
         assert "tiny-decoder" in page.inner_text("article")
     assert seen == []

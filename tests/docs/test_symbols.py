@@ -26,15 +26,15 @@ def test_every_verb_with_letters_has_its_table():
     lettered = {
         name
         for name in VERBS | STUDY_VERBS
-        if any(one.rule.symbol for one in setting_fields(find_verb(name).settings).values())
+        if any(setting.rule.symbol for setting in setting_fields(find_verb(name).settings).values())
     }
     assert lettered - {"coordinates"} <= set(re.findall(r"<!-- symbols of (\w+) -->", PAGE))
 
 
 def test_equations_are_of_settings_and_quantities_that_there_are(hook):
     for name, equations in hook.EQUATIONS.items():
-        one = find_verb(name)
-        known = {*setting_fields(one.settings), *(quantity.name for quantity in one.quantities)}
+        verb = find_verb(name)
+        known = {*setting_fields(verb.settings), *(quantity.name for quantity in verb.quantities)}
         assert set(equations) <= known, name
 
 

@@ -14,7 +14,7 @@ from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
 EVERY = VERBS | STUDY_VERBS
-VERBS_AND_BESIDE = [one for name in EVERY for one in (find_verb(name), find_verb(name).simulation) if one is not None]
+VERBS_AND_BESIDE = [verb for name in EVERY for verb in (find_verb(name), find_verb(name).simulation) if verb is not None]
 
 
 @pytest.fixture(scope="module", name="hook")
@@ -30,21 +30,21 @@ def test_a_mark_in_a_sentence_stays(hook):
     assert hook.on_page_markdown(text) == text
 
 
-@pytest.mark.parametrize("one", VERBS_AND_BESIDE, ids=lambda one: one.name)
-def test_the_page_of_a_verb_tells_its_settings_and_quantities(one, hook):
-    mark = f"<!-- settings of {one.name.partition('.')[0]} -->"
+@pytest.mark.parametrize("verb", VERBS_AND_BESIDE, ids=lambda verb: verb.name)
+def test_the_page_of_a_verb_tells_its_settings_and_quantities(verb, hook):
+    mark = f"<!-- settings of {verb.name.partition('.')[0]} -->"
     page = hook.on_page_markdown(next(text for text in PAGES.values() if f"\n{mark}\n" in text))
     firsts = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
-    columns = {name for quantity in one.quantities for name in quantity.columns}
-    assert {*setting_fields(one.settings), *columns} <= firsts
-    for setting in setting_fields(one.settings).values():
+    columns = {name for quantity in verb.quantities for name in quantity.columns}
+    assert {*setting_fields(verb.settings), *columns} <= firsts
+    for setting in setting_fields(verb.settings).values():
         assert setting.rule.help in page
 
 
-@pytest.mark.parametrize("one", VERBS_AND_BESIDE, ids=lambda one: one.name)
-def test_the_columns_of_every_table_are_on_a_page(one):
+@pytest.mark.parametrize("verb", VERBS_AND_BESIDE, ids=lambda verb: verb.name)
+def test_the_columns_of_every_table_are_on_a_page(verb):
     marks = set(re.findall(r"^<!-- table (\w+) of [\w.]+ -->$", "\n".join(PAGES.values()), re.MULTILINE))
-    assert {table.name for table in one.tables} <= marks
+    assert {table.name for table in verb.tables} <= marks
 
 
 def test_every_mark_stands_for_a_table(hook):

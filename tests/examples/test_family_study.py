@@ -34,7 +34,7 @@ def bert_miniatures(family_study):
 def write_model(folder, depth, width, seed, gain):
     """A BERT checkpoint with heads of size 8 and Gaussian weights."""
     drawn = bert_weights(np.random.default_rng([depth, width, seed]), depth, width, gain)
-    state = {name: one / np.sqrt(width) for name, one in drawn.items()}
+    state = {name: weight / np.sqrt(width) for name, weight in drawn.items()}
     folder.mkdir(parents=True)
     save_file(state, folder / "model.safetensors")
     config = {"model_type": "bert", "hidden_size": width, "num_hidden_layers": depth, "hidden_act": "gelu"}
@@ -159,13 +159,13 @@ def panels_of(chart):
     """The rows of every panel, in order, and the whole specification as text."""
     spec = chart.to_dict()
 
-    def found(part):
+    def rows_of(part):
         if isinstance(part, dict):
-            own = [json.loads(part["data"]["values"])] if "values" in part.get("data", {}) else []
-            return own + [rows for value in part.values() for rows in found(value)]
-        return [rows for value in part for rows in found(value)] if isinstance(part, list) else []
+            inline_rows = [json.loads(part["data"]["values"])] if "values" in part.get("data", {}) else []
+            return inline_rows + [rows for value in part.values() for rows in rows_of(value)]
+        return [rows for value in part for rows in rows_of(value)] if isinstance(part, list) else []
 
-    return found(spec), json.dumps(spec, ensure_ascii=False)
+    return rows_of(spec), json.dumps(spec, ensure_ascii=False)
 
 
 def test_proxy_growth_shows_every_model_and_states_the_exponents(family_study):
@@ -194,6 +194,6 @@ def test_norm_growth_shows_medians_over_the_matrices_of_a_model(family_study, va
     panels, _ = panels_of(family_study.norm_growth(matrices, variable))
     assert len(panels) == 3 * 3
     first = {(row["depth"], row["width"], row["seed"]): row["spectral_norm"] for row in panels[0]}
-    own = matrices.filter(kind="qk", depth=2, width=16, seed=1)
-    assert first[2, 16, 1] == own["spectral_norm"].median()
+    heads = matrices.filter(kind="qk", depth=2, width=16, seed=1)
+    assert first[2, 16, 1] == heads["spectral_norm"].median()
     assert len(first) == 8

@@ -60,42 +60,42 @@ def untied_pairs(values):
 
 def test_taus_are_those_of_scipy(study, columns):
     """tau-a from scipy's tau-b, which divides by sqrt(untied pairs of x times untied pairs of the gap)."""
-    found = study.ranking_table.table(columns)
-    for row in found.filter(pl.col("measure").is_in(["mean_log_distance", "parameters"])).iter_rows(
+    table = study.ranking_table.table(columns)
+    for row in table.filter(pl.col("measure").is_in(["mean_log_distance", "parameters"])).iter_rows(
         named=True
     ):
         total = pairs = 0
-        for _, own in columns[row["column"]].group_by("n"):
-            count = own.height * (own.height - 1) // 2
-            x, y = (untied_pairs(own[name]) for name in (row["measure"], "gap"))
-            total += kendalltau(own[row["measure"]], own["gap"]).statistic * sqrt(x * y)
+        for _, group in columns[row["column"]].group_by("n"):
+            count = group.height * (group.height - 1) // 2
+            x, y = (untied_pairs(group[name]) for name in (row["measure"], "gap"))
+            total += kendalltau(group[row["measure"]], group["gap"]).statistic * sqrt(x * y)
             pairs += count
         assert row["tau"] == pytest.approx(total / pairs, abs=1e-12)
 
 
 def digits_with_few(columns):
-    found = {name: own.filter(n=100) for name, own in columns.items() if name.startswith("digits")}
-    assert found
-    return found.values()
+    digits = {name: table.filter(n=100) for name, table in columns.items() if name.startswith("digits")}
+    assert digits
+    return digits.values()
 
 
 def test_digits_come_out_as_was_expected(study, columns):
     """Ranges that were stated before these runs were trained, from five repeats with other training sets."""
     agreement = study.ranking_table.agreement
-    for own in digits_with_few(columns):
-        distance, unsure = (agreement(own, name) for name in ("mean_log_distance", "unsure"))
+    for table in digits_with_few(columns):
+        distance, unsure = (agreement(table, name) for name in ("mean_log_distance", "unsure"))
         assert 0.5 < distance.tau < 0.85
         assert distance.tau > unsure.tau - 0.05
-        assert 0.25 < agreement(own, "mean_log_distance", ("n", "noise")).tau < 0.7
+        assert 0.25 < agreement(table, "mean_log_distance", ("n", "noise")).tau < 0.7
         for name in WEIGHTS:
-            assert -0.45 < agreement(own, name).tau < 0.35
+            assert -0.45 < agreement(table, name).tau < 0.35
 
 
 def test_mod_comes_out_as_was_expected(study, columns):
-    found = [own for name, own in columns.items() if name.startswith("mod")]
-    assert found
-    for own in found:
-        assert 0.5 < study.ranking_table.agreement(own, "mean_log_distance").tau < 0.85
+    tables = [table for name, table in columns.items() if name.startswith("mod")]
+    assert tables
+    for table in tables:
+        assert 0.5 < study.ranking_table.agreement(table, "mean_log_distance").tau < 0.85
 
 
 def test_weights_alone_order_mod_and_not_digits(study, columns):
@@ -116,12 +116,13 @@ def test_the_figure_has_every_measure_and_family(study, columns):
 
 def test_the_band_is_the_range_of_tau_between_seeds(study, columns):
     """Equal gaps agree wholly, reversed ones not at all; without a second seed there is no band."""
-    own, band = columns["mod 0"], study.ranking_figure.seed_band
-    assert band({"mod 0": own}) is None
-    shifted, reversed_ = (own.with_columns(gap=f(pl.col("gap"))) for f in (lambda x: x + 1, lambda x: -x))
+    table, band = columns["mod 0"], study.ranking_figure.seed_band
+    assert band({"mod 0": table}) is None
+    shifted, reversed_ = (table.with_columns(gap=f(pl.col("gap"))) for f in (lambda x: x + 1, lambda x: -x))
     untied = (
-        1 - study.ranking_table.agreement(own, "gap").tied / study.ranking_table.agreement(own, "gap").pairs
+        1
+        - study.ranking_table.agreement(table, "gap").tied / study.ranking_table.agreement(table, "gap").pairs
     )
-    low, high = band({"mod 0": own, "mod 1": shifted})
+    low, high = band({"mod 0": table, "mod 1": shifted})
     assert low <= untied <= high
-    assert band({"mod 0": own, "mod 1": reversed_}) == pytest.approx((-high, -low))
+    assert band({"mod 0": table, "mod 1": reversed_}) == pytest.approx((-high, -low))

@@ -41,16 +41,16 @@ def test_tau_is_that_of_scipy_with_ties_as_no_agreement(study, measure):
     rows = made_rows(0)
     total = pairs = tied = 0
     for n in (100, 400):
-        own = rows.filter(n=n)
-        count = own.height * (own.height - 1) // 2
-        repeated = own[measure].value_counts()["count"]
+        group = rows.filter(n=n)
+        count = group.height * (group.height - 1) // 2
+        repeated = group[measure].value_counts()["count"]
         own_tied = int((repeated * (repeated - 1) // 2).sum())
         # scipy has tau-b = (concordant - discordant) / sqrt((pairs - ties of x) (pairs - ties of y)).
-        total += kendalltau(own[measure], own["gap"]).statistic * sqrt((count - own_tied) * count)
+        total += kendalltau(group[measure], group["gap"]).statistic * sqrt((count - own_tied) * count)
         pairs, tied = pairs + count, tied + own_tied
-    found = study.ranking_table.agreement(rows, measure)
-    assert found.tau == pytest.approx(total / pairs, abs=1e-12)
-    assert (found.pairs, found.tied) == (pairs, tied)
+    agreement = study.ranking_table.agreement(rows, measure)
+    assert agreement.tau == pytest.approx(total / pairs, abs=1e-12)
+    assert (agreement.pairs, agreement.tied) == (pairs, tied)
 
 
 @pytest.mark.parametrize("measure", ["fine", "coarse"])
@@ -58,9 +58,9 @@ def test_the_jackknife_is_that_of_a_loop_over_runs(study, measure):
     rows = made_rows(1, runs=14)
     left = [naive_tau(rows.filter(pl.int_range(pl.len()) != i), measure) for i in range(rows.height)]
     expected = sqrt((len(left) - 1) / len(left) * sum((tau - np.mean(left)) ** 2 for tau in left))
-    found = study.ranking_table.agreement(rows, measure)
-    assert found.tau == pytest.approx(naive_tau(rows, measure), abs=1e-12)
-    assert found.error == pytest.approx(expected, abs=1e-12)
+    agreement = study.ranking_table.agreement(rows, measure)
+    assert agreement.tau == pytest.approx(naive_tau(rows, measure), abs=1e-12)
+    assert agreement.error == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_jackknife_error_is_about_the_spread_of_tau(study):
@@ -78,9 +78,9 @@ def test_the_jackknife_error_is_about_the_spread_of_tau(study):
 
 
 def test_a_constant_measure_is_called_constant(study):
-    found = study.ranking_table.agreement(made_rows(3), "same")
-    assert (found.tau, found.error, str(found)) == (None, None, "constant")
-    assert found.tied == found.pairs > 0
+    agreement = study.ranking_table.agreement(made_rows(3), "same")
+    assert (agreement.tau, agreement.error, str(agreement)) == (None, None, "constant")
+    assert agreement.tied == agreement.pairs > 0
     assert study.ranking_table.sign_test([None, None]) == (0, 0, None)
 
 
@@ -100,8 +100,8 @@ def test_psi_by_hand(study):
             "gap": [0.1, 0.2, 0.3, 0.4],
         }
     )
-    found = study.ranking_table.psi(rows, "x")
-    assert {name: value for name, value in found.items() if value is not None} == {"width": 0.0, "rate": 1.0}
+    psi = study.ranking_table.psi(rows, "x")
+    assert {name: value for name, value in psi.items() if value is not None} == {"width": 0.0, "rate": 1.0}
 
 
 def test_the_gap_of_a_model_that_knows_the_task_is_zero(study):
@@ -197,8 +197,8 @@ def test_training_ends_at_the_first_check_below_the_loss(study):
     before = train.train(run, steps=outcome.steps - 10)[1]
     assert before.loss >= tasks.FAMILIES["digits"].loss
     again = train.train(run)[0]
-    for one, other in zip(model.state_dict().values(), again.state_dict().values(), strict=True):
-        assert torch.equal(one, other)
+    for tensor, other in zip(model.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(tensor, other)
 
 
 def test_a_check_that_stops_early_says_what_the_whole_loss_says(study):
@@ -236,26 +236,26 @@ def test_measures_are_those_of_a_loop_over_inputs(study):
     h0 = (model.embedding(inputs) + model.positions).detach()
     spread = sqrt(float((h0 - h0.mean(dim=0)).square().sum()) / (8 * 19))
     logs, sure = [], []
-    for one in h0:
-        states = one[None].clone().requires_grad_()
+    for embedding in h0:
+        states = embedding[None].clone().requires_grad_()
         logits = model.head(model.norm(model.blocks[0](states)).mean(dim=1))[0]
         first, second = logits.topk(2).values
         (first - second).backward()
         logs.append(torch.log((first - second) / (states.grad.norm() * spread * sqrt(8))).item())
         sure.append(logits.softmax(dim=0).max().item())
-    found = study.ranking_measures.measures(model, replace(data, held_out=inputs))
-    assert found["mean_log_distance"] == pytest.approx(-np.mean(logs), rel=1e-9)
-    assert found["unsure"] == pytest.approx(1 - np.mean(sure), rel=1e-9)
+    measures = study.ranking_measures.measures(model, replace(data, held_out=inputs))
+    assert measures["mean_log_distance"] == pytest.approx(-np.mean(logs), rel=1e-9)
+    assert measures["unsure"] == pytest.approx(1 - np.mean(sure), rel=1e-9)
     names = {f"blocks.0.{name}.weight" for name in ("query", "key", "value", "output", "ffn_in", "ffn_out")}
     squares = sum(value.square().sum().item() for name, value in model.state_dict().items() if name in names)
-    assert found["frobenius_squared"] == pytest.approx(squares, rel=1e-12)
+    assert measures["frobenius_squared"] == pytest.approx(squares, rel=1e-12)
     block = model.blocks[0]
     norm = lambda matrix: torch.linalg.matrix_norm(matrix, 2).item()  # noqa: E731
     heads = [slice(0, 16), slice(16, 32)]
     qk = [norm(block.query.weight[h].T @ block.key.weight[h]) for h in heads]
     vo = [norm(block.output.weight[:, h] @ block.value.weight[h]) for h in heads]
     maps = [norm(block.ffn_in.weight), norm(block.ffn_out.weight)]
-    assert found["mean_log_norm"] == pytest.approx(np.mean(np.log([*qk, *vo, *maps])), rel=1e-9)
+    assert measures["mean_log_norm"] == pytest.approx(np.mean(np.log([*qk, *vo, *maps])), rel=1e-9)
 
 
 def test_a_few_runs_are_trained_once_measured_and_ranked(study, tmp_path, monkeypatch, capsys):
@@ -271,10 +271,10 @@ def test_a_few_runs_are_trained_once_measured_and_ranked(study, tmp_path, monkey
     assert "0 of 8 runs to train" in capsys.readouterr().out
     rows = pl.DataFrame([study.ranking_measures.row_of(train.file_of(run, tmp_path)) for run in runs])
     assert {measure.name for measure in study.ranking_measures.MEASURES} <= set(rows.columns)
-    told = "\n".join(study.ranking_study.tables(rows, runs))
-    assert told.startswith("| tau with the gap | needs | mod 0, n = 420 | positive |")
-    assert "| number of parameters | weights | constant |" in told
-    assert "Missing" not in told
+    text = "\n".join(study.ranking_study.tables(rows, runs))
+    assert text.startswith("| tau with the gap | needs | mod 0, n = 420 | positive |")
+    assert "| number of parameters | weights | constant |" in text
+    assert "Missing" not in text
     more = [*runs, *tasks.runs_of(tasks.FAMILIES["bytes"], 0)]
     assert study.ranking_study.tables(rows, more)[-1] == "Missing runs: bytes 0 (16)."
     with pytest.raises(SystemExit, match="no family has all of its runs"):
@@ -285,9 +285,11 @@ def test_a_family_without_some_runs_shows_only_the_n_that_are_whole(study):
     tasks, table = study.ranking_tasks, study.ranking_table
     runs = tasks.runs_of(tasks.FAMILIES["mod"], 0)
     rows = pl.DataFrame([asdict(run) for run in runs])
-    assert {name: own.height for name, own in table.columns_of(rows, runs).items()} == {"mod 0": 32}
+    assert {name: column.height for name, column in table.columns_of(rows, runs).items()} == {"mod 0": 32}
     part = rows.filter(~((pl.col("n") == 600) & (pl.col("draw") == 1)))
-    found = table.columns_of(part, runs)
-    assert {name: own["n"].unique().to_list() for name, own in found.items()} == {"mod 0, n = 420": [420]}
+    columns = table.columns_of(part, runs)
+    assert {name: column["n"].unique().to_list() for name, column in columns.items()} == {
+        "mod 0, n = 420": [420]
+    }
     assert table.missing(part, runs) == {"mod 0": 8}
     assert table.columns_of(rows.filter(draw=0), runs) == {}

@@ -21,7 +21,7 @@ class Metal:
     worn: bool
 
 
-METALS = {one.name: one for one in (Metal("gold", "gold", True), Metal("paper", "a joke", False))}
+METALS = {metal.name: metal for metal in (Metal("gold", "gold", True), Metal("paper", "a joke", False))}
 
 
 @settings_dataclass
@@ -57,10 +57,10 @@ def toss(case: Coin, progress: Progress) -> Tossed:
     return Tossed(Estimate(case.bias - case.wear, error), round(case.bias * case.tosses))
 
 
-def _sides(found: Tossed) -> object:
+def _sides(result: Tossed) -> object:
     import polars as pl
 
-    return pl.DataFrame({"side": ["heads", "tails"], "share": [found.mean.value, 1 - found.mean.value]})
+    return pl.DataFrame({"side": ["heads", "tails"], "share": [result.mean.value, 1 - result.mean.value]})
 
 
 VERB = Verb(

@@ -33,5 +33,5 @@ def test_citation_and_changelog_begin_with_the_released_version() -> None:
     if ".dev" in __version__:
         return
     for name, pattern in (("CITATION.cff", r"^version: (\S+)$"), ("CHANGELOG.md", r"^## (\S+)$")):
-        told = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-        assert told[:1] == [__version__], name
+        versions = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert versions[:1] == [__version__], name

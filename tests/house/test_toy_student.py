@@ -20,12 +20,12 @@ def _one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def rows(verb: Any, **given: Any) -> list[dict[str, Any]]:
     cases = verb.cases(given)
     return [
-        verb.row(case, found)
-        for case, found in zip(cases, verb.run(cases, lambda done, total: None), strict=True)
+        verb.row(case, result)
+        for case, result in zip(cases, verb.run(cases, lambda done, total: None), strict=True)
     ]
 
 
-def told(verb: Any, **given: Any) -> str:
+def error_message(verb: Any, **given: Any) -> str:
     with pytest.raises(BadSetting) as caught:
         [verb.precheck(case) for case in verb.cases(given)]
     return caught.value.message(as_option)
@@ -33,40 +33,40 @@ def told(verb: Any, **given: Any) -> str:
 
 def test_its_theory_is_its_own() -> None:
     """Q* = 1.5 at rank 1/2: E = Q*/16; its neighbours in the same call keep their numbers."""
-    own, factorized = rows(VERB, student=["copycat", "factorized"], alpha=0.3)
-    assert (own["estimation_error"], own["prediction_error"]) == (1.5 / 16, 2 * 1.5 / 16)
-    assert own["relative_error"] == 1 / 16
+    copycat, factorized = rows(VERB, student=["copycat", "factorized"], alpha=0.3)
+    assert (copycat["estimation_error"], copycat["prediction_error"]) == (1.5 / 16, 2 * 1.5 / 16)
+    assert copycat["relative_error"] == 1 / 16
     (alone,) = rows(VERB, alpha=0.3)
     assert factorized == alone
-    assert list(own) == list(VERB.schema)
+    assert list(copycat) == list(VERB.schema)
 
 
 def test_what_plays_no_part_is_null_or_refused() -> None:
-    own, direct = rows(VERB, student=["copycat", "direct"], weight_decay=0.3)
-    assert (own["weight_decay"], direct["weight_decay"]) == (None, 0.3)
-    refused = told(VERB, student="copycat", weight_decay=0.3)
+    copycat, direct = rows(VERB, student=["copycat", "direct"], weight_decay=0.3)
+    assert (copycat["weight_decay"], direct["weight_decay"]) == (None, 0.3)
+    refused = error_message(VERB, student="copycat", weight_decay=0.3)
     assert refused == "--weight-decay needs --student factorized or direct"
     (free,) = rows(VERB, student="copycat")
     assert (free["training_loss"], free["leading_error"]) == (None, None)
 
 
 def test_its_thresholds_are_its_own() -> None:
-    (own,) = rows(VERB, student="copycat", thresholds=True, noise=0.5, tokens=2)
-    assert own["threshold_own_recovery"] == 7.0 / 3
-    assert own["threshold_interpolation"] == 0.125 * 0.5 / 3
-    assert own["threshold_peak_error"] == 42.0
+    (copycat,) = rows(VERB, student="copycat", thresholds=True, noise=0.5, tokens=2)
+    assert copycat["threshold_own_recovery"] == 7.0 / 3
+    assert copycat["threshold_interpolation"] == 0.125 * 0.5 / 3
+    assert copycat["threshold_peak_error"] == 42.0
 
 
 def test_it_is_trained_beside_its_theory() -> None:
-    (found,) = rows(SIMULATE, student="copycat", simulate=8, seeds=2)
-    assert (found["solver"], found["status"]) == ("copying", "done")
+    (row,) = rows(SIMULATE, student="copycat", simulate=8, seeds=2)
+    assert (row["solver"], row["status"]) == ("copying", "done")
     # At d = 8 the target is eight quantiles, so Q* is not yet 1.5; the trace is theirs exactly.
-    assert found["norm"] == pytest.approx(9 * found["estimation_error"], rel=1e-12)
-    assert found["estimation_error_error"] == 0.0
+    assert row["norm"] == pytest.approx(9 * row["estimation_error"], rel=1e-12)
+    assert row["estimation_error_error"] == 0.0
 
 
 def test_what_it_has_no_theory_for_is_refused_by_name() -> None:
-    assert told(VERB, student="copycat", output="softmax", tokens=2) == (
+    assert error_message(VERB, student="copycat", output="softmax", tokens=2) == (
         "--student copycat: expected factorized or direct or bayes with --output softmax"
     )
     with pytest.raises(
@@ -76,7 +76,7 @@ def test_what_it_has_no_theory_for_is_refused_by_name() -> None:
 
 
 def test_a_student_that_is_not_trained_is_refused() -> None:
-    refused = told(SIMULATE, student="bayes", simulate=8)
+    refused = error_message(SIMULATE, student="bayes", simulate=8)
     assert refused == (
         "--student bayes: which is computed and not trained; simulate factorized or direct or copycat"
     )

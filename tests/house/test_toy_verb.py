@@ -46,17 +46,17 @@ def test_a_bad_value_is_one_line(words: str, line: str) -> None:
 
 
 def test_one_case_is_a_list_of_quantities_and_several_are_rows() -> None:
-    one = invoke("coin").stdout
-    assert "0.50(5)" in one
-    assert "share of heads" in one
+    output = invoke("coin").stdout
+    assert "0.50(5)" in output
+    assert "share of heads" in output
     rows = invoke("coin", "--bias", "0.25,0.75").stdout.splitlines()
     assert [line.split() for line in rows[-2:]] == [["0.25", "0.25(4)"], ["0.75", "0.75(4)"]]
 
 
 def test_json_alone_is_on_standard_output() -> None:
-    one = json.loads(invoke("coin", "--json").stdout)
-    assert set(one) == {"verb", "settings", "quantities", "status", "remark", "tables", "version"}
-    assert one["quantities"]["mean"] == {"value": 0.5, "error": 0.05}
+    coin_case = json.loads(invoke("coin", "--json").stdout)
+    assert set(coin_case) == {"verb", "settings", "quantities", "status", "remark", "tables", "version"}
+    assert coin_case["quantities"]["mean"] == {"value": 0.5, "error": 0.05}
     several = json.loads(invoke("coin", "--bias", "0.1:0.9:3", "--json").stdout)
     assert [case["settings"]["bias"] for case in several] == [0.1, 0.5, 0.9]
 

@@ -28,14 +28,14 @@ def tossed(**given: Any) -> list[tuple[Any, Any]]:
     return list(zip(cases, VERB.run(cases, no_progress), strict=True))
 
 
-def told(page: Path) -> str:
+def page_text(page: Path) -> str:
     """The words of a page, without its style and its script."""
     source = page.read_text(encoding="utf-8")
     return re.sub(r"<(style|script)\b.*?</\1>", "", source, flags=re.DOTALL)
 
 
 def assert_is_of_coins(page: Path) -> None:
-    source = told(page)
+    source = page_text(page)
     assert "<h1>Coins</h1>" in source
     assert "<h3>Mean p̂ against bias</h3>" in source
     assert '<th scope="row">mean p̂</th><td>share of heads</td><td>0.25 to 0.75</td>' in source
@@ -48,8 +48,8 @@ def assert_is_of_coins(page: Path) -> None:
 
 def test_a_study_of_it_has_a_titled_page(tmp_path: Path) -> None:
     rows = [
-        {**VERB.row(case, found), "task": f"t{place}"}
-        for place, (case, found) in enumerate(tossed(bias=[0.25, 0.5, 0.75]))
+        {**VERB.row(case, result), "task": f"t{place}"}
+        for place, (case, result) in enumerate(tossed(bias=[0.25, 0.5, 0.75]))
     ]
     assert_is_of_coins(write_report([study_of(tmp_path, rows)]))
 
@@ -68,7 +68,7 @@ def test_its_command_writes_rows_tables_and_a_page(tmp_path: Path) -> None:
 
 def test_one_case_is_told_by_its_quantities_and_its_table(tmp_path: Path) -> None:
     folder = save([(VERB, tossed(bias=0.25))], tmp_path / "coin")
-    source = told(folder / "report.html")
+    source = page_text(folder / "report.html")
     assert '<th scope="row">mean p̂</th><td>share of heads</td><td>0.25(4)</td>' in source
     assert data_of(folder / "report.html")["columns"] == {"side": ["heads", "tails"], "share": [0.25, 0.75]}
     with pytest.raises(InputError, match="nothing can be drawn of this"):
@@ -77,7 +77,7 @@ def test_one_case_is_told_by_its_quantities_and_its_table(tmp_path: Path) -> Non
 
 def test_a_case_that_failed_is_told(tmp_path: Path) -> None:
     folder = save([(VERB, tossed(bias=[0.25, 0.125, 0.5]))], tmp_path / "coins")
-    assert "1 of 3 tasks failed: a coin of bias 0.125 rolls away; choose another." in told(
+    assert "1 of 3 tasks failed: a coin of bias 0.125 rolls away; choose another." in page_text(
         folder / "report.html"
     )
 

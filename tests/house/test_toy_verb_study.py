@@ -37,9 +37,9 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
     """A coin of bias 0.125 rolls away; paper does not wear."""
     standing = run(tossed, tmp_path / "out")
     assert (standing.done, len(standing.failures)) == (4, 2)
-    found = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
-    assert {name: found.schema[name] for name in VERB.schema} == to_schema(VERB.schema)
-    shown = found.select("metal", "bias", "wear", "mean", "heads", "status").rows()
+    rows = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
+    assert {name: rows.schema[name] for name in VERB.schema} == to_schema(VERB.schema)
+    shown = rows.select("metal", "bias", "wear", "mean", "heads", "status").rows()
     assert shown == [
         ("gold", 0.125, 0.0625, None, None, "failed"),
         ("gold", 0.25, 0.0625, 0.1875, 250, "done"),
@@ -48,11 +48,11 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
         ("paper", 0.25, None, 0.1875, 250, "done"),
         ("paper", 0.5, None, 0.4375, 500, "done"),
     ]
-    assert found["error"][0] == "a coin of bias 0.125 rolls away; choose another"
-    assert found["mean_error"][1] == pytest.approx((0.25 * 0.75 / 1000) ** 0.5)
-    sides = pl.read_parquet(tmp_path / "out" / found["sides_part"][1])
+    assert rows["error"][0] == "a coin of bias 0.125 rolls away; choose another"
+    assert rows["mean_error"][1] == pytest.approx((0.25 * 0.75 / 1000) ** 0.5)
+    sides = pl.read_parquet(tmp_path / "out" / rows["sides_part"][1])
     assert sides.select("side", "share").rows() == [("heads", 0.1875), ("tails", 0.8125)]
-    assert set(sides["task"]) == {found["task"][1]}
+    assert set(sides["task"]) == {rows["task"][1]}
 
 
 def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
@@ -65,7 +65,7 @@ def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("0.125,", "-0.25,", "[grid] bias: found -0.25, expected a number above 0 and of at most 1"),
         ("tosses", "toses", "[fixed] toses is not a setting of coin; did you mean tosses?"),
@@ -73,8 +73,8 @@ def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
         ("0.0625", "0.375", "[fixed] wear: found 0.375, expected at most the bias, 0.125"),
     ],
 )
-def test_bad_values_are_one_line(tossed: Study, old: str, new: str, told: str) -> None:
+def test_bad_values_are_one_line(tossed: Study, old: str, new: str, message: str) -> None:
     tossed.path.write_text(STUDY.replace(old, new))
     with pytest.raises(InputError) as caught:
         read_study(tossed.path)
-    assert str(caught.value) == f"{tossed.path}: {told}"
+    assert str(caught.value) == f"{tossed.path}: {message}"

@@ -84,17 +84,17 @@ def slider(page, name):
 
 def violations_by_look(page):
     """What axe-core finds on an open page, in the looks where it finds something."""
-    found = {}
+    broken_rules = {}
     for look, (options, asked) in LOOKS.items():
         page.set_viewport_size(options["viewport"])
         page.emulate_media(color_scheme=options["color_scheme"], reduced_motion="reduce")
         page.locator(f"body.{options['color_scheme']}").wait_for()
         page.wait_for_timeout(300)  # colours fade
-        found[look] = violations(page, asked)
+        broken_rules[look] = violations(page, asked)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
             f"{look}: cut at the right"
         )
-    return {look: broken for look, broken in found.items() if broken}
+    return {look: broken for look, broken in broken_rules.items() if broken}
 
 
 def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
@@ -113,8 +113,8 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     exec(page.inner_text('[data-words="python"]'), names)
     assert names["found"].estimation_error == after.estimation_error
     words = shlex.split(page.inner_text('[data-words="command"]'))
-    told = json.loads(invoke(*words[1:], "--json").stdout)
-    assert told["quantities"]["estimation_error"]["value"] == after.estimation_error.value
+    case = json.loads(invoke(*words[1:], "--json").stdout)
+    assert case["quantities"]["estimation_error"]["value"] == after.estimation_error.value
 
     slider(page, "simulate").press("Home")
     slider(page, "seeds").press("Home")

@@ -19,28 +19,30 @@ from attnlaw.verbs.limit import LimitSettings
 def test_every_step_of_every_slider_is_a_value_that_the_setting_takes(name):
     known = setting_fields(find_verb(name).settings)
     made = build_controls(find_verb(name).settings)
-    assert {one.name for one in made} == {one for one, of in known.items() if not of.rule.machine_only}
-    for one in made:
-        if one.kind == "slider":
-            assert list(one.steps) == sorted(set(one.steps))
-            assert len(one.steps) > 1
-            assert one.value in one.steps
-            for step in one.steps:
-                assert known[one.name].validate(step) == step
+    assert {control.name for control in made} == {
+        key for key, of in known.items() if not of.rule.machine_only
+    }
+    for control in made:
+        if control.kind == "slider":
+            assert list(control.steps) == sorted(set(control.steps))
+            assert len(control.steps) > 1
+            assert control.value in control.steps
+            for step in control.steps:
+                assert known[control.name].validate(step) == step
 
 
 def test_the_toy_verb_has_its_controls():
-    found = {one.name: one for one in build_controls(Coin)}
-    assert {name: one.kind for name, one in found.items()} == {
+    by_name = {control.name: control for control in build_controls(Coin)}
+    assert {name: control.kind for name, control in by_name.items()} == {
         "bias": "slider",
         "tosses": "slider",
         "metal": "choice",
         "wear": "slider",
     }
-    assert (found["bias"].steps[0], found["bias"].steps[-1], found["bias"].value) == (0.01, 1.0, 0.5)
-    assert found["bias"].label == "bias p"
-    assert found["metal"].options == ("gold", "paper")
-    assert set(found["tosses"].steps) >= {10, 100, 1000}
+    assert (by_name["bias"].steps[0], by_name["bias"].steps[-1], by_name["bias"].value) == (0.01, 1.0, 0.5)
+    assert by_name["bias"].label == "bias p"
+    assert by_name["metal"].options == ("gold", "paper")
+    assert set(by_name["tosses"].steps) >= {10, 100, 1000}
     assert idle_settings(Coin, {"metal": "paper", "wear": 0.2}) == {"wear"}
     assert settings_from_controls(Coin, {"metal": "paper", "wear": 0.2, "bias": 0.5}) == {"metal": "paper"}
 
@@ -54,7 +56,7 @@ def test_a_wide_span_is_even_in_the_logarithm():
 
 
 def test_what_takes_anothers_place_makes_it_idle():
-    values = {one.name: one.value for one in build_controls(LearnSettings)} | {
+    values = {control.name: control.value for control in build_controls(LearnSettings)} | {
         "target_exponent": None,
         "target_spike": None,
     }

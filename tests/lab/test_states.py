@@ -33,9 +33,9 @@ def shown_of(state):
     """The cells of the page, by quantity, a list over cases."""
     pairs = shown.solve(state)
     return {
-        one.name: [format_value(state.verb.values(found)[one.name]) for _, found in pairs]
-        for one in state.verb.quantities
-        if not one.hidden
+        quantity.name: [format_value(state.verb.values(result)[quantity.name]) for _, result in pairs]
+        for quantity in state.verb.quantities
+        if not quantity.hidden
     }
 
 
@@ -59,12 +59,12 @@ def test_a_state_is_repeated_by_its_words(name, values):
     python = ran(state.as_python())["found"]
     several = python if isinstance(python, list) else [python]
     for quantity, cells in page.items():
-        assert [format_value(state.verb.values(one)[quantity]) for one in several] == cells
+        assert [format_value(state.verb.values(result)[quantity]) for result in several] == cells
 
-    told = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
-    told = told if isinstance(told, list) else [told]
+    cases = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
+    cases = cases if isinstance(cases, list) else [cases]
     rows = [state.verb.json(*pair) for pair in shown.solve(state)]
-    for ours, theirs in zip(rows, told, strict=True):
+    for ours, theirs in zip(rows, cases, strict=True):
         assert json.loads(json.dumps(ours["quantities"])) == theirs["quantities"]
         assert ours["settings"] == theirs["settings"]
 
@@ -74,12 +74,12 @@ def test_trained_students_are_repeated_too():
     state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
     run = Training(state)
     run.wait()
-    (found,) = run.results
-    assert ran(state.as_python())["trained"].estimation_error == found.estimation_error
+    (simulation,) = run.results
+    assert ran(state.as_python())["trained"].estimation_error == simulation.estimation_error
     _, theirs = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
-    assert theirs["quantities"]["estimation_error"]["value"] == found.estimation_error.value
+    assert theirs["quantities"]["estimation_error"]["value"] == simulation.estimation_error.value
     page = shown.numbers_html(shown.PageResult(state, shown.solve(state), run.pairs))
-    assert format_value(found.estimation_error) in page
+    assert format_value(simulation.estimation_error) in page
     assert "weight at zero: predicted" in shown.charts_html(
         shown.PageResult(state, shown.solve(state), run.pairs)
     )
@@ -116,16 +116,16 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     if saved:
         source = str(attnlaw.audit(EXAMPLE).save(tmp_path / "audited"))
     audited = heads.AuditedModel.from_source(source)
-    first = {one.name: one.value for one in audited.controls}
+    first = {control.name: control.value for control in audited.controls}
     laid = audited.state(first | {"kind": "vo", "layer": 2, "head": 1, "power-law": True})
     fits = laid.fits()
     assert list(fits) == ["random", "power-law", "heavy-tailed", "learned"]
     again = ran(laid.as_python())["fits"]
-    assert {law: one.parameters for law, one in again.items()} == {
-        law: one.parameters for law, one in fits.items()
+    assert {law: fit.parameters for law, fit in again.items()} == {
+        law: fit.parameters for law, fit in fits.items()
     }
-    told = json.loads(invoke(*words_of(laid.as_command())).stdout)
-    (row,) = (row for row in told["tables"]["fits"] if row["head"] == 1)
+    case = json.loads(invoke(*words_of(laid.as_command())).stdout)
+    (row,) = (row for row in case["tables"]["fits"] if row["head"] == 1)
     assert row["random_p_value"] == fits["random"].p_value
     assert row["kappa"]["value"] == fits["heavy-tailed"].parameters["kappa"]
     every = audited.state(first | dict.fromkeys(heads.COLOURS, True))
@@ -138,7 +138,7 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
 
 def test_a_matrix_without_heads_needs_none():
     audited = heads.AuditedModel.from_source(EXAMPLE)
-    first = {one.name: one.value for one in audited.controls}
+    first = {control.name: control.value for control in audited.controls}
     laid = audited.state(first | {"kind": "ffn_in", "layer": 1, "head": 3})
     assert laid.place == {"kind": "ffn_in", "layer": 1}
     same = attnlaw.spectrum_at(EXAMPLE, layer=1, kind="ffn_in")

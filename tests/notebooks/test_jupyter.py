@@ -38,24 +38,24 @@ def last(notebook, number):
 
 
 def test_a_result_is_a_table_and_a_line(executed):
-    one = last(executed, 0)
+    output = last(executed, 0)
     same = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
-    assert one.data["text/html"] == same._repr_html_()
-    assert one.data["text/plain"] == repr(same)
+    assert output.data["text/html"] == same._repr_html_()
+    assert output.data["text/plain"] == repr(same)
     assert "<table" in last(executed, 4).data["text/html"]
 
 
 @pytest.mark.parametrize(("cell", "words"), [(1, "eigenvalue"), (2, "estimation error"), (5, "layer")])
 def test_a_chart_is_a_drawing_and_no_script(executed, cell, words):
-    one = last(executed, cell)
-    assert words in one.data["image/svg+xml"]
-    assert "text/html" not in one.data
+    output = last(executed, cell)
+    assert words in output.data["image/svg+xml"]
+    assert "text/html" not in output.data
 
 
 def test_progress_is_one_place_that_changes_and_ends_empty(executed):
-    one = last(executed, 6)  # further drawings replaced the first
-    assert one.data["text/html"] == ""
-    assert one.output_type == "display_data"
+    output = last(executed, 6)  # further drawings replaced the first
+    assert output.data["text/html"] == ""
+    assert output.output_type == "display_data"
 
 
 def test_progress_waits_draws_now_and_then_and_takes_itself_away(monkeypatch):

@@ -15,10 +15,10 @@ from attnlaw.numerics.fixed_point import accelerated_iteration, bracketed_roots
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5))
 def test_roots_agree_with_brentq(levels: list[float]) -> None:
     wanted = np.array(levels)
-    found = bracketed_roots(
+    roots = bracketed_roots(
         lambda x, i: x + np.expm1(x) - wanted[i], np.zeros(wanted.size), np.full(wanted.size, 9.0)
     )
-    for x, level in zip(found.x, levels, strict=True):
+    for x, level in zip(roots.x, levels, strict=True):
         expected = brentq(lambda t, level=level: t + np.expm1(t) - level, 0.0, 9.0, xtol=1e-14)
         assert abs(x - expected) <= 1e-12 * max(expected, 1e-2)
 
@@ -36,10 +36,10 @@ def test_only_active_members_are_evaluated() -> None:
 
 
 def test_a_member_without_a_sign_change_keeps_its_better_end() -> None:
-    found = bracketed_roots(lambda x, i: x**2 + 1, np.array([1.0]), np.array([2.0]))
-    assert found.x[0] == 1.0
-    assert found.residual[0] == 2.0
-    assert found.steps == 0
+    roots = bracketed_roots(lambda x, i: x**2 + 1, np.array([1.0]), np.array([2.0]))
+    assert roots.x[0] == 1.0
+    assert roots.residual[0] == 2.0
+    assert roots.steps == 0
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.99, 0.9999, -3.0])

@@ -38,9 +38,9 @@ def test_eigenvalues_of_a_tridiagonal_matrix(n: int) -> None:
     rng = np.random.default_rng(n)
     diagonal, beside = rng.standard_normal(n), rng.standard_normal(n - 1)
     before = diagonal.copy(), beside.copy()
-    found = tridiagonal_eigenvalues(diagonal, beside)
+    eigenvalues = tridiagonal_eigenvalues(diagonal, beside)
     dense = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
-    assert np.abs(found - np.linalg.eigvalsh(dense)).max() < n * 2e-16 * 10 * np.abs(dense).max()
+    assert np.abs(eigenvalues - np.linalg.eigvalsh(dense)).max() < n * 2e-16 * 10 * np.abs(dense).max()
     assert np.array_equal(before[0], diagonal)
     assert np.array_equal(before[1], beside)
 

@@ -17,7 +17,7 @@ def test_against_brute_minimisation(loss: Loss, V: float) -> None:
     omega = np.array([-2 * V - 3, -V, -0.9, 0.0, 0.4, 1.7, 40.0])
     for y in (-1.0, 1.0):
         z = loss.proximal(np.full(omega.size, y), omega, V)
-        for place, found in zip(omega, z, strict=True):
+        for place, minimiser in zip(omega, z, strict=True):
 
             def objective(x: float, y: float = y, place: float = place) -> float:
                 return float(loss.value(np.array([y]), np.array([x]))[0]) + (x - place) ** 2 / (2 * V)
@@ -26,8 +26,8 @@ def test_against_brute_minimisation(loss: Loss, V: float) -> None:
                 objective, bounds=(place - V * (2 + abs(place)) - 1, place + V * (2 + abs(place)) + 1)
             )
             # A minimiser by values alone is right to the root of round-off; no value may be lower.
-            assert objective(float(found)) <= best.fun + 1e-12 * (1 + abs(best.fun))
-            assert abs(found - best.x) < 1e-3 * (1 + abs(best.x)) * max(1.0, V**0.5)
+            assert objective(float(minimiser)) <= best.fun + 1e-12 * (1 + abs(best.fun))
+            assert abs(minimiser - best.x) < 1e-3 * (1 + abs(best.x)) * max(1.0, V**0.5)
 
 
 @pytest.mark.parametrize("V", [4.0, 26.196437, 500.0, 1e6])

@@ -10,8 +10,8 @@ from attnlaw.numerics.two_stage import symmetric_eigenvalues
 def made(values: np.ndarray, seed: int = 0) -> np.ndarray:
     """A symmetric matrix with these eigenvalues."""
     basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((values.size, values.size)))[0]
-    found = (basis * values) @ basis.T
-    return (found + found.T) / 2
+    matrix = (basis * values) @ basis.T
+    return (matrix + matrix.T) / 2
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_stages_find_the_spectrum_that_was_put_in(n: int, dtype: str) -> None:
     values = np.sort(np.random.default_rng(n).standard_normal(n) * 3)
     matrix = made(values).astype(dtype)
-    found = symmetric_eigenvalues(matrix.copy())
+    eigenvalues = symmetric_eigenvalues(matrix.copy())
     # Both routes are backward stable: an error of at most about n eps |A| in every eigenvalue.
     bound = n * np.finfo(dtype).eps * np.abs(values).max()
-    assert np.abs(found - np.linalg.eigvalsh(matrix.astype(np.float64))).max() < bound
-    assert np.abs(found - values).max() < 2 * bound
+    assert np.abs(eigenvalues - np.linalg.eigvalsh(matrix.astype(np.float64))).max() < bound
+    assert np.abs(eigenvalues - values).max() < 2 * bound
 
 
 @pytest.mark.usefixtures("always")
@@ -48,9 +48,9 @@ def test_float32_is_off_by_a_few_eps_in_either_stage(large: int, monkeypatch: py
     matrix = (factor.astype(np.float64) @ factor.T).astype(np.float32)
     exact = np.linalg.eigvalsh(matrix.astype(np.float64))
     # What `spectra.precision` counts on; `ssterf` would leave 20 eps here.
-    found = symmetric_eigenvalues(matrix.copy())
-    assert np.abs(found - exact).max() < 4 * 2.0**-23 * exact[-1]
-    assert np.array_equal(symmetric_eigenvalues(np.triu(matrix)), found)
+    eigenvalues = symmetric_eigenvalues(matrix.copy())
+    assert np.abs(eigenvalues - exact).max() < 4 * 2.0**-23 * exact[-1]
+    assert np.array_equal(symmetric_eigenvalues(np.triu(matrix)), eigenvalues)
 
 
 def test_one_row_is_its_own_eigenvalue() -> None:

@@ -51,15 +51,15 @@ def _linear(weight):
 
 def bert(state, layers, heads, prefix="bert."):
     """Layers of a BERT state dict."""
-    found = []
+    network = []
     for index in range(layers):
         at = f"{prefix}encoder.layer.{index}."
         qkv = [state[f"{at}attention.self.{part}.weight"] for part in ("query", "key", "value")]
         layer = _heads(*qkv, state[f"{at}attention.output.dense.weight"], heads)
         layer["in"] = _linear(state[f"{at}intermediate.dense.weight"])
         layer["out"] = _linear(state[f"{at}output.dense.weight"])
-        found.append(layer)
-    return found
+        network.append(layer)
+    return network
 
 
 def albert(state, heads, prefix="albert."):
@@ -73,20 +73,20 @@ def albert(state, heads, prefix="albert."):
 
 def llama(state, layers, heads, kv_heads, prefix="model."):
     """Layers of a LLaMA state dict: grouped queries, gated feed-forward."""
-    found = []
+    network = []
     for index in range(layers):
         at = f"{prefix}layers.{index}."
         qkvo = [state[f"{at}self_attn.{part}_proj.weight"] for part in "qkvo"]
         layer = _heads(*qkvo, heads, kv_heads)
         for name, part in (("in", "up"), ("gate", "gate"), ("out", "down")):
             layer[name] = _linear(state[f"{at}mlp.{part}_proj.weight"])
-        found.append(layer)
-    return found
+        network.append(layer)
+    return network
 
 
 def whisper(state, encoder_layers, decoder_layers, heads):
     """Encoder, then decoder layers of a Whisper state dict by OpenAI's names."""
-    found = []
+    network = []
     for stack, depth in (("encoder", encoder_layers), ("decoder", decoder_layers)):
         for index in range(depth):
             at = f"{stack}.blocks.{index}."
@@ -99,8 +99,8 @@ def whisper(state, encoder_layers, decoder_layers, heads):
                 _linear(state[f"{at}mlp.0.weight"]),
                 _linear(state[f"{at}mlp.2.weight"]),
             )
-            found.append(layer)
-    return found
+            network.append(layer)
+    return network
 
 
 # --- the formulas ----------------------------------------------------------------------------------------

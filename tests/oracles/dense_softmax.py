@@ -154,9 +154,9 @@ class DenseChannel(softmax._Channel):
             self.starts = [omega, self.shown.T.copy()]
         self.calls += 1
         beta = self.problem.beta
-        found = [local_minimum(start, omega, labels, self.inverse / V, beta) for start in self.starts]
-        self.starts = [v for v, _ in found]
-        return np.where((found[0][1] <= found[1][1])[:, None], found[0][0], found[1][0]), labels
+        minima = [local_minimum(start, omega, labels, self.inverse / V, beta) for start in self.starts]
+        self.starts = [v for v, _ in minima]
+        return np.where((minima[0][1] <= minima[1][1])[:, None], minima[0][0], minima[1][0]), labels
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
         problem, K = self.problem, self.K

@@ -32,16 +32,16 @@ def spec_of(chart: Any) -> Any:
 
 def values_of(spec: Any) -> list[list[dict[str, Any]]]:
     """All inline rows of a specification, panel by panel in the order of the figure."""
-    found: list[list[dict[str, Any]]] = []
+    panels: list[list[dict[str, Any]]] = []
     if isinstance(spec, dict):
         if isinstance(spec.get("data"), dict) and "values" in spec["data"]:
-            found.append(json.loads(spec["data"]["values"]))
+            panels.append(json.loads(spec["data"]["values"]))
         for value in spec.values():
-            found += values_of(value)
+            panels += values_of(value)
     elif isinstance(spec, list):
         for value in spec:
-            found += values_of(value)
-    return found
+            panels += values_of(value)
+    return panels
 
 
 def layers(figure: Figure) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -68,9 +68,9 @@ def assert_renders(spec: Any) -> None:
 def data_of(page: str | Path) -> Any:
     """The data of a page as its script reads them."""
     source = page.read_text(encoding="utf-8") if isinstance(page, Path) else page
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.DOTALL)
+    assert match is not None
+    return json.loads(match[1])
 
 
 def source(
@@ -101,9 +101,9 @@ def _of(verb: Verb[Any, Any], rows: Any, tables: Any, letter: str, beside: Chart
     return ChartData(verb, to_frame(placed, schema), made, "task", beside)
 
 
-def named(found: ChartData) -> dict[str, Figure]:
+def named(data: ChartData) -> dict[str, Figure]:
     """The figures of a source, by name."""
-    return {figure.name: figure for figure in draw_figures(found)}
+    return {figure.name: figure for figure in draw_figures(data)}
 
 
 def study_of(folder: Path, rows: list[dict[str, Any]] | pl.DataFrame) -> Path:

@@ -78,6 +78,6 @@ def test_a_page_of_several_runs_has_no_violations(written, browser):
 def test_a_page_that_breaks_rules_is_found(browser):
     page = browser.new_page()
     page.set_content('<html><body><img src="x.png"><p style="color: #eee">pale</p></body></html>')
-    rules = {found.partition(" ")[0] for found in violations(page)}
+    rules = {violation.partition(" ")[0] for violation in violations(page)}
     assert {"image-alt", "color-contrast", "html-has-lang"} <= rules
     page.close()

@@ -27,11 +27,11 @@ def family():
     """Audits of depth 1, 2 by width 8, 16 by two seeds: (matrices, spectra)."""
     matrices, spectra = [], []
     for depth, width, seed in ((d, w, s) for d in (1, 2) for w in (8, 16) for s in (0, 1)):
-        found = audit(state(depth, width, seed), heads=2, jobs=1)
+        audit_result = audit(state(depth, width, seed), heads=2, jobs=1)
         name = f"{depth}-{width}-{seed}"
         place = {"depth": pl.lit(depth), "width": pl.lit(width), "seed": pl.lit(seed)}
-        matrices.append(found.matrices.with_columns(pl.lit(name).alias("model"), **place))
-        spectra.append(found.spectra.with_columns(pl.lit(name).alias("model")))
+        matrices.append(audit_result.matrices.with_columns(pl.lit(name).alias("model"), **place))
+        spectra.append(audit_result.spectra.with_columns(pl.lit(name).alias("model")))
     return pl.concat(matrices), pl.concat(spectra)
 
 
@@ -42,11 +42,11 @@ def test_spectrum_decay_shows_the_median_at_each_rank(family):
     spec = spec_of(chart)
     rows = values_of(spec)[1]  # the panel of VO
     assert list(dict.fromkeys(row["series"] for row in rows)) == ["large", "small"]
-    own = spectra.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-16-0"))[
+    model_spectra = spectra.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-16-0"))[
         "singular_values"
     ].to_list()
     drawn = [row["value"] for row in rows if row["series"] == "large"]
-    expected = np.median([np.array(values) / values[0] for values in own], axis=0)
+    expected = np.median([np.array(values) / values[0] for values in model_spectra], axis=0)
     assert drawn == pytest.approx(expected, rel=1e-14)
     ranks = [row["rank"] for row in rows if row["series"] == "large"]
     assert max(ranks) == 8  # so few are labelled one by one, without halves
@@ -113,8 +113,8 @@ def test_compare_shows_both_models_layer_by_layer(family):
     panels = values_of(spec)
     assert len(panels) == 4 * 4
     drawn = {(row["series"], row["layer"]): row["spectral_norm"] for row in panels[4]}  # the row of VO
-    own = matrices.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-8-1") & (pl.col("layer") == 1))
-    assert drawn["after", 1] == own["spectral_norm"].median()
+    heads = matrices.filter((pl.col("kind") == "vo") & (pl.col("model") == "2-8-1") & (pl.col("layer") == 1))
+    assert drawn["after", 1] == heads["spectral_norm"].median()
     assert set(drawn) == {(model, layer) for model in labels.values() for layer in (0, 1)}
     assert_renders(spec)
 
@@ -149,7 +149,7 @@ def labels_of(spec):
 def test_three_layers_are_labelled_once_each():
     three = audit(state(3, 8, 0), heads=2, jobs=1, name="a")
     compared = compare(three.matrices).vconcat[0].hconcat[0]
-    (alpha,) = [one.draw() for one in audit_figures(as_rows(three)) if one.name == "amplification"]
+    (alpha,) = [figure.draw() for figure in audit_figures(as_rows(three)) if figure.name == "amplification"]
     for chart in (alpha, compared):
         spec = spec_of(chart)
         for layer in spec.get("layer", [spec]):

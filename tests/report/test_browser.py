@@ -113,8 +113,8 @@ def new_tab(browser, pages, seen):
 @pytest.fixture(autouse=True)
 def _nothing_asked_and_nothing_said(seen):
     yield
-    told, seen[:] = list(seen), []
-    assert told == []
+    messages, seen[:] = list(seen), []
+    assert messages == []
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +156,9 @@ def test_click_on_a_head_shows_its_spectrum(visit, pages):
         named=True,
     )
     assert f"{row['spectral_norm']:.4g}" in page.inner_text("#detail")
-    told = page.inner_text("#spectrum")
-    assert "null: random entries" in told
-    assert "edge of the null" in told
+    text = page.inner_text("#spectrum")
+    assert "null: random entries" in text
+    assert "edge of the null" in text
     page.click("text=By rank")
     assert "logarithmic axis" in page.inner_text("#spectrum")
 
@@ -238,9 +238,9 @@ def test_rows_are_downloaded_whole(visit, pages, tmp_path):
     waiting.value.save_as(tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    own = pair.matrices.filter(pl.col("kind") == "qk")
-    assert [float(row["spectral_norm"]) for row in rows] == own["spectral_norm"].to_list()
-    assert [row["model"] for row in rows] == own["model"].to_list()
+    matrices = pair.matrices.filter(pl.col("kind") == "qk")
+    assert [float(row["spectral_norm"]) for row in rows] == matrices["spectral_norm"].to_list()
+    assert [row["model"] for row in rows] == matrices["model"].to_list()
 
 
 def test_infinite_widths_are_shown_sorted_filtered_and_downloaded(visit):
@@ -274,10 +274,10 @@ def test_numbers_of_a_column_end_at_one_decimal(look):
         "0",
     ]
     # Four digits are told and no more, powers of ten stay.
-    told = page.evaluate(
+    texts = page.evaluate(
         "() => { const x = [1.5, 0.012345, 123.45, 1e-9, 2e7, null]; return x.map(aligner({x}, 'x')); }"
     )
-    assert told == ["1.500", "0.01235", "123.5", "1e-9", "2e7", "–"]
+    assert texts == ["1.500", "0.01235", "123.5", "1e-9", "2e7", "–"]
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -386,11 +386,11 @@ def test_proxies_that_are_approximate_show_their_error(look):
 
 def test_the_least_p_value_of_a_null_is_a_bound(look):
     """One of 200 draws or fewer cannot be told: 1/201 is shown as a bound, 2/201 as it is."""
-    told = look().evaluate(
+    texts = look().evaluate(
         "() => { const columns = { random_p_value: [1 / 201, 2 / 201], null_draws: [200, 200] };"
         " return [0, 1].map((row) => cellText(columns, 'random_p_value', row)); }"
     )
-    assert told == ["≤ 0.005", "0.00995"]
+    assert texts == ["≤ 0.005", "0.00995"]
 
 
 def test_an_address_lands_on_its_section(visit):

@@ -48,10 +48,10 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
     assert (figure.name, figure.title) == ("learning", "Learning curves")
     assert {row["x"] for row in drawn(figure, "line")} == set(ALPHAS)
     assert drawn(figure, "text") == [{"x": 0.3, "name": "factorized recovery"}]
-    one = next(row for row in drawn(figure) if row["x"] == 0.2)
-    assert one["y"] == pytest.approx(measured[0.2].mean(), rel=1e-14)
-    assert one["error"] == pytest.approx(measured[0.2].std(ddof=1) / 2, rel=1e-14)
-    assert (one["series"], one["size"]) == ("factorized", "trained students, d = 20 (± s.e.)")
+    point = next(row for row in drawn(figure) if row["x"] == 0.2)
+    assert point["y"] == pytest.approx(measured[0.2].mean(), rel=1e-14)
+    assert point["error"] == pytest.approx(measured[0.2].std(ddof=1) / 2, rel=1e-14)
+    assert (point["series"], point["size"]) == ("factorized", "trained students, d = 20 (± s.e.)")
 
 
 def test_errors_that_the_rows_tell_are_those_of_the_mean() -> None:
@@ -108,9 +108,9 @@ def test_a_student_without_weight_decay_stands_beside_every_decay() -> None:
         for student, decay in points
         for alpha in (0.1, 0.2)
     ]
-    found = draw_figures(source(LEARN, rows))
-    assert [one.title for one in found] == [f"Learning curves: weight decay {d:g}" for d in (0.1, 1.0)]
-    for figure in found:
+    curves = draw_figures(source(LEARN, rows))
+    assert [figure.title for figure in curves] == [f"Learning curves: weight decay {d:g}" for d in (0.1, 1.0)]
+    for figure in curves:
         assert sorted((row["series"], row["x"]) for row in drawn(figure, "line")) == [
             (student, alpha) for student in ("Bayes-optimal", "factorized") for alpha in (0.1, 0.2)
         ]
@@ -161,8 +161,8 @@ def test_ranks_without_even_steps_are_lines() -> None:
 def scaled(ratio: float, gamma: float, error: float, **more: Any) -> dict[str, Any]:
     """A point of a scaling law: two tokens give three observations a sample, N/d = 3 alpha d."""
     power = {"target_rank": None, "target_exponent": gamma, "target_dimension": 1000, "tokens": 2}
-    found = {"observations": ratio, "estimation_error": error}
-    return theory(alpha=ratio / 3000, weight_decay=ratio, **found, **power, **more)
+    cells = {"observations": ratio, "estimation_error": error}
+    return theory(alpha=ratio / 3000, weight_decay=ratio, **cells, **power, **more)
 
 
 def test_scaling_laws_tell_the_fitted_and_the_predicted_exponent() -> None:
@@ -202,8 +202,8 @@ def test_a_spectrum_lies_over_the_students_of_the_same_settings() -> None:
     density = [{"x": x, "density": y, "interval": 0, "task": "t0"} for x, y in ((0.1, 0.4), (1.0, 0.0))]
     values = [{"eigenvalue": x, "task": "b0"} for x in (0.0, 0.0, 0.5, 2.4)]
     values += [{"eigenvalue": 7.0, "task": "b1"}] * 4
-    found = source(LEARN, rows, {"predicted_spectra": density}, points, {"eigenvalues": values})
-    (figure,) = draw_figures(found)
+    data = source(LEARN, rows, {"predicted_spectra": density}, points, {"eigenvalues": values})
+    (figure,) = draw_figures(data)
     (_, bars), (_, line), (_, outlier) = layers(figure)
     title = figure.draw().to_dict()["title"]
     assert title == "weight at zero: predicted 0.500, trained students 0.500"
@@ -220,19 +220,19 @@ def law(width: float, kl: float, **more: Any) -> dict[str, Any]:
 def test_densities_stand_beside_the_limit() -> None:
     rows = [law(16.0, 0.1), law(64.0, 0.01), {**LAYER, "width": math.inf, "kurtosis": 3.0}]
     table = [{"y": y, "density": 0.5, "task": f"t{i}"} for i in range(3) for y in (-1.0, 0.0, 1.0)]
-    found = named(source(LIMIT, rows, {"densities": table}))
-    assert list(found) == ["densities", "kl_to_limit", "w1_to_limit"]
-    (shown,) = values_of(found["densities"].draw().to_dict())
+    charts = named(source(LIMIT, rows, {"densities": table}))
+    assert list(charts) == ["densities", "kl_to_limit", "w1_to_limit"]
+    (shown,) = values_of(charts["densities"].draw().to_dict())
     assert {row["series"] for row in shown} == {"16", "64", "∞"}
-    assert "dashed line is the limit" in found["densities"].caption
-    assert [(row["x"], row["y"]) for row in drawn(found["kl_to_limit"])] == [(16.0, 0.1), (64.0, 0.01)]
+    assert "dashed line is the limit" in charts["densities"].caption
+    assert [(row["x"], row["y"]) for row in drawn(charts["kl_to_limit"])] == [(16.0, 0.1), (64.0, 0.01)]
 
 
 def test_ratios_of_a_study_are_to_the_line_of_the_limit() -> None:
     rows = [law(16.0, 0.1), {**LAYER, "width": math.inf, "kurtosis": 3.0}]
     limit = [{"y": y, "density": math.exp(-y), "ratio": 1.0, "task": "t1"} for y in (0.0, 1.0, 2.0)]
-    own = [{"y": y, "density": 0.5, "ratio": None, "task": "t0"} for y in (0.5, 1.5, 2.5)]
-    figure = named(source(LIMIT, rows, {"densities": own + limit}))["densities"]
+    finite_rows = [{"y": y, "density": 0.5, "ratio": None, "task": "t0"} for y in (0.5, 1.5, 2.5)]
+    figure = named(source(LIMIT, rows, {"densities": finite_rows + limit}))["densities"]
     shown = {row["x"]: row["ratio"] for row in values_of(figure.draw().to_dict())[0] if row["series"] == "16"}
     assert [shown[y] for y in (0.5, 1.5)] == pytest.approx([0.5 * math.exp(0.5), 0.5 * math.exp(1.5)])
     assert shown[2.5] is None  # nothing is known of the limit there
@@ -282,11 +282,11 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
         v = 1 + 1 / width
         kl, w1 = (v - 1 - math.log(v)) / 2, math.sqrt(2 / math.pi) * (math.sqrt(v) - 1)
         rows.append(law(width, kl, w1_to_limit=w1, w1_to_limit_error=w1 / 10))
-    found = named(source(LIMIT, rows))
-    for name, told in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
-        (guide, middle, _), measured = layers(found[name])[0][1], drawn(found[name])
-        assert middle["text"] == told
-        assert f"guide of {told} the" in found[name].caption
+    charts = named(source(LIMIT, rows))
+    for name, slope in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
+        (guide, middle, _), measured = layers(charts[name])[0][1], drawn(charts[name])
+        assert middle["text"] == slope
+        assert f"guide of {slope} the" in charts[name].caption
         assert guide["y"] == pytest.approx(measured[0]["y"], rel=2 / 64)
 
 
@@ -300,14 +300,14 @@ def test_where_heads_set_the_width_distances_are_drawn_against_them() -> None:
 
 
 def test_the_way_to_a_gaussian_is_drawn_against_the_heads() -> None:
-    told = {"kl_to_gaussian_error": 1e-5}
+    errors = {"kl_to_gaussian_error": 1e-5}
     rows = [
-        {**LAYER, "width": math.inf, "heads": heads, "kl_to_gaussian": 1e-3 / heads**2, **told}
+        {**LAYER, "width": math.inf, "heads": heads, "kl_to_gaussian": 1e-3 / heads**2, **errors}
         for heads in (1, 2, 4)
     ]
-    found = named(source(LIMIT, rows))
-    assert list(found) == ["gaussian"]
-    assert [(row["x"], row["y"]) for row in drawn(found["gaussian"])] == [
+    charts = named(source(LIMIT, rows))
+    assert list(charts) == ["gaussian"]
+    assert [(row["x"], row["y"]) for row in drawn(charts["gaussian"])] == [
         (heads, 1e-3 / heads**2) for heads in (1, 2, 4)
     ]
 
@@ -347,12 +347,12 @@ def test_a_verb_without_charts_has_its_first_quantity_over_what_varied() -> None
 def test_every_declared_chart_names_columns_that_are_there() -> None:
     """A chart of a column that no table has would silently never be drawn."""
     for name in ("learn", "limit", "lens", "audit", "fit"):
-        one = find_verb(name)
-        tables = {table.name: {q.name for q in table.columns} for table in one.tables}
-        for chart in one.charts:
+        verb = find_verb(name)
+        tables = {table.name: {q.name for q in table.columns} for table in verb.tables}
+        for chart in verb.charts:
             if isinstance(chart, Curves):
-                own = tables.get(chart.table or "", set()) | set(one.schema)
-                assert {chart.x, chart.y, *chart.thresholds} <= own
+                columns = tables.get(chart.table or "", set()) | set(verb.schema)
+                assert {chart.x, chart.y, *chart.thresholds} <= columns
             if chart.table is not None:
                 assert chart.table in tables
 
@@ -360,15 +360,15 @@ def test_every_declared_chart_names_columns_that_are_there() -> None:
 def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
     rows = [law(16.0, 0.1), law(math.inf, 0.1)]
     table = [
-        {"task": f"t{i}", "y": y, "density": 0.4, "gaussian_density": own, "ratio": 1.0}
-        for i, own in enumerate((0.3, 0.2))
+        {"task": f"t{i}", "y": y, "density": 0.4, "gaussian_density": gaussian, "ratio": 1.0}
+        for i, gaussian in enumerate((0.3, 0.2))
         for y in (0.0, 1.0)
     ]
-    found = named(source(LIMIT, rows, {"densities": table}))["densities"]
-    (shown,) = values_of(found.draw().to_dict())
+    figure = named(source(LIMIT, rows, {"densities": table}))["densities"]
+    (shown,) = values_of(figure.draw().to_dict())
     guide = [(row["density"], row["ratio"]) for row in shown if row["series"] == "Gaussian"]
     assert guide == [(0.2, pytest.approx(0.5))] * 2  # of the limit alone
-    assert "dotted: the Gaussian" in found.caption
+    assert "dotted: the Gaussian" in figure.caption
 
 
 def test_gaussians_of_density_rows_have_the_moments_of_the_laws() -> None:

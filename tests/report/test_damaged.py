@@ -62,8 +62,8 @@ def test_a_name_like_a_pattern_is_a_name(
         for folder, value in (("run1", 1.0), (name, 2.0)):
             write(Path(f"{number}") / folder, value)
         column = page_rows(write_report([Path(f"{number}") / name], f"both{number}"))
-        told = column["spectral_norm" if number == 0 else "log10_edelman"]
-        assert set(told) == {2.0}
+        values = column["spectral_norm" if number == 0 else "log10_edelman"]
+        assert set(values) == {2.0}
 
 
 @pytest.mark.parametrize("kind", ["audit", "study", "steps"])
@@ -199,8 +199,8 @@ def test_what_is_no_number_is_null(value: float, audited: Path) -> None:
         rows = pl.read_parquet(path)
         floats = [column for column, dtype in rows.schema.items() if dtype.is_float()]
         rows.with_columns(pl.lit(value).alias(column) for column in floats).write_parquet(path)
-    found = read_audit(audited)
-    assert found.matrices["spectral_norm"].null_count() == found.matrices.height
+    audit_rows = read_audit(audited)
+    assert audit_rows.matrices["spectral_norm"].null_count() == audit_rows.matrices.height
     assert set(page_rows(write_report([audited]))["spectral_norm"]) == {None}
 
 
@@ -238,8 +238,8 @@ def test_rows_are_checked_by_the_columns_of_their_verb(name: str, tmp_path: Path
             refused(study_of(tmp_path / "null", [whole, whole | {column: None}]), f"a row without {column}")
         other = 3.5 if isinstance(whole[column], str) else "text"
         refused(study_of(tmp_path / "other", [whole | {column: other}]), f"{column} is a column of")
-    found = {quantity.name for quantity in find_verb(name).quantities}
-    bare = {key: value for key, value in whole.items() if key not in found}
+    names = {quantity.name for quantity in find_verb(name).quantities}
+    bare = {key: value for key, value in whole.items() if key not in names}
     refused(study_of(tmp_path / "bare", [bare]), f"found rows of {name} without any of")
 
 

@@ -35,8 +35,8 @@ def lines(figure: Figure) -> set[str]:
 
 
 def test_students_are_named_though_one_has_no_width() -> None:
-    found = curves({}, {"student": "direct", "width": None}, {"attention": "untied"})
-    assert lines(found["learning"]) == {"tied, factorized", "tied, direct (ridge)", "untied, factorized"}
+    charts = curves({}, {"student": "direct", "width": None}, {"attention": "untied"})
+    assert lines(charts["learning"]) == {"tied, factorized", "tied, direct (ridge)", "untied, factorized"}
 
 
 def test_more_lines_than_a_figure_takes_are_parted() -> None:
@@ -48,12 +48,12 @@ def test_more_lines_than_a_figure_takes_are_parted() -> None:
         {"tokens": 2, "output": "softmax", "width": 0.5, "decay": 0.05},
     ]
     assert list(curves({}, *polynomials, *pairs[:-1])) == ["learning"]  # six
-    found = curves({}, *polynomials, *pairs)
-    assert [figure.title for figure in found.values()] == [
+    charts = curves({}, *polynomials, *pairs)
+    assert [figure.title for figure in charts.values()] == [
         f"How attention learns: tokens {n}" for n in (1, 2)
     ]
-    assert len(lines(found["learning_1"])) == 3
-    assert lines(found["learning_2"]) == {
+    assert len(lines(charts["learning_1"])) == 3
+    assert lines(charts["learning_2"]) == {
         "plain scores, width 1",
         "plain scores, width 0.5, decay 2",
         "a softmax of each row, width 1",

@@ -25,7 +25,7 @@ def _audit(request: pytest.FixtureRequest) -> attnlaw.Audit:
     return attnlaw.audit(request.config.rootpath / TINY, jobs=1, name="tiny")
 
 
-def found(**values: object) -> dict[str, object]:
+def finding(**values: object) -> dict[str, object]:
     row = {"model": "tiny", "rule": "unbalanced", "level": "error", "layer": 2, "kind": "qk", "value": 10.0}
     return row | {"threshold": 3.0, "meaning": "a wrong scale"} | values
 
@@ -47,7 +47,7 @@ def test_the_first_screen_says_what_was_found(audit: attnlaw.Audit) -> None:
 
 def test_findings_have_their_level_place_value_and_meaning(audit: attnlaw.Audit) -> None:
     hostile = "<script>alert(1)</script>"
-    rows = [found(), found(rule="zero-rows", level="warning", tensor=hostile, value=4.0, threshold=0.0)]
+    rows = [finding(), finding(rule="zero-rows", level="warning", tensor=hostile, value=4.0, threshold=0.0)]
     page = audit_page(with_findings(audit, *rows))
     assert (
         'data-level="error"><b>error</b> unbalanced: layer 2, qk<span>10 (threshold 3): a wrong scale' in page
@@ -59,7 +59,7 @@ def test_findings_have_their_level_place_value_and_meaning(audit: attnlaw.Audit)
 def test_a_saved_level_that_is_none_is_refused(audit: attnlaw.Audit, tmp_path: Path) -> None:
     folder = audit.save(tmp_path / "saved")
     assert read_audit(folder).tables["findings"].height == 0
-    table = pl.DataFrame([found(level="<b>")], schema=read_audit(folder).tables["findings"].schema)
+    table = pl.DataFrame([finding(level="<b>")], schema=read_audit(folder).tables["findings"].schema)
     table.write_parquet(folder / "findings.parquet")
     with pytest.raises(attnlaw.InputError, match="level '<b>'"):
         write_report([folder])
@@ -67,13 +67,13 @@ def test_a_saved_level_that_is_none_is_refused(audit: attnlaw.Audit, tmp_path: P
 
 def test_constant_charts_are_told_and_not_drawn(audit: attnlaw.Audit) -> None:
     rows = as_rows(audit)
-    assert "shares" not in {one.name for one in audit_figures(rows)}
+    assert "shares" not in {figure.name for figure in audit_figures(rows)}
     # Every scale is alike where p = 0 wins: C(0) counts ranks.
     assert "not drawn: QK " in constant_sentences(rows).layers
     assert constant_quantities(rows.matrices) == ["p", "share"]
     uneven = rows.tables["layers"].with_columns(share_qk=0.3 + 0.01 * pl.col("layer"))
     moved = AuditRows(rows.summaries, rows.tables | {"layers": uneven})
-    assert "shares" in {one.name for one in audit_figures(moved)}
+    assert "shares" in {figure.name for figure in audit_figures(moved)}
     assert constant_sentences(moved).layers == ""
     # Of an encoder-decoder the first layers have no cross attention.
     crossed = rows.tables["layers"].with_columns(share_cross=pl.when(pl.col("layer") > 0).then(0.25))

@@ -30,21 +30,21 @@ def _audited() -> AuditRows:
 
 def named(drawn: str) -> list[str]:
     """The models that a drawing names, in the order in which it does."""
-    found = {name: drawn.find(f">{name}</text>") for name in NAMES}
-    return sorted((name for name, place in found.items() if place >= 0), key=found.__getitem__)
+    places = {name: drawn.find(f">{name}</text>") for name in NAMES}
+    return sorted((name for name, place in places.items() if place >= 0), key=places.__getitem__)
 
 
 @pytest.mark.parametrize("figure", ["proxies", "amplification", "shares", "comparison", "decay"])
 def test_figures_of_several_models_name_all_in_their_order(figure: str, audited: AuditRows) -> None:
     layers = audited.tables["layers"].with_columns(share_qk=0.3 + 0.01 * pl.int_range(pl.len()))
     uneven = AuditRows(audited.summaries, audited.tables | {"layers": layers})
-    (chart,) = [found.draw() for found in audit_figures(uneven) if found.name == figure]
+    (chart,) = [drawing.draw() for drawing in audit_figures(uneven) if drawing.name == figure]
     assert named(inline_svg(chart, figure)) == list(NAMES)
 
 
 def test_one_model_alone_is_drawn(audited: AuditRows) -> None:
-    own = {name: table.filter(model="constructor") for name, table in audited.tables.items()}
-    for figure in audit_figures(AuditRows(audited.summaries[:1], own)):
+    tables = {name: table.filter(model="constructor") for name, table in audited.tables.items()}
+    for figure in audit_figures(AuditRows(audited.summaries[:1], tables)):
         assert "</text>" in inline_svg(figure.draw(), figure.name)
 
 

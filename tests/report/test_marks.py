@@ -31,13 +31,13 @@ NO_DENSITY = pl.DataFrame(schema={"x": pl.Float64, "density": pl.Float64, "detai
 def legend(chart: Any, folder: Path) -> set[str]:
     """The words beside the symbols of the legends as drawn."""
     drawn = ElementTree.parse(save_chart(chart, folder / "legend.svg"))
-    found = drawn.iterfind(".//{*}g[@class='mark-text role-legend-label']//{*}text")
-    return {text.text or "" for text in found}
+    labels = drawn.iterfind(".//{*}g[@class='mark-text role-legend-label']//{*}text")
+    return {text.text or "" for text in labels}
 
 
 def rows_of(layer: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(layer["data"]["values"])
-    return found
+    rows: list[dict[str, Any]] = json.loads(layer["data"]["values"])
+    return rows
 
 
 LINES = pl.DataFrame(
@@ -171,8 +171,8 @@ def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["qk", "ffn_in"])
 def test_a_map_narrower_than_its_legend_fits_a_column(kind: str, tmp_path: Path) -> None:
-    own = [cell for cell in fits() if cell["kind"] == kind]
-    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": own}))["laws"]
+    cells = [cell for cell in fits() if cell["kind"] == kind]
+    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": cells}))["laws"]
     text = save_chart(figure.draw(), tmp_path / "map.svg").read_text()
     width = re.search(r'width="([\d.]+)pt"', text)
     assert width is not None

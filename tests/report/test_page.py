@@ -101,8 +101,8 @@ def test_numbers_on_the_page_are_those_of_the_rows(model):
         ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
         ("edelman", "norm-based, Edelman (2,1)"),
     ):
-        told = model.summary["proxies"][name]["log10"]
-        assert f'<th scope="row">{label}</th><td>{told:.4f}</td>' in source
+        log10 = model.summary["proxies"][name]["log10"]
+        assert f'<th scope="row">{label}</th><td>{log10:.4f}</td>' in source
     assert "not guarantees" in source
     assert data["columns"]["spectral_norm"] == model.matrices["spectral_norm"].to_list()
     packed = np.frombuffer(base64.b64decode(data["spectra"]["values"]), dtype="<f4")

@@ -40,8 +40,8 @@ def _audit():
 
 def chart_of(audit, name):
     """The chart of a figure of an audit."""
-    (found,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == name]
-    return found.draw()
+    (figure,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == name]
+    return figure.draw()
 
 
 def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
@@ -63,15 +63,15 @@ def width_of(chart, path):
 def test_models_with_every_kind_of_matrix_are_compared_on_one_page(audit, tmp_path):
     """A gated encoder-decoder has seven kinds of matrix; names of models may be long."""
     kinds = ("qk", "vo", "cross_qk", "cross_vo", "ffn_in", "ffn_gate", "ffn_out")
-    own = audit.matrices.filter(pl.col("kind") == "qk")
+    heads = audit.matrices.filter(pl.col("kind") == "qk")
     rows = pl.concat(
-        own.with_columns(kind=pl.lit(kind), model=pl.lit(f"a-long-name-of-a-checkpoint-{number}"))
+        heads.with_columns(kind=pl.lit(kind), model=pl.lit(f"a-long-name-of-a-checkpoint-{number}"))
         for number in range(3)
         for kind in kinds
     )
     assert [len(row.hconcat) for row in compare(rows).vconcat] == [4] * len(kinds)
-    one = compare(rows.filter(pl.col("kind") == "ffn_gate"))  # all rows are as wide
-    assert width_of(one, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
+    chart = compare(rows.filter(pl.col("kind") == "ffn_gate"))  # all rows are as wide
+    assert width_of(chart, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
 
 
 def test_many_heads_fit_on_a_page(audit, tmp_path):
@@ -97,8 +97,8 @@ def test_a_chart_that_no_page_can_hold_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["Q", "O"])
 def test_a_chart_without_a_width_gets_one(kind, tmp_path):
     points = alt.Chart(alt.Data(values=[{"x": x, "y": x} for x in range(30)])).mark_point()
-    found = width_of(points.encode(x=f"x:{kind}", y="y:Q"), tmp_path / "f.pdf")
-    assert found == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=WIDTH_TOLERANCE)
+    width = width_of(points.encode(x=f"x:{kind}", y="y:Q"), tmp_path / "f.pdf")
+    assert width == pytest.approx(COLUMN if kind == "Q" else PAGE, abs=WIDTH_TOLERANCE)
 
 
 def test_panels_above_a_wide_legend_stay_of_a_size_with_it(monkeypatch):
@@ -144,8 +144,8 @@ def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
     figures = audit_figures(as_rows(audit + audit))
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
-    own = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
-    assert {"proxies", "amplification", "comparison", "decay"} | own <= set(names)
+    model_figures = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
+    assert {"proxies", "amplification", "comparison", "decay"} | model_figures <= set(names)
     assert all(figure.caption.endswith(".") for figure in figures)
     assert "shares" not in names  # the same in all layers
 
@@ -154,8 +154,8 @@ def heights(element, names, at=0.0):
     """How far down the texts of these names stand."""
     moved = re.match(r"translate\([^,]*,([-\d.]+)\)", element.attrib.get("transform", ""))
     at += float(moved[1]) if moved else 0.0
-    own = {element.text: at} if element.text in names else {}
-    return own | {name: y for child in element for name, y in heights(child, names, at).items()}
+    text_heights = {element.text: at} if element.text in names else {}
+    return text_heights | {name: y for child in element for name, y in heights(child, names, at).items()}
 
 
 @pytest.mark.parametrize("largest", [0.6, 0.9, 1.0])
@@ -168,26 +168,26 @@ def test_titles_of_a_row_stand_at_one_height(largest, tmp_path):
         for name, top in (("one", 0.93), ("two", largest))
     ]
     root = ElementTree.fromstring(save_chart(alt.hconcat(*panels), tmp_path / "f.svg").read_text())
-    found = heights(root, {"one", "two"})
-    assert found["one"] == pytest.approx(found["two"], abs=1.5)  # points
+    tops = heights(root, {"one", "two"})
+    assert tops["one"] == pytest.approx(tops["two"], abs=1.5)  # points
 
 
 def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
     heads = [figure for figure in audit_figures(as_rows(audit + audit)) if figure.name.startswith("heads")]
     drawn = [path.read_text() for path in save_figures(heads, tmp_path, "svg")]
-    told = ["model: spectral norm", "model (2): spectral norm"]
-    assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [[one] for one in told]
+    titles = ["model: spectral norm", "model (2): spectral norm"]
+    assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [[title] for title in titles]
     (alone,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"]
     assert ">model" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
 
 
-@pytest.mark.parametrize(("most", "told"), [(1, True), (2, False)])
-def test_layers_without_a_line_are_told(most, told, audit, monkeypatch):
+@pytest.mark.parametrize(("most", "has_note"), [(1, True), (2, False)])
+def test_layers_without_a_line_are_told(most, has_note, audit, monkeypatch):
     monkeypatch.setattr("attnlaw.verbs.audit.charts.MOST_LINES", most)
     (caption,) = [
         figure.caption for figure in audit_figures(as_rows(audit)) if figure.name == "contributions"
     ]
-    assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == told
+    assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == has_note
 
 
 def test_unknown_formats_are_refused(audit, tmp_path):
@@ -208,24 +208,26 @@ def test_shares_that_are_unknown_are_left_out(audit):
     assert not {"proxies", "amplification", "shares"} & {figure.name for figure in audit_figures(bare)}
 
 
-def labels_of(one):
+def labels_of(verb):
     """Every text that an axis or a legend of a verb may have."""
-    found = (one.quantities, *(table.columns for table in one.tables))
-    names = [quantity.name for own in found for quantity in own]
+    groups = (verb.quantities, *(table.columns for table in verb.tables))
+    names = [quantity.name for group in groups for quantity in group]
     return {
-        text for name in [*names, *setting_fields(one.settings)] for text in (one.label(name), one.axis(name))
+        text
+        for name in [*names, *setting_fields(verb.settings)]
+        for text in (verb.label(name), verb.axis(name))
     }
 
 
 def test_one_font_has_the_glyphs_of_every_label():
     known = TTFont(str(files("attnlaw.render.charts") / "fonts" / "Arimo.ttf")).getBestCmap()
     verbs = [
-        one
+        verb
         for name in VERBS | STUDY_VERBS
-        for one in (find_verb(name), find_verb(name).simulation)
-        if one is not None
+        for verb in (find_verb(name), find_verb(name).simulation)
+        if verb is not None
     ]
-    texts = set().union(*(labels_of(one) for one in verbs)) | {"log₁₀ C(p)", "∞", "slope −2", "± s.e."}
+    texts = set().union(*(labels_of(verb) for verb in verbs)) | {"log₁₀ C(p)", "∞", "slope −2", "± s.e."}
     assert len(texts) > 300
     assert {sign for text in texts for sign in text if ord(sign) not in known} == set()
 

@@ -30,9 +30,9 @@ def run(folder: Path, text: str) -> Path:
 
 
 def read(folder: Path) -> AuditRows:
-    found = read_saved(folder).audit
-    assert found is not None
-    return found
+    audit_rows = read_saved(folder).audit
+    assert audit_rows is not None
+    return audit_rows
 
 
 def expected(**options: Any) -> dict[str, Any]:

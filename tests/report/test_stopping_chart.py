@@ -18,26 +18,31 @@ VERB = find_verb("early_stopping")
 
 def figure(**axes: list[Any]) -> Any:
     """The map of a study over some axes, and its predictions."""
-    cases = [VERB.settings(**one) for one in grid(axes)]
-    found = list(VERB.run(cases, no_progress))
+    cases = [VERB.settings(**values) for values in grid(axes)]
+    predictions = list(VERB.run(cases, no_progress))
     (table,) = VERB.tables
-    rows = [VERB.row(case, one) for case, one in zip(cases, found, strict=True)]
-    tables = [table.rows(one).with_columns(task=pl.lit(f"t{place}")) for place, one in enumerate(found)]
-    return named(source(VERB, rows, {"map": pl.concat(tables).to_dicts()})).get("map"), found
+    rows = [VERB.row(case, prediction) for case, prediction in zip(cases, predictions, strict=True)]
+    tables = [
+        table.rows(prediction).with_columns(task=pl.lit(f"t{place}"))
+        for place, prediction in enumerate(predictions)
+    ]
+    return named(source(VERB, rows, {"map": pl.concat(tables).to_dicts()})).get("map"), predictions
 
 
 def test_three_times_and_a_soft_threshold_are_drawn() -> None:
-    drawn, found = figure(rule=["flow", "soft"], threshold=[0.4, 0.5, 1.0, 1.5, 2.0])
-    flows = {one.problem.threshold: one for one in found if one.time is not None}
+    drawn, predictions = figure(rule=["flow", "soft"], threshold=[0.4, 0.5, 1.0, 1.5, 2.0])
+    flows = {
+        prediction.problem.threshold: prediction for prediction in predictions if prediction.time is not None
+    }
     (_, identity), (_, lines) = layers(drawn)
     assert [(row["coefficient"], row["learned"]) for row in identity] == [(0, 0), (3, 3)]
     names = [f"stopped at time {flows[c].time:.3g} (c = {c:g})" for c in (0.5, 1.0, 2.0)]
     assert list(dict.fromkeys(row["series"] for row in lines)) == [*names, "soft threshold, c = 1"]
     for c, name in zip((0.5, 1.0, 2.0), names, strict=True):
-        own = {row["coefficient"]: row["learned"] for row in lines if row["series"] == name}
-        assert own[c] == pytest.approx(c / 2, rel=1e-9)  # half-way, by definition of the time
+        curve = {row["coefficient"]: row["learned"] for row in lines if row["series"] == name}
+        assert curve[c] == pytest.approx(c / 2, rel=1e-9)  # half-way, by definition of the time
         unit = flows[c].tau / c
-        assert own[1.5] * unit == pytest.approx(
+        assert curve[1.5] * unit == pytest.approx(
             float(flow_at_time(1.5 * unit, 1e-6, flows[c].time)), rel=1e-12
         )
     soft = {row["coefficient"]: row["learned"] for row in lines if row["series"].startswith("soft")}

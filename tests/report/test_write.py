@@ -208,7 +208,7 @@ def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
     norms = [norm for audit in direct for norm in audit.matrices["spectral_norm"]]
     assert data["columns"]["spectral_norm"] == norms
     summaries = read_saved(tmp_path / "atlas").audit.summaries
-    assert [one["proxies"] for one in summaries] == [audit.summary["proxies"] for audit in direct]
+    assert [summary["proxies"] for summary in summaries] == [audit.summary["proxies"] for audit in direct]
     assert set(data["columns"]["law"]) <= {*LAWS}
 
 
@@ -307,16 +307,16 @@ def test_rows_in_hand_are_drawn_as_those_that_were_written(tmp_path):
     save(done, tmp_path)
     hand, saved = figures_of_results(done), draw_all_figures(read_saved(tmp_path).sources)
     assert [figure.name for figure in hand] == [figure.name for figure in saved]
-    for one, other in zip(hand, saved, strict=True):
-        assert one.draw().to_dict() == other.draw().to_dict()
-        assert one.caption_text == other.caption_text
+    for figure, other in zip(hand, saved, strict=True):
+        assert figure.draw().to_dict() == other.draw().to_dict()
+        assert figure.caption_text == other.caption_text
 
 
 def test_what_is_no_number_is_not_drawn():
     learn = find_verb("learn")
     cases = learn.cases({"alpha": [0.1, 0.2, 0.3]})
-    found = list(learn.run(cases, lambda *_: None))
-    found[1] = replace(found[1], estimation_error=Estimate(math.nan, math.nan))
-    figure, *_ = figures_of_results([(learn, list(zip(cases, found, strict=True)))])
+    predictions = list(learn.run(cases, lambda *_: None))
+    predictions[1] = replace(predictions[1], estimation_error=Estimate(math.nan, math.nan))
+    figure, *_ = figures_of_results([(learn, list(zip(cases, predictions, strict=True)))])
     (rows, *_) = values_of(figure.draw().to_dict())
     assert [row["x"] for row in rows] == [0.1, 0.3]

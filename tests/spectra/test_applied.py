@@ -40,14 +40,14 @@ def test_a_map_as_applied_is_the_dense_folded_matrix(shape, centred, decay):
     matrix, gain = drawn(shape, decay)
     spectrum = matrix_spectrum(matrix, NormFold(gain, centred))
     dense = svdvals(by_hand(matrix, gain, centred))
-    found = spectrum.applied
+    applied = spectrum.applied
     if dense[0] < 1e-12:  # one input, its mean projected out
-        assert (found.spectral.value, found.frobenius) == (0.0, 0.0)
+        assert (applied.spectral.value, applied.frobenius) == (0.0, 0.0)
         return
-    assert dense[0] - found.spectral.value + 1e-12 * dense[0] >= 0
-    assert dense[0] - found.spectral.value <= found.spectral.error
-    assert found.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
-    assert found.values is found.stable_rank is None
+    assert dense[0] - applied.spectral.value + 1e-12 * dense[0] >= 0
+    assert dense[0] - applied.spectral.value <= applied.spectral.error
+    assert applied.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
+    assert applied.values is applied.stable_rank is None
     assert np.array_equal(spectrum.values, matrix_spectrum(matrix).values)
 
 
@@ -56,10 +56,10 @@ def test_errors_hold_over_many_random_matrices_and_are_of_use():
     relative = []
     for seed in range(60):
         matrix, gain = drawn((256, 300 + 3 * seed), decay=0.01 * seed, seed=seed)
-        found = applied_matrix(matrix, NormFold(gain, seed % 2 == 0), matrix @ matrix.T).spectral
+        norm = applied_matrix(matrix, NormFold(gain, seed % 2 == 0), matrix @ matrix.T).spectral
         dense = svdvals(by_hand(matrix, gain, seed % 2 == 0))[0]
-        assert -1e-12 * dense <= dense - found.value <= found.error
-        relative.append(found.error / dense)
+        assert -1e-12 * dense <= dense - norm.value <= norm.error
+        relative.append(norm.error / dense)
     assert max(relative) < 1e-3
 
 
@@ -89,10 +89,10 @@ def test_a_residual_would_not_do():
         run = krylov.lanczos(lambda block: squares[:, None] * block, start, 12)
         values, vectors = np.linalg.eigh(krylov.tridiagonals(run)[0])
         residual = run.off_diagonal[0, -1] * abs(vectors[-1, -1]) / (2 * np.sqrt(values[-1]))
-        found = krylov._largest(run, 400)
-        gap = np.sqrt(squares[0]) - found.value
+        largest = krylov._largest(run, 400)
+        gap = np.sqrt(squares[0]) - largest.value
         short += gap > residual
-        assert gap <= found.error
+        assert gap <= largest.error
     assert short > 0
 
 
@@ -102,10 +102,10 @@ def test_maps_of_trained_models(name):
     for layer in model.network.layers[:2]:
         product = layer.feed_forward.inner
         matrix, fold = model.read(product.views[0]), model.fold(product.norm)
-        found = matrix_spectrum(matrix, fold).applied
+        applied = matrix_spectrum(matrix, fold).applied
         dense = svdvals(by_hand(matrix, fold.gain, fold.centred))
-        assert abs(dense[0] - found.spectral.value) <= found.spectral.error <= 1e-6 * dense[0]
-        assert found.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
+        assert abs(dense[0] - applied.spectral.value) <= applied.spectral.error <= 1e-6 * dense[0]
+        assert applied.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(300, 700), (700, 300)])
@@ -124,24 +124,24 @@ def test_huge_and_tiny_gains_and_entries_only_move_the_exponent(power):
     matrix, gain = drawn((20, 30))
     plain = matrix_spectrum(matrix, NormFold(gain, True)).applied
     scale = 2.0**power
-    for found in (
+    for applied in (
         matrix_spectrum(matrix, NormFold(gain * scale, True)).applied,
         matrix_spectrum(matrix * scale, NormFold(gain, True)).applied,
     ):
-        assert found.spectral.value == plain.spectral.value * scale
-        assert found.frobenius == pytest.approx(plain.frobenius * scale, rel=1e-15)
+        assert applied.spectral.value == plain.spectral.value * scale
+        assert applied.frobenius == pytest.approx(plain.frobenius * scale, rel=1e-15)
     both = matrix_spectrum(matrix * scale, NormFold(gain / scale, True)).applied
     assert both.spectral.value == plain.spectral.value
 
 
 def test_zero_gains_and_zero_matrices_are_zero():
     matrix, gain = drawn((20, 30))
-    for one, other in ((matrix, 0 * gain), (0 * matrix, gain), (np.ones((20, 30)), np.ones(20))):
-        found = matrix_spectrum(one, NormFold(other, True)).applied
-        assert (found.spectral.value, found.frobenius, found.stable_rank) == (0.0, 0.0, None)
+    for entries, other in ((matrix, 0 * gain), (0 * matrix, gain), (np.ones((20, 30)), np.ones(20))):
+        applied = matrix_spectrum(entries, NormFold(other, True)).applied
+        assert (applied.spectral.value, applied.frobenius, applied.stable_rank) == (0.0, 0.0, None)
     some = np.where(np.arange(20) < 3, gain, 0.0)
-    found = matrix_spectrum(matrix, NormFold(some, False)).applied
-    assert found.spectral.value == pytest.approx(svdvals(by_hand(matrix, some, False))[0], rel=1e-12)
+    applied = matrix_spectrum(matrix, NormFold(some, False)).applied
+    assert applied.spectral.value == pytest.approx(svdvals(by_hand(matrix, some, False))[0], rel=1e-12)
 
 
 def test_thin_factors_as_applied_are_the_dense_product():
@@ -152,11 +152,11 @@ def test_thin_factors_as_applied_are_the_dense_product():
     for pair in (folded, (folded[0], right)):
         spectrum = product_spectrum(left, right, pair)
         dense = svdvals(pair[0] @ pair[1])[:8]
-        found = spectrum.applied
-        assert found.values == pytest.approx(dense, abs=1e-12 * dense[0])
-        assert found.spectral.error is None
-        assert found.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
-        assert found.stable_rank == pytest.approx(np.sum(dense**2) / dense[0] ** 2, rel=1e-12)
+        applied = spectrum.applied
+        assert applied.values == pytest.approx(dense, abs=1e-12 * dense[0])
+        assert applied.spectral.error is None
+        assert applied.frobenius == pytest.approx(np.linalg.norm(dense), rel=1e-12)
+        assert applied.stable_rank == pytest.approx(np.sum(dense**2) / dense[0] ** 2, rel=1e-12)
         plain = product_spectrum(left, right)
         assert np.array_equal(spectrum.values, plain.values)
         assert (spectrum.norm_21, spectrum.norm_11) == (plain.norm_21, plain.norm_11)
@@ -199,7 +199,7 @@ def test_gains_past_float64_are_refused_by_name():
 
 def test_applied_sizes_are_the_same_bits_for_any_number_of_threads():
     model = open_model("examples/tiny-decoder")
-    one, two = (measure(model, Selection(), jobs=jobs).leaves() for jobs in (1, 2))
-    for (_, first), (_, second) in zip(one[:40], two[:40], strict=True):
+    serial, two = (measure(model, Selection(), jobs=jobs).leaves() for jobs in (1, 2))
+    for (_, first), (_, second) in zip(serial[:40], two[:40], strict=True):
         assert first.applied.spectral == second.applied.spectral
         assert first.applied.frobenius == second.applied.frobenius

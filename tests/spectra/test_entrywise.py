@@ -30,16 +30,16 @@ def poisson(points: np.ndarray, q: float) -> np.ndarray:
 def test_a_kernel_matrix_by_its_leading_eigenvectors() -> None:
     """Of a positive semidefinite matrix the worst entry is on the diagonal: the top r pairs tell it."""
     K = periodic(np.random.default_rng(1).random(400), 2)
-    (found,) = entrywise_errors(K, [20])
+    (errors,) = entrywise_errors(K, [20])
     values, vectors = np.linalg.eigh(K)
     diagonal = np.diagonal(K) - vectors[:, -20:] ** 2 @ values[-20:]
-    assert found.largest == pytest.approx(diagonal.max(), rel=1e-10)
+    assert errors.largest == pytest.approx(diagonal.max(), rel=1e-10)
     # Reference values: 0.330042, 0.0239017 and the mean 0.1792567 of the diagonal, which is the tail.
-    assert found.largest == pytest.approx(0.330042, abs=5e-7)
-    assert found.rms == pytest.approx(0.0239017, abs=5e-8)
-    assert found.tail == pytest.approx(0.1792567, abs=5e-8)
-    assert found.tail == pytest.approx(diagonal.mean(), rel=1e-10)
-    assert found.coherence == pytest.approx(0.330042 / 0.1792567, rel=1e-5)
+    assert errors.largest == pytest.approx(0.330042, abs=5e-7)
+    assert errors.rms == pytest.approx(0.0239017, abs=5e-8)
+    assert errors.tail == pytest.approx(0.1792567, abs=5e-8)
+    assert errors.tail == pytest.approx(diagonal.mean(), rel=1e-10)
+    assert errors.coherence == pytest.approx(0.330042 / 0.1792567, rel=1e-5)
 
 
 def test_against_a_naive_route() -> None:
@@ -48,22 +48,22 @@ def test_against_a_naive_route() -> None:
     A = softmax(3 * rng.standard_normal((20, 4)) @ rng.standard_normal((4, 30)), axis=1)
     vectors = np.linalg.eigh(A.T @ A)[1][:, ::-1]
     ranks = [7, 0, 3]
-    for one, rank in zip(entrywise_errors(A, ranks), ranks, strict=True):
+    for errors, rank in zip(entrywise_errors(A, ranks), ranks, strict=True):
         left = A - A @ vectors[:, :rank] @ vectors[:, :rank].T
         s = np.linalg.svd(left, compute_uv=False)
-        assert one.rank == rank
-        assert one.largest == pytest.approx(np.abs(left).max(), rel=1e-9)
-        assert one.rms == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
-        assert one.tail == pytest.approx(s.sum() / np.sqrt(600), rel=1e-9)
-        assert one.largest <= one.bound <= one.tail * np.sqrt(600)
+        assert errors.rank == rank
+        assert errors.largest == pytest.approx(np.abs(left).max(), rel=1e-9)
+        assert errors.rms == pytest.approx(np.sqrt(np.mean(left**2)), rel=1e-9)
+        assert errors.tail == pytest.approx(s.sum() / np.sqrt(600), rel=1e-9)
+        assert errors.largest <= errors.bound <= errors.tail * np.sqrt(600)
 
 
 @pytest.mark.parametrize("error", [0.3, 0.05, 0.01, 1e-3, 1e-20])
 def test_the_least_rank_by_trying_all(error: float) -> None:
     rng = np.random.default_rng(0)
     A = softmax(3 * rng.standard_normal((20, 4)) @ rng.standard_normal((4, 30)), axis=1)
-    worst = [one.largest for one in entrywise_errors(A, range(20))]
-    assert rank_within(A, error) == next((rank for rank, one in enumerate(worst) if one <= error), 20)
+    worst = [errors.largest for errors in entrywise_errors(A, range(20))]
+    assert rank_within(A, error) == next((rank for rank, largest in enumerate(worst) if largest <= error), 20)
     assert rank_within(A) == rank_within(A, 0.01)
 
 
@@ -104,18 +104,18 @@ def test_the_worst_entry_falls_with_the_size(kernel, rank, exponent: float) -> N
     The mean of the diagonal is below the population's tail, in expectation, and near it.
     """
     sizes = (125, 250, 500, 1000)
-    found = []
+    errors = []
     for n in sizes:
         K = kernel(np.random.default_rng(n).random(n))
         r = round(rank(n))
-        found.append(entrywise_errors(K, [r])[0])
-        assert 1 <= found[-1].coherence <= 6
-    slope = np.polyfit(np.log(sizes), np.log([one.largest for one in found]), 1)[0]
+        errors.append(entrywise_errors(K, [r])[0])
+        assert 1 <= errors[-1].coherence <= 6
+    slope = np.polyfit(np.log(sizes), np.log([error.largest for error in errors]), 1)[0]
     assert exponent - 0.3 < slope < exponent + 0.3
     if exponent == -0.5:
         # 2 sum_{l > r/2} l^-2, each frequency twice; one draw of n = 1000 points.
         tail = 2 * (np.pi**2 / 6 - sum(l**-2.0 for l in range(1, round(rank(1000)) // 2 + 1)))
-        assert 0.85 * tail < found[-1].tail < 1.05 * tail
+        assert 0.85 * tail < errors[-1].tail < 1.05 * tail
 
 
 def by_leading_pairs(K: np.ndarray, rank: int) -> tuple[float, float]:
@@ -138,18 +138,18 @@ def by_leading_pairs(K: np.ndarray, rank: int) -> tuple[float, float]:
 def test_larger_kernels(kernel, rank, exponent: float, first: float | None) -> None:
     """n = 125 to 4000: exponents of single draws, whose worst entries scatter by a tenth or two."""
     sizes = (125, 250, 500, 1000, 2000, 4000)
-    found = [by_leading_pairs(kernel(np.random.default_rng(n).random(n)), round(rank(n))) for n in sizes]
-    slope = np.polyfit(np.log(sizes), np.log([worst for worst, _ in found]), 1)[0]
+    pairs = [by_leading_pairs(kernel(np.random.default_rng(n).random(n)), round(rank(n))) for n in sizes]
+    slope = np.polyfit(np.log(sizes), np.log([worst for worst, _ in pairs]), 1)[0]
     assert slope == pytest.approx(exponent, abs=0.1)
-    coherences = [worst / mean for worst, mean in found]
-    assert all(1 <= one < (3.5 if exponent > -1 else np.inf) for one in coherences)
+    coherences = [worst / mean for worst, mean in pairs]
+    assert all(1 <= coherence < (3.5 if exponent > -1 else np.inf) for coherence in coherences)
     if exponent == -0.56:
-        assert found[0][0] == pytest.approx(first, rel=0.3)
-        assert found[-1][0] == pytest.approx(0.0567, rel=0.3)
-        assert found[-1][1] == pytest.approx(0.0300, rel=0.02)  # below the population's tail, .0315
+        assert pairs[0][0] == pytest.approx(first, rel=0.3)
+        assert pairs[-1][0] == pytest.approx(0.0567, rel=0.3)
+        assert pairs[-1][1] == pytest.approx(0.0300, rel=0.02)  # below the population's tail, .0315
         assert 2 * (np.pi**2 / 6 - sum(l**-2.0 for l in range(1, 64))) == pytest.approx(0.0315, abs=5e-5)
     if exponent == -1.20:
-        assert found[-2][1] == pytest.approx(0.00139, rel=0.05)  # n = 2000; the tail is .00141
+        assert pairs[-2][1] == pytest.approx(0.00139, rel=0.05)  # n = 2000; the tail is .00141
         r = round(rank(2000)) // 2
         assert 2 * 0.6 ** (r + 1) / 0.4 == pytest.approx(0.00141, abs=5e-6)
 
@@ -166,20 +166,20 @@ def largest_entries(dimension: int, n: int) -> np.ndarray:
 @pytest.mark.parametrize(("dimension", "median", "most"), [(1, 817, 0.75), (2, 553, 0.72), (20, 14, 0.40)])
 def test_trailing_eigenvectors_are_localised_in_low_dimension(dimension, median, most) -> None:
     """n = 1600, a single draw: half of all weight in one entry in dimension 1, 2 ln n/n in dimension 20."""
-    found = largest_entries(dimension, 1600)
-    assert np.median(found) == pytest.approx(median, rel=0.1)
-    assert found.max() == pytest.approx(most * 1600, rel=0.35)  # the largest of 800
+    entries = largest_entries(dimension, 1600)
+    assert np.median(entries) == pytest.approx(median, rel=0.1)
+    assert entries.max() == pytest.approx(most * 1600, rel=0.35)  # the largest of 800
 
 
 def test_unbounded_eigenfunctions_leave_a_worst_entry() -> None:
     """Gaussian points and kernel: far points are alone, so the worst entry stays and the coherence grows."""
-    found = []
+    errors = []
     for n in (125, 500):
         x = np.random.default_rng(n).standard_normal(n)
         K = np.exp(-((x[:, None] - x) ** 2) / 2)
-        found.append(entrywise_errors(K, [round(2 * math.log(n) / math.log(1 / 0.6)) // 4])[0])
-    assert found[1].tail < found[0].tail / 2
-    assert found[1].coherence > 2 * found[0].coherence > 10
+        errors.append(entrywise_errors(K, [round(2 * math.log(n) / math.log(1 / 0.6)) // 4])[0])
+    assert errors[1].tail < errors[0].tail / 2
+    assert errors[1].coherence > 2 * errors[0].coherence > 10
 
 
 @pytest.mark.long
@@ -187,14 +187,14 @@ def test_the_chaos_of_exp() -> None:
     """exp of Gaussian scores: rms after rank 1 + d is that of Hermite levels above 1, up to 1/d."""
     rng = np.random.default_rng(0)
     Q, K = rng.standard_normal((2, 1500, 64)) / 64**0.25
-    one, level = entrywise_errors(np.exp(Q @ K.T), [1, 65])
+    rank_one, level = entrywise_errors(np.exp(Q @ K.T), [1, 65])
     chaos = [math.sqrt(math.e * (math.e - sum(1 / math.factorial(j) for j in range(m + 1)))) for m in (0, 1)]
     assert chaos == pytest.approx([2.161, 1.397], abs=5e-4)
     # Corrections of order 1/d, and a heavy tail: exp of a Gaussian has kurtosis 114.
-    assert 1 < one.rms / chaos[0] < 1.12
+    assert 1 < rank_one.rms / chaos[0] < 1.12
     assert 0.97 < level.rms / chaos[1] < 1.06
     # 1.413 and 2.266 in another draw.
-    assert (level.rms, one.rms) == pytest.approx((1.413, 2.266), rel=0.05)
+    assert (level.rms, rank_one.rms) == pytest.approx((1.413, 2.266), rel=0.05)
     Q, K = rng.standard_normal((2, 1500, 32)) / 32**0.25
     assert entrywise_errors(np.exp(Q @ K.T), [33])[0].rms / chaos[1] == pytest.approx(1.09, abs=0.05)
     # The worst case over scores of this size, by Chebyshev: two to three orders too large.

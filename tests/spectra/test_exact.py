@@ -58,10 +58,10 @@ def test_both_routes_keep_the_promise_on_their_side_of_the_limit(spectrum, side,
     n = 384
     made = HARD[spectrum](n, side * GRAM_LIMIT)
     matrix = with_values(made, n, 2 * n)
-    found = matrix_spectrum(matrix)
-    assert found.route == route
-    assert_within_the_promise(found.values, svdvals(matrix))
-    assert np.max(np.abs(found.values - made)) < 1e-12
+    measured = matrix_spectrum(matrix)
+    assert measured.route == route
+    assert_within_the_promise(measured.values, svdvals(matrix))
+    assert np.max(np.abs(measured.values - made)) < 1e-12
 
 
 def test_an_ill_conditioned_matrix_against_mpmath():
@@ -69,10 +69,10 @@ def test_an_ill_conditioned_matrix_against_mpmath():
     with mpmath.workdps(40):
         exact = mpmath.svd_r(mpmath.matrix(matrix.tolist()), compute_uv=False)
     reference = np.array([float(value) for value in exact])
-    found = matrix_spectrum(matrix)
-    assert found.route == "svd"
-    assert_within_the_promise(found.values, reference)
-    assert np.max(np.abs(found.values - reference)) <= 10 * np.finfo(float).eps
+    spectrum = matrix_spectrum(matrix)
+    assert spectrum.route == "svd"
+    assert_within_the_promise(spectrum.values, reference)
+    assert np.max(np.abs(spectrum.values - reference)) <= 10 * np.finfo(float).eps
 
 
 def test_identity_repeated_values_and_rank_one():

@@ -28,9 +28,9 @@ def averaged(factor: np.ndarray) -> np.ndarray:
 def test_sizes_of_gram_matrices_are_those_of_their_means_over_turns() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(7, 6)), rng.normal(size=(5, 6))
-    found = factor_sizes((a, 4.0), (b, 0.5), (7, 5), Rotary(4))
-    assert found is not None
+    sizes = factor_sizes((a, 4.0), (b, 0.5), (7, 5), Rotary(4))
+    assert sizes is not None
     first, second = averaged(4.0 * a), averaged(0.5 * b)
-    assert found.scale * found.grams == pytest.approx(np.linalg.norm(first) + np.linalg.norm(second))
-    assert found.scale * found.difference == pytest.approx(np.linalg.norm(first - second))
-    assert np.multiply(found.scale, found.squares) == pytest.approx([16 * (a * a).sum(), (b * b).sum() / 4])
+    assert sizes.scale * sizes.grams == pytest.approx(np.linalg.norm(first) + np.linalg.norm(second))
+    assert sizes.scale * sizes.difference == pytest.approx(np.linalg.norm(first - second))
+    assert np.multiply(sizes.scale, sizes.squares) == pytest.approx([16 * (a * a).sum(), (b * b).sum() / 4])

@@ -75,11 +75,11 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
     exact = matrix_spectrum(matrix)
     scores = []
     for seed in SEEDS:
-        found = approximate_spectrum(matrix, seed)
+        estimate = approximate_spectrum(matrix, seed)
         for p in INDICES:
-            error = found.error(lambda spectrum, p=p: _schatten(spectrum, p))
+            error = estimate.error(lambda spectrum, p=p: _schatten(spectrum, p))
             assert error is not None
-            scores.append((found.schatten_sum(p) - exact.schatten_sum(p)) / error)
+            scores.append((estimate.schatten_sum(p) - exact.schatten_sum(p)) / error)
     assert np.sqrt(np.mean(np.square(scores))) < 1.64
     assert np.max(np.abs(scores)) < 5.1
 
@@ -94,11 +94,11 @@ def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> N
     exact = matrix_spectrum(matrix)
     scores = []
     for seed in range(5):
-        found = approximate_spectrum(matrix, seed)
+        estimate = approximate_spectrum(matrix, seed)
         for quantity in QUANTITIES.values():
-            error = found.error(quantity)
+            error = estimate.error(quantity)
             assert error is not None
-            scores.append((quantity(found) - quantity(exact)) / (error + 1e-9 * quantity(exact)))
+            scores.append((quantity(estimate) - quantity(exact)) / (error + 1e-9 * quantity(exact)))
     assert np.mean(np.abs(scores) <= 3) >= 0.95
     assert np.max(np.abs(scores)) < 5.5
 
@@ -106,8 +106,10 @@ def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> N
 @pytest.mark.parametrize("name", MATRICES)
 def test_errors_are_small_where_the_steps_resolve_the_spectrum(name: str) -> None:
     """Steep power laws reach below the resolution: there ranks are less certain than sums."""
-    found = approximate_spectrum(MATRICES[name]())
-    relative = {q: found.error(QUANTITIES[q]) / QUANTITIES[q](found) for q in ("S_0.0", "S_0.5", "S_1.0")}
+    estimate = approximate_spectrum(MATRICES[name]())
+    relative = {
+        q: estimate.error(QUANTITIES[q]) / QUANTITIES[q](estimate) for q in ("S_0.0", "S_0.5", "S_1.0")
+    }
     steep = name == "power law 3/2"
     assert relative["S_1.0"] < 0.003
     assert relative["S_0.5"] < (0.05 if steep else 0.003)
@@ -148,23 +150,26 @@ def test_the_two_rules_bracket_a_sum_over_atoms(steps: int) -> None:
 @pytest.mark.parametrize("name", MATRICES)
 def test_what_is_known_exactly_comes_out_exactly(name: str) -> None:
     matrix = MATRICES[name]()
-    exact, found = matrix_spectrum(matrix), approximate_spectrum(matrix)
-    assert found.numerical_rank == exact.numerical_rank
-    assert found.frobenius == pytest.approx(exact.frobenius, rel=1e-10)
-    assert found.norm_21 == exact.norm_21
-    assert found.norm_11 == exact.norm_11
-    assert found.multiplicities is not None
+    exact, estimate = matrix_spectrum(matrix), approximate_spectrum(matrix)
+    assert estimate.numerical_rank == exact.numerical_rank
+    assert estimate.frobenius == pytest.approx(exact.frobenius, rel=1e-10)
+    assert estimate.norm_21 == exact.norm_21
+    assert estimate.norm_11 == exact.norm_11
+    assert estimate.multiplicities is not None
     assert (
-        abs(found.spectral - exact.spectral) <= found.multiplicities.spectral_error + 1e-12 * exact.spectral
+        abs(estimate.spectral - exact.spectral)
+        <= estimate.multiplicities.spectral_error + 1e-12 * exact.spectral
     )
-    assert found.condition is None
+    assert estimate.condition is None
 
 
 def test_errors_of_a_flat_spectrum_are_nothing() -> None:
     """All singular values equal: every probe sees the same, whatever its signs."""
-    found = approximate_spectrum(3.0 * np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))[0])
-    assert found.nuclear == pytest.approx(900.0, rel=1e-10)
-    assert found.effective_rank == pytest.approx(300.0, rel=1e-10)
+    spectrum = approximate_spectrum(
+        3.0 * np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))[0]
+    )
+    assert spectrum.nuclear == pytest.approx(900.0, rel=1e-10)
+    assert spectrum.effective_rank == pytest.approx(300.0, rel=1e-10)
 
 
 def test_a_zero_matrix_and_extreme_scales() -> None:
@@ -193,24 +198,24 @@ def test_small_matrices_are_factorised() -> None:
 def test_a_singular_value_lies_within_the_error_of_the_largest(seed: int) -> None:
     """Values so close that 40 steps do not tell them apart: the error must say so, and hold."""
     values = 1.0 + 1e-3 * np.random.default_rng(seed).random(300)
-    found = approximate_spectrum(_rotated(values, 320, seed), seed)
-    assert found.multiplicities is not None
-    assert 1e-9 < found.multiplicities.spectral_error < 1e-3
-    assert np.min(np.abs(values - found.spectral)) <= found.multiplicities.spectral_error
+    spectrum = approximate_spectrum(_rotated(values, 320, seed), seed)
+    assert spectrum.multiplicities is not None
+    assert 1e-9 < spectrum.multiplicities.spectral_error < 1e-3
+    assert np.min(np.abs(values - spectrum.spectral)) <= spectrum.multiplicities.spectral_error
 
 
 def test_a_separated_largest_value_is_known_to_round_off() -> None:
     values = np.concatenate([[4.0], np.linspace(1.0, 0.01, 299)])
-    found = approximate_spectrum(_rotated(values, 320, 0))
-    assert found.multiplicities is not None
-    assert found.spectral == pytest.approx(4.0, rel=1e-13)
-    assert found.multiplicities.spectral_error < 1e-12
+    spectrum = approximate_spectrum(_rotated(values, 320, 0))
+    assert spectrum.multiplicities is not None
+    assert spectrum.spectral == pytest.approx(4.0, rel=1e-13)
+    assert spectrum.multiplicities.spectral_error < 1e-12
 
 
 @pytest.mark.parametrize("rank", [1, 3, 20])
 def test_a_matrix_of_low_rank_is_found_whole(rank: int) -> None:
     """Lanczos reaches an invariant space at once, and round-off behind it must add nothing."""
     values = np.linspace(2.0, 1.0, rank)
-    found = approximate_spectrum(_rotated(np.concatenate([values, np.zeros(300 - rank)]), 320, 1))
-    assert found.spectral == pytest.approx(2.0, rel=1e-12)
-    assert found.nuclear == pytest.approx(values.sum(), rel=1e-6)
+    spectrum = approximate_spectrum(_rotated(np.concatenate([values, np.zeros(300 - rank)]), 320, 1))
+    assert spectrum.spectral == pytest.approx(2.0, rel=1e-12)
+    assert spectrum.nuclear == pytest.approx(values.sum(), rel=1e-6)

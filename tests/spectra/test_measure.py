@@ -43,11 +43,11 @@ def maps(read, layer, kind, head):
         return (read({"ffn_in": ffn.inner, "ffn_gate": ffn.gate, "ffn_out": ffn.outer}[kind]),)
     size = block.query.shape[1] // block.heads
     shared = head // (block.heads // block.kv_heads)
-    own = [head * size + i for i in range(size)]
+    indices = [head * size + i for i in range(size)]
     kept = [shared * size + i for i in range(size)]
     if kind.endswith("qk"):
-        return read(block.query)[:, own], read(block.key)[:, kept].T
-    return read(block.value)[:, kept], read(block.output)[own, :]
+        return read(block.query)[:, indices], read(block.key)[:, kept].T
+    return read(block.value)[:, kept], read(block.output)[indices, :]
 
 
 def check_every_value(name, layers=None):
@@ -101,14 +101,14 @@ def tiny(heads=4, kv_heads=2, hidden=8, size=3, width=10, layers=2, seed=0):
 def test_rows_come_in_the_models_order_and_are_bit_identical_for_any_number_of_threads():
     model = open_model(tiny(layers=5), heads=4)
     seen = []
-    one = measured(model, progress=lambda done, total: seen.append((done, total)))
+    serial = measured(model, progress=lambda done, total: seen.append((done, total)))
     two = measured(model, jobs=2)
-    found = [(place.layer, place.kind, place.head) for place, _ in one]
+    places = [(place.layer, place.kind, place.head) for place, _ in serial]
     by_head = [(kind, head) for kind in ("qk", "vo") for head in range(4)]
     in_layer = [*by_head, ("ffn_in", None), ("ffn_gate", None), ("ffn_out", None)]
-    assert found == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
-    assert [place for place, _ in one] == [place for place, _ in two]
-    for (_, first), (_, second) in zip(one, two, strict=True):
+    assert places == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
+    assert [place for place, _ in serial] == [place for place, _ in two]
+    for (_, first), (_, second) in zip(serial, two, strict=True):
         assert np.array_equal(first.values, second.values)
         assert (first.norm_21, first.norm_11) == (second.norm_21, second.norm_11)
     assert seen == [(done, 25) for done in range(1, 26)]
@@ -116,8 +116,8 @@ def test_rows_come_in_the_models_order_and_are_bit_identical_for_any_number_of_t
 
 def test_a_real_model_is_bit_identical_for_any_number_of_threads():
     model = open_model(real_checkpoint("rxnmapper"))
-    one, two = (measured(model, jobs=jobs) for jobs in (1, 2))
-    for (_, first), (_, second) in zip(one, two, strict=True):
+    serial, two = (measured(model, jobs=jobs) for jobs in (1, 2))
+    for (_, first), (_, second) in zip(serial, two, strict=True):
         assert np.array_equal(first.values, second.values)
         assert first.norm_11 == second.norm_11
 
@@ -127,9 +127,9 @@ def test_grouped_queries_share_their_key_and_value_head():
     layer = measure(open_model(tensors, heads=4), Selection(), jobs=1).layers[0]
     stored = {name.split(".")[-2]: tensor for name, tensor in tensors.items() if "layers.0" in name}
     for head in range(4):
-        own, shared = slice(3 * head, 3 * head + 3), slice(3 * (head // 2), 3 * (head // 2) + 3)
-        qk = stored["q_proj"][own].T @ stored["k_proj"][shared]
-        vo = stored["v_proj"][shared].T @ stored["o_proj"][:, own].T
+        head_rows, shared = slice(3 * head, 3 * head + 3), slice(3 * (head // 2), 3 * (head // 2) + 3)
+        qk = stored["q_proj"][head_rows].T @ stored["k_proj"][shared]
+        vo = stored["v_proj"][shared].T @ stored["o_proj"][:, head_rows].T
         for spectrum, formed in ((layer.attention.qk[head], qk), (layer.attention.vo[head], vo)):
             assert spectrum.values == pytest.approx(svdvals(formed)[:3], abs=1e-12)
             assert spectrum.norm_21 == pytest.approx(np.linalg.norm(formed, axis=0).sum(), rel=1e-12)

@@ -34,10 +34,10 @@ SHAPES = [(96, 384, 3), (384, 96, 10), (300, 420, 20), (128, 640, 40)]
 def test_float32_stays_within_its_error_and_below_what_storing_did(rows, cols, condition):
     before = made(rows, cols, condition)
     matrix = stored(before)
-    found = matrix_spectrum(matrix, rounding=BFLOAT16)
-    assert found.precision == "float32"
+    spectrum = matrix_spectrum(matrix, rounding=BFLOAT16)
+    assert spectrum.precision == "float32"
     values = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
-    off = np.abs(found.values - values)
+    off = np.abs(spectrum.values - values)
     assert np.all(off <= single_errors(values))
     storing = np.abs(np.linalg.svd(before, compute_uv=False) - values)
     assert np.sqrt(np.mean(off**2)) < np.sqrt(np.mean(storing**2))
@@ -49,20 +49,20 @@ def test_float32_stays_within_its_error_and_below_what_storing_did(rows, cols, c
 @pytest.mark.parametrize(("rows", "cols", "condition"), SHAPES)
 def test_errors_of_a_float32_row_cover_what_moved(rows, cols, condition):
     matrix = stored(made(rows, cols, condition))
-    found, expected = matrix_spectrum(matrix, rounding=BFLOAT16), matrix_spectrum(matrix.astype(np.float64))
-    assert expected.error(lambda one: one.nuclear) is None
+    actual, expected = matrix_spectrum(matrix, rounding=BFLOAT16), matrix_spectrum(matrix.astype(np.float64))
+    assert expected.error(lambda spectrum: spectrum.nuclear) is None
     for quantity in (
-        lambda one: one.nuclear,
-        lambda one: one.frobenius,
-        lambda one: one.stable_rank,
-        lambda one: one.effective_rank,
-        lambda one: one.condition,
-        lambda one: one.schatten_sum(0.25),
+        lambda spectrum: spectrum.nuclear,
+        lambda spectrum: spectrum.frobenius,
+        lambda spectrum: spectrum.stable_rank,
+        lambda spectrum: spectrum.effective_rank,
+        lambda spectrum: spectrum.condition,
+        lambda spectrum: spectrum.schatten_sum(0.25),
     ):
-        assert abs(quantity(found) - quantity(expected)) <= found.error(quantity)
-    assert abs(found.spectral - expected.spectral) <= found.spectral_error
-    assert found.numerical_rank == expected.numerical_rank == min(rows, cols)
-    assert (found.norm_21, found.norm_11) == pytest.approx((expected.norm_21, expected.norm_11), rel=1e-14)
+        assert abs(quantity(actual) - quantity(expected)) <= actual.error(quantity)
+    assert abs(actual.spectral - expected.spectral) <= actual.spectral_error
+    assert actual.numerical_rank == expected.numerical_rank == min(rows, cols)
+    assert (actual.norm_21, actual.norm_11) == pytest.approx((expected.norm_21, expected.norm_11), rel=1e-14)
 
 
 def test_below_the_ratio_a_matrix_goes_the_float64_way_to_the_same_values():
@@ -70,11 +70,11 @@ def test_below_the_ratio_a_matrix_goes_the_float64_way_to_the_same_values():
         matrix = stored(made(200, 320, condition))
         values = np.linalg.svd(matrix.astype(np.float64), compute_uv=False)
         ratio = least_ratio(values**2, matrix.shape, BFLOAT16)
-        found = matrix_spectrum(matrix, rounding=BFLOAT16)
-        assert found.precision == ("float32" if values[-1] / values[0] > ratio else "float64")
-        if found.precision == "float64":
-            assert np.allclose(found.values, values, rtol=1e-9, atol=1e-12 * values[0])
-    assert found.precision == "float64"
+        spectrum = matrix_spectrum(matrix, rounding=BFLOAT16)
+        assert spectrum.precision == ("float32" if values[-1] / values[0] > ratio else "float64")
+        if spectrum.precision == "float64":
+            assert np.allclose(spectrum.values, values, rtol=1e-9, atol=1e-12 * values[0])
+    assert spectrum.precision == "float64"
     assert ratio == pytest.approx(
         4 * EPS * values[0] * np.sqrt(matrix.size) / (2 * BFLOAT16 * np.linalg.norm(values)), rel=1e-12
     )
@@ -106,11 +106,13 @@ def test_a_zero_matrix_and_one_of_huge_entries_are_measured():
 def test_sizes_as_applied_stay_within_their_error():
     matrix = stored(made(300, 420, 20))
     fold = NormFold(np.exp(np.random.default_rng(1).standard_normal(300)), True)
-    found = matrix_spectrum(matrix, fold, BFLOAT16)
-    assert found.precision == "float32"
+    spectrum = matrix_spectrum(matrix, fold, BFLOAT16)
+    assert spectrum.precision == "float32"
     whole = np.linalg.svd(fold(matrix.astype(np.float64)), compute_uv=False)
-    assert abs(found.applied.spectral.value - whole[0]) <= found.applied.spectral.error < 1e-4 * whole[0]
-    assert found.applied.frobenius == pytest.approx(np.sqrt(np.sum(whole**2)), rel=1e-12)
+    assert (
+        abs(spectrum.applied.spectral.value - whole[0]) <= spectrum.applied.spectral.error < 1e-4 * whole[0]
+    )
+    assert spectrum.applied.frobenius == pytest.approx(np.sqrt(np.sum(whole**2)), rel=1e-12)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -120,16 +122,16 @@ def test_sizes_as_applied_stay_within_their_error():
 def test_slabs_add_up_to_the_gram_matrix(order, have, want, monkeypatch):
     monkeypatch.setattr(exact, "SLAB", 600 * 7)
     wide = np.asarray(np.random.default_rng(0).standard_normal((600, 700)), have, order=order)
-    found = gram_matrix(wide, np.dtype(want))
-    assert found.dtype == want
+    gram = gram_matrix(wide, np.dtype(want))
+    assert gram.dtype == want
     if want == "float32":  # the upper triangle is enough there
-        assert not np.tril(found, -1).any()
-        found = found + np.triu(found, 1).T
-    assert np.array_equal(found, found.T)
+        assert not np.tril(gram, -1).any()
+        gram = gram + np.triu(gram, 1).T
+    assert np.array_equal(gram, gram.T)
     direct = wide.astype(np.float64) @ wide.astype(np.float64).T
     # Sums of 700 products, each rounded: at most 700 eps of their absolute sum.
     absolute = np.abs(wide).astype(np.float64) @ np.abs(wide).astype(np.float64).T
-    assert np.all(np.abs(found - direct) <= 700 * np.finfo(want).eps * absolute)
+    assert np.all(np.abs(gram - direct) <= 700 * np.finfo(want).eps * absolute)
 
 
 def test_norms_of_float32_entries_are_summed_in_float64(monkeypatch):
@@ -160,15 +162,15 @@ def test_factors_that_cholesky_would_spoil_go_by_qr(condition):
     if condition == np.inf:
         left[:, 5] = left[:, 3]
     right = made(16, 150, 4)
-    found = spectrum_and_roots(left, right, None, quick=True)[0]
-    assert found.route == "qr"
-    assert np.allclose(found.values, product_spectrum(left, right).values, rtol=1e-9, atol=1e-14)
+    spectrum = spectrum_and_roots(left, right, None, quick=True)[0]
+    assert spectrum.route == "qr"
+    assert np.allclose(spectrum.values, product_spectrum(left, right).values, rtol=1e-9, atol=1e-14)
 
 
 def test_a_factor_wider_than_tall_goes_by_qr():
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((5, 8)), rng.standard_normal((8, 40))
-    found = spectrum_and_roots(left, right, None, quick=True)[0]
-    assert found.route == "qr"
-    assert np.allclose(found.values, np.linalg.svd(left @ right, compute_uv=False)[:5])
+    spectrum = spectrum_and_roots(left, right, None, quick=True)[0]
+    assert spectrum.route == "qr"
+    assert np.allclose(spectrum.values, np.linalg.svd(left @ right, compute_uv=False)[:5])
     assert factored.CHOLESKY_LIMIT == 1e-3

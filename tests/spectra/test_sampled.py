@@ -26,9 +26,9 @@ def lengths(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def test_estimates_scatter_about_every_entry_by_their_standard_error(spread):
     left, right = factors(spread)
     exact = np.abs(left @ right).sum()
-    found = [sampled_absolute_sum(left, right, lengths(left, right), seed) for seed in range(60)]
-    away = np.array([(one.value - exact) / one.error for one in found])
-    assert all(0 < one.error <= 0.005 * one.value for one in found)
+    estimates = [sampled_absolute_sum(left, right, lengths(left, right), seed) for seed in range(60)]
+    away = np.array([(estimate.value - exact) / estimate.error for estimate in estimates])
+    assert all(0 < estimate.error <= 0.005 * estimate.value for estimate in estimates)
     # 60 normal numbers: the mean within 4 standard errors of 0, the variance within 4 of 1.
     assert abs(away.mean()) < 4 / 60**0.5
     assert abs((away**2).mean() - 1) < 4 * (2 / 60) ** 0.5
@@ -36,16 +36,16 @@ def test_estimates_scatter_about_every_entry_by_their_standard_error(spread):
 
 def test_the_same_seed_draws_the_same_columns():
     left, right = factors(0.5)
-    one, two, other = (sampled_absolute_sum(left, right, lengths(left, right), seed) for seed in (1, 1, 2))
-    assert one == two != other
+    first, two, other = (sampled_absolute_sum(left, right, lengths(left, right), seed) for seed in (1, 1, 2))
+    assert first == two != other
 
 
 def test_where_columns_do_not_agree_every_entry_is_summed(monkeypatch):
     monkeypatch.setattr(sampled, "ACCURACY", 1e-9)
     left, right = factors(1.0)
-    found = sampled_absolute_sum(left, right, lengths(left, right), 0)
-    assert found.error is None
-    assert found.value == pytest.approx(np.abs(left @ right).sum(), rel=1e-13)
+    estimate = sampled_absolute_sum(left, right, lengths(left, right), 0)
+    assert estimate.error is None
+    assert estimate.value == pytest.approx(np.abs(left @ right).sum(), rel=1e-13)
 
 
 def test_zeros_and_scales_are_kept():

@@ -22,4 +22,4 @@ def test_the_first_that_failed_is_told(jobs: int) -> None:
     for _ in range(20):
         later.clear()
         with pytest.raises(ValueError, match="first"):
-            in_threads([(1, slow), (1, quick), (1, quick)], budget=9, jobs=jobs, told=lambda done: None)
+            in_threads([(1, slow), (1, quick), (1, quick)], budget=9, jobs=jobs, on_done=lambda done: None)

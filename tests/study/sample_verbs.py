@@ -38,10 +38,10 @@ class Found:
     values: Any = None
 
 
-def _lines(found: Found) -> pl.DataFrame | None:
+def _lines(result: Found) -> pl.DataFrame | None:
     import polars as pl
 
-    return None if found.values is None else pl.DataFrame({"value": found.values})
+    return None if result.values is None else pl.DataFrame({"value": result.values})
 
 
 def _called(log: str | None, x: float) -> None:
@@ -265,7 +265,7 @@ def _terms(case: Total) -> list[CasePart]:
 
 
 def _added(case: Total, tables: Iterable[Mapping[str, Any]]) -> Found:
-    return Found(square=sum(float(own["lines"]["value"][0]) for own in tables))
+    return Found(square=sum(float(part["lines"]["value"][0]) for part in tables))
 
 
 SQUARE = _verb("square", Square, square)

@@ -62,8 +62,8 @@ def on_workers(model: str, store: Path, place: Backend, **options: object) -> It
 def test_two_workers_give_what_threads_give(
     model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Backend
 ) -> None:
-    (found,) = on_workers(model, tmp_path, two_workers)
-    assert in_bytes(found) == threaded
+    (audit,) = on_workers(model, tmp_path, two_workers)
+    assert in_bytes(audit) == threaded
     once(tmp_path)
 
 
@@ -77,8 +77,8 @@ def test_a_killed_driver(
     assert process.exitcode == -signal.SIGKILL, (tmp_path / "told").read_text()
     kept = finished(tmp_path / "s")
     assert 1 <= len(kept) < UNITS
-    (found,) = on_workers(model, tmp_path / "s", two_workers)
-    assert in_bytes(found) == threaded
+    (audit,) = on_workers(model, tmp_path / "s", two_workers)
+    assert in_bytes(audit) == threaded
     assert kept.items() <= finished(tmp_path / "s").items()
     once(tmp_path / "s")
 
@@ -90,13 +90,13 @@ def test_a_killed_worker(
     with Client(two_workers.dask, set_as_default=False) as client:
         victim = next(iter(client.run(os.getpid).values()))
 
-        def told(done: int, total: int, left: float | None) -> None:
+        def progress(done: int, total: int, left: float | None) -> None:
             if not kept:
                 kept.update(finished(tmp_path))
                 os.kill(victim, signal.SIGKILL)
 
-        (found,) = on_workers(model, tmp_path, two_workers, told=told)
-    assert in_bytes(found) == threaded
+        (audit,) = on_workers(model, tmp_path, two_workers, progress=progress)
+    assert in_bytes(audit) == threaded
     assert 1 <= len(kept) < UNITS
     assert kept.items() <= finished(tmp_path).items()
     once(tmp_path)

@@ -68,16 +68,16 @@ def test_a_poisoned_task_does_not_stop_the_others(
     assert failure.error.startswith(error)
     assert (report.done, report.missing) == (59, 0)
     assert calls(tmp_path).count(20) == attempts
-    found = rows(tmp_path / "out")
-    assert found["square"].to_list() == [None if x == 20 else x * x for x in range(1, 61)]
+    frame = rows(tmp_path / "out")
+    assert frame["square"].to_list() == [None if x == 20 else x * x for x in range(1, 61)]
     assert not list((tmp_path / "out" / "running").iterdir())
 
 
 def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Path) -> None:
     """The only one is replaced three times; every row is there once, and no broken part among the tables."""
-    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
+    file, out, transcript = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
     study(tmp_path, SLOW.replace("square", "torn").replace("24", "16"))
-    with forked(driver.drive, told, file, out, 1) as process:
+    with forked(driver.drive, transcript, file, out, 1) as process:
         until(lambda: len(calls(tmp_path)) > 10)
         drafts = [path.name for path in (out / "drafts").iterdir()]
         (worker,) = children(process.pid)
@@ -86,15 +86,15 @@ def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Pat
         (successor,) = set(children(process.pid)) - {worker}
         os.kill(successor, signal.SIGKILL)  # while it starts
         process.join(PATIENCE)
-    standing = json.loads(told.read_text())
+    standing = json.loads(transcript.read_text())
     assert (standing["done"], standing["failed"], standing["missing"]) == (16, 0, 0)
     assert len(drafts) == 1  # the half-written one is there, where nobody reads
     assert calls(tmp_path).count(3) == 2
-    found = rows(out)
-    assert found["x"].to_list() == list(range(1, 17))
+    frame = rows(out)
+    assert frame["x"].to_list() == list(range(1, 17))
     tables = pl.read_parquet(out / "tables" / "lines" / "*.parquet")
     assert tables.group_by("task").len()["len"].to_list() == [1000] * 16
-    sums = found.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
+    sums = frame.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
     assert sums["value"].to_list() == [499_500 * x for x in range(1, 17)]
     run(read_study(file, find), out)
     assert not list((out / "drafts").iterdir())  # swept by the next run
@@ -102,18 +102,18 @@ def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Pat
 
 def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> None:
     file, out = tmp_path / "study.toml", tmp_path / "out"
-    found = study(tmp_path, SLOW)
+    sample_study = study(tmp_path, SLOW)
     with forked(driver.drive, tmp_path / "told", file, out, 2) as process:
-        until(lambda: (out / "store.sqlite").exists() and status(found, out).done >= 5)
+        until(lambda: (out / "store.sqlite").exists() and status(sample_study, out).done >= 5)
         workers = children(process.pid)
         process.kill()
         process.join()
     assert len(workers) >= 2
     until(lambda: not any(alive(child) for child in workers))
-    kept, begun = status(found, out).done, calls(tmp_path)
+    kept, begun = status(sample_study, out).done, calls(tmp_path)
     in_flight = len(set(begun)) - kept
     assert in_flight <= 2 * AHEAD  # no more are ever on their way to two workers and back
-    report = run(found, out)
+    report = run(sample_study, out)
     assert (report.done, report.computed) == (24, 24 - kept)
     assert sorted(rows(out)["x"].to_list()) == list(range(1, 25))
     again = calls(tmp_path)[len(begun) :]
@@ -121,32 +121,32 @@ def test_a_killed_driver_leaves_no_worker_and_loses_no_row(tmp_path: Path) -> No
 
 
 def test_ctrl_c_stops_the_workers_and_keeps_every_finished_row(tmp_path: Path) -> None:
-    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
-    found = study(tmp_path, SLOW)
-    with forked(driver.drive, told, file, out, 2) as process:
+    file, out, transcript = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
+    sample_study = study(tmp_path, SLOW)
+    with forked(driver.drive, transcript, file, out, 2) as process:
         until(lambda: len(calls(tmp_path)) > 8)
         assert process.pid is not None
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the workers too
         process.join(PATIENCE)
     assert process.exitcode == 0
-    report = json.loads(told.read_text())  # and not a word of anybody besides
+    report = json.loads(transcript.read_text())  # and not a word of anybody besides
     assert report["stopped"]
     begun = len(set(calls(tmp_path)))
     assert begun - 2 <= report["done"] <= begun  # but for what two workers began at that very moment
-    assert report["done"] == status(found, out).done == rows(out).height < 24
+    assert report["done"] == status(sample_study, out).done == rows(out).height < 24
 
 
 def test_two_runs_at_the_same_time(tmp_path: Path) -> None:
-    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
-    found = study(tmp_path, SLOW.replace("24", "12"))
-    with forked(driver.drive, told, file, out) as process:
+    file, out, transcript = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
+    sample_study = study(tmp_path, SLOW.replace("24", "12"))
+    with forked(driver.drive, transcript, file, out) as process:
         until(lambda: len(calls(tmp_path)) > 2)
         with pytest.raises(InputError, match=f"another run is at work .process {process.pid}"):
-            run(found, out)
-        assert status(found, out).running
+            run(sample_study, out)
+        assert status(sample_study, out).running
         process.join(PATIENCE)
-    assert json.loads(told.read_text())["done"] == 12
-    assert not status(found, out).running
+    assert json.loads(transcript.read_text())["done"] == 12
+    assert not status(sample_study, out).running
     assert len(calls(tmp_path)) == 13  # the first task is measured twice
 
 
@@ -162,7 +162,7 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "message"),
     [
         ({"jobs": 2, "dask": "tcp://127.0.0.1:9"}, "has workers of its own; give it alone"),
         ({"jobs": 0}, "--jobs 0: expected a whole number of at least 1"),
@@ -172,34 +172,34 @@ def test_certificates_that_are_not_configured(tmp_path: Path) -> None:
         ({"dask": ""}, "expected tcp://HOST:PORT"),
     ],
 )
-def test_places_that_cannot_be(place: dict[str, Any], told: str) -> None:
+def test_places_that_cannot_be(place: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSetting) as caught:
         Backend(**place)
-    assert told in caught.value.message(as_option)
+    assert message in caught.value.message(as_option)
 
 
 def test_a_scheduler_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was finished is exported, and one line says what happened."""
     monkeypatch.setattr("attnlaw.study.backends.PATIENCE", 3)  # seconds to look for it
-    found = study(tmp_path, SLOW)
-    out, told = tmp_path / "out", tmp_path / "told"
-    with forked(driver.serve, told, tmp_path / "workers") as scheduler:
-        until(lambda: told.exists() and told.read_text().endswith("\n"))
+    sample_study = study(tmp_path, SLOW)
+    out, transcript = tmp_path / "out", tmp_path / "told"
+    with forked(driver.serve, transcript, tmp_path / "workers") as scheduler:
+        until(lambda: transcript.exists() and transcript.read_text().endswith("\n"))
 
         def kill(done: int, _: int) -> None:
             if done == 3:
                 scheduler.kill()
 
         with pytest.raises(InputError, match="the Dask scheduler went away; all finished rows are kept"):
-            run(found, out, Backend(dask=told.read_text().strip()), progress=kill)
-    done = status(found, out).done
+            run(sample_study, out, Backend(dask=transcript.read_text().strip()), progress=kill)
+    done = status(sample_study, out).done
     assert 3 <= done < 24
     assert rows(out).height == done
 
 
 def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_workers: Backend) -> None:
     """Its rows and tables would pass for those of this version."""
-    found = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
+    sample_study = study(tmp_path, 'verb = "draw"\n[grid]\nx = "1:400:400"\n')
     with ExitStack() as late, Client(two_workers.dask, set_as_default=False) as client:
 
         def is_there() -> bool:
@@ -211,10 +211,10 @@ def test_a_worker_of_another_version_that_joins_is_refused(tmp_path: Path, two_w
                 until(is_there)
 
         with pytest.raises(InputError, match=r"a worker that joined has another version of attnlaw"):
-            run(found, tmp_path / "out", two_workers, progress=join)
+            run(sample_study, tmp_path / "out", two_workers, progress=join)
     kept = rows(tmp_path / "out")
-    assert kept.height == status(found, tmp_path / "out").done < 400
-    assert set(kept["task"]) <= {task.key for task in found.tasks}
+    assert kept.height == status(sample_study, tmp_path / "out").done < 400
+    assert set(kept["task"]) <= {task.key for task in sample_study.tasks}
 
 
 @pytest.mark.parametrize("error", [CommClosedError("closed"), OSError("Timed out")])

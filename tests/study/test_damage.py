@@ -20,9 +20,9 @@ DRAWS = 'verb = "draw"\n[grid]\nx = [1, 2]\n'
 @pytest.fixture(name="drawn")
 def _drawn(tmp_path: Path) -> Study:
     """A study of two tasks with a table each, run in `out`."""
-    found = study(tmp_path, DRAWS)
-    run(found, tmp_path / "out")
-    return found
+    sample_study = study(tmp_path, DRAWS)
+    run(sample_study, tmp_path / "out")
+    return sample_study
 
 
 @pytest.mark.parametrize(

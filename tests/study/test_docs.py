@@ -15,9 +15,9 @@ PAGE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def test_the_example_expands(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def test_keys_tell_apart_verb_settings_seed_and_version(
 def test_several_verbs_share_the_cases(tmp_path: Path) -> None:
     """A fixed key may belong to another verb of the study alone."""
     text = 'verb = ["square", "poisoned"]\n[fixed]\nseconds = 0.5\n[grid]\nx = [1, 2]\n'
-    found = [(task.verb.name, task.case.x) for task in study(tmp_path, text).tasks]  # type: ignore[attr-defined]
-    assert found == [("square", 1), ("square", 2), ("poisoned", 1), ("poisoned", 2)]
+    pairs = [(task.verb.name, task.case.x) for task in study(tmp_path, text).tasks]  # type: ignore[attr-defined]
+    assert pairs == [("square", 1), ("square", 2), ("poisoned", 1), ("poisoned", 2)]
 
 
 def test_a_case_may_be_a_grid_with_a_verb_of_its_own(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_case_may_be_a_grid_with_a_verb_of_its_own(tmp_path: Path) -> None:
     x = [7, 8]
     at = 1
     """
-    found = [(task.verb.name, task.case.x) for task in study(tmp_path, text).tasks]  # type: ignore[attr-defined]
-    assert found == [("square", 1), ("square", 2), ("square", 3), ("poisoned", 7), ("poisoned", 8)]
+    pairs = [(task.verb.name, task.case.x) for task in study(tmp_path, text).tasks]  # type: ignore[attr-defined]
+    assert pairs == [("square", 1), ("square", 2), ("square", 3), ("poisoned", 7), ("poisoned", 8)]
 
 
 def test_a_key_without_a_part_in_some_cases_is_null_in_their_rows(tmp_path: Path) -> None:
@@ -202,9 +202,9 @@ def test_the_verbs_are_those_of_attnlaw(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_a_verb_refuses_is_told_with_the_file(tmp_path: Path) -> None:
-    found = study(tmp_path, 'verb = "draw"\n[grid]\nx = [1, -13]\n')
+    sample_study = study(tmp_path, 'verb = "draw"\n[grid]\nx = [1, -13]\n')
     with pytest.raises(InputError, match="x: -13 brings bad luck; choose another") as caught:
-        found.check(list(found.tasks))
+        sample_study.check(list(sample_study.tasks))
     assert str(caught.value).startswith(f"{tmp_path / 'study.toml'}: ")
 
 
@@ -217,18 +217,18 @@ def test_models_are_paths_patterns_or_hub_ids(tmp_path: Path) -> None:
         (str(tmp_path / "models/b"),),
         ("org/name",),
     ]
-    one = f'verb = "cut"\n[fixed]\nmodel = "{tmp_path}/mod*/[a]"\n'
-    assert points(tmp_path, one, "model") == [(str(tmp_path / "models/a"),)]
+    fixed_text = f'verb = "cut"\n[fixed]\nmodel = "{tmp_path}/mod*/[a]"\n'
+    assert points(tmp_path, fixed_text, "model") == [(str(tmp_path / "models/a"),)]
     assert models(tmp_path, "**/d*p") == [str(tmp_path / "models/a/deep")]
 
 
 def test_the_directory_of_the_study_is_no_pattern(tmp_path: Path) -> None:
     for name in ("exp1/m_one", "exp[1]/m_two", "exp[1]/deep/m_three"):
         (tmp_path / name).mkdir(parents=True)
-    own = tmp_path / "exp[1]"
-    assert models(own, "m_*") == [str(own / "m_two")]
-    assert models(own, "**/m_*") == [str(own / "deep/m_three"), str(own / "m_two")]
-    assert models(own, f"{tmp_path}/exp[1]/m_*") == [str(tmp_path / "exp1/m_one")]  # an absolute pattern
+    folder = tmp_path / "exp[1]"
+    assert models(folder, "m_*") == [str(folder / "m_two")]
+    assert models(folder, "**/m_*") == [str(folder / "deep/m_three"), str(folder / "m_two")]
+    assert models(folder, f"{tmp_path}/exp[1]/m_*") == [str(tmp_path / "exp1/m_one")]  # an absolute pattern
 
 
 def test_a_path_that_exists_is_no_pattern(tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ def test_every_number_belongs_to_a_task(name: str) -> None:
         if line["quantity"] in DERIVED:
             continue
         assert any(line["quantity"] in verb.schema for verb in study.verbs.values())
-        found = compared._our_estimate(
+        estimate = compared._our_estimate(
             rows.with_columns(pl.lit(1.0).alias(line["quantity"])), line["quantity"], settings, frozenset()
         )
-        assert found is not None, line
+        assert estimate is not None, line
 
 
 def test_quick_runs_are_smaller_and_keep_what_is_compared() -> None:
@@ -83,7 +83,7 @@ def test_values_of_quick_take_the_place_of_others(tmp_path: Path) -> None:
     )
     assert len(read_study(file).tasks) == 6
     quick = [task.case for task in read_study(file, quick=True).tasks]
-    assert [(one.alpha, one.student, one.target_rank, one.tokens, one.noise) for one in quick] == [
+    assert [(case.alpha, case.student, case.target_rank, case.tokens, case.noise) for case in quick] == [
         (0.7, "factorized", 0.4, 2, 0.5),
         (0.2, "direct", 0.4, 2, 0.5),
     ]
@@ -99,23 +99,31 @@ def test_published_numbers_are_those_of_their_files() -> None:
     shipped = published_lines("learn-tokens")
     for rank in ("0.1", "0.5", "2.0"):
         rows = list(published(f"bayes-optimal-aim/SE_softmax_T=2_rho={rank}.csv"))[16::32]
-        own = [one for one in shipped if one["source"].startswith(f"SE_softmax_T=2_rho={rank}")]
-        assert [(one["alpha"], one["value"]) for one in own] == [(row["alpha"], row["mmse"]) for row in rows]
-        assert {one["target_rank"] for one in own} == {rank}
+        curve = [line for line in shipped if line["source"].startswith(f"SE_softmax_T=2_rho={rank}")]
+        assert [(line["alpha"], line["value"]) for line in curve] == [
+            (row["alpha"], row["mmse"]) for row in rows
+        ]
+        assert {line["target_rank"] for line in curve} == {rank}
     table = {row["name"]: row for row in published("multi-head-attention/table-d2.csv")}
     lines = [*published_lines("limit-spectrum"), *published_lines("limit-spectrum-large")]
-    assert {one["name"] for one in lines} == table.keys()
-    for one in lines:
-        row = table[one["name"]]
-        if one["quantity"] == "equivalent_w1":
-            assert float(one["value"]) == pytest.approx(float(row["w1_percent"]) / 100, rel=1e-12)
-            assert float(one["error"]) * 2.262 == pytest.approx(float(row["w1_half_width"]) / 100, rel=1e-3)
+    assert {line["name"] for line in lines} == table.keys()
+    for line in lines:
+        row = table[line["name"]]
+        if line["quantity"] == "equivalent_w1":
+            assert float(line["value"]) == pytest.approx(float(row["w1_percent"]) / 100, rel=1e-12)
+            assert float(line["error"]) * 2.262 == pytest.approx(float(row["w1_half_width"]) / 100, rel=1e-3)
         else:
-            assert float(one["value"]) == float(row["ks"])
+            assert float(line["value"]) == float(row["ks"])
 
 
-def lines_of(monkeypatch: pytest.MonkeyPatch, **own: str) -> list[dict[str, Any]]:
-    line = {"quantity": "y", "value": "2.0", "error": "0.3", "kind": "published", "source": "a table"} | own
+def lines_of(monkeypatch: pytest.MonkeyPatch, **changes: str) -> list[dict[str, Any]]:
+    line = {
+        "quantity": "y",
+        "value": "2.0",
+        "error": "0.3",
+        "kind": "published",
+        "source": "a table",
+    } | changes
     rows = pl.DataFrame(
         {
             "verb": ["theory", "drawn", "drawn", "drawn"],
@@ -129,37 +137,37 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, **own: str) -> list[dict[str, Any]
 
 
 def test_a_difference_is_told_in_both_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    (one,) = lines_of(monkeypatch, width="2")
-    assert (one["published"], one["ours"]) == (Estimate(2.0, 0.3), Estimate(2.5, 0.25))
-    assert one["z"] == pytest.approx(0.5 / (0.3**2 + 0.25**2) ** 0.5)
-    assert one["difference"] == pytest.approx(0.25)
-    (one,) = lines_of(monkeypatch, width="2", error="")
-    assert one["z"] == pytest.approx(2.0)
+    (line,) = lines_of(monkeypatch, width="2")
+    assert (line["published"], line["ours"]) == (Estimate(2.0, 0.3), Estimate(2.5, 0.25))
+    assert line["z"] == pytest.approx(0.5 / (0.3**2 + 0.25**2) ** 0.5)
+    assert line["difference"] == pytest.approx(0.25)
+    (line,) = lines_of(monkeypatch, width="2", error="")
+    assert line["z"] == pytest.approx(2.0)
 
 
 def test_where_nothing_is_drawn_there_is_no_z(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error of a solver is no scale for digits of others; a published deviation is."""
-    (one,) = lines_of(monkeypatch, width="1", error="")
-    assert one["z"] is None
-    (one,) = lines_of(monkeypatch, width="1")
-    assert one["z"] == pytest.approx(1 / 3)
-    (one,) = lines_of(monkeypatch, width="1", kind="beside")
-    assert one["z"] is None
+    (line,) = lines_of(monkeypatch, width="1", error="")
+    assert line["z"] is None
+    (line,) = lines_of(monkeypatch, width="1")
+    assert line["z"] == pytest.approx(1 / 3)
+    (line,) = lines_of(monkeypatch, width="1", kind="beside")
+    assert line["z"] is None
 
 
 def test_what_rows_do_not_have_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_of(monkeypatch, width="3") == []
     assert lines_of(monkeypatch, depth="3") == []
-    (one,) = lines_of(monkeypatch, width="inf")
-    assert one["ours"] == Estimate(4.0, None)
+    (line,) = lines_of(monkeypatch, width="inf")
+    assert line["ours"] == Estimate(4.0, None)
 
 
 def test_the_list_names_papers_and_figures() -> None:
     printed = invoke("reproduce").stdout
     assert all(paper.arxiv in printed and paper.title in printed for paper in PAPERS)
-    told = json.loads(invoke("reproduce", "list", "--json").stdout)
-    assert [one["figure"] for one in told] == FIGURES
-    (tokens,) = (one for one in told if one["figure"] == "learn-tokens")
+    figures = json.loads(invoke("reproduce", "list", "--json").stdout)
+    assert [figure["figure"] for figure in figures] == FIGURES
+    (tokens,) = (figure for figure in figures if figure["figure"] == "learn-tokens")
     assert (tokens["paper"], tokens["numbers"], tokens["needs"]) == ("2506.01582", 43, None)
 
 
@@ -175,11 +183,11 @@ def test_a_figure_is_run_drawn_and_compared(tmp_path: Path) -> None:
     assert (folder / "report.html").exists()
     assert (folder / "figures" / "published_arrival_time.svg").read_text().startswith("<svg")
     # A second time nothing is computed anew, and JSON stands alone.
-    (told,) = json.loads(invoke("reproduce", "limit-arrival", "--out", tmp_path, "--json").stdout)
-    assert set(told) == {"verb", "settings", "quantities", "status", "remark", "tables", "version"}
-    assert told["settings"] == {"paper": "2610.10033", "figure": "limit-arrival", "quick": False}
-    assert (told["quantities"]["compared"], told["status"], told["remark"]) == (3, "done", None)
-    assert told["tables"]["published"][0]["published"] == {"value": 41.22, "error": None}
+    (case,) = json.loads(invoke("reproduce", "limit-arrival", "--out", tmp_path, "--json").stdout)
+    assert set(case) == {"verb", "settings", "quantities", "status", "remark", "tables", "version"}
+    assert case["settings"] == {"paper": "2610.10033", "figure": "limit-arrival", "quick": False}
+    assert (case["quantities"]["compared"], case["status"], case["remark"]) == (3, "done", None)
+    assert case["tables"]["published"][0]["published"] == {"value": 41.22, "error": None}
 
 
 def test_the_crossing_of_two_errors() -> None:
@@ -212,9 +220,9 @@ def test_figures_need_a_few_numbers_over_one_setting() -> None:
     few = [line | {"settings": {"x": str(x)}} for x in (1, 2)]
     assert published_figures(few, str) == []
     (figure,) = published_figures([*few, line | {"settings": {"x": "3"}}], str)
-    assert [one["mark"]["type"] for one in figure.draw().to_dict()["layer"]] == ["line", "rule", "point"]
+    assert [layer["mark"]["type"] for layer in figure.draw().to_dict()["layer"]] == ["line", "rule", "point"]
     (figure,) = published_figures([*few, line | {"settings": {"x": "inf"}}], str)
-    assert {one["mark"]["type"] for one in figure.draw().to_dict()["layer"]} == {"rule", "point"}
+    assert {layer["mark"]["type"] for layer in figure.draw().to_dict()["layer"]} == {"rule", "point"}
     mixed = [line | {"settings": {"x": x, "y": y}} for x, y in (("a", "1"), ("b", "1"), ("c", "2"))]
     assert published_figures(mixed, str) == []
 

@@ -41,14 +41,14 @@ def test_rows_stand_in_the_order_of_the_study(tmp_path: Path) -> None:
         progress=lambda done, total: seen.append((done, total)),
     )
     assert (report.tasks, report.done, report.missing, report.failures) == (3, 3, 0, ())
-    found = rows(tmp_path / "out")
-    assert found.columns == [*COLUMNS]
-    assert found.select("x", "square", "status", "error").rows() == [
+    frame = rows(tmp_path / "out")
+    assert frame.columns == [*COLUMNS]
+    assert frame.select("x", "square", "status", "error").rows() == [
         (3.0, 9.0, "done", None),
         (1.0, 1.0, "done", None),
         (2.0, 4.0, "done", None),
     ]
-    assert set(found["attnlaw_version"]) == {__version__}
+    assert set(frame["attnlaw_version"]) == {__version__}
     assert seen == [(1, 3), (2, 3), (3, 3)]
     (cost,) = costs
     assert (cost.tasks, cost.workers) == (3, 1)
@@ -74,21 +74,21 @@ def test_a_second_run_computes_what_is_missing_and_force_everything(tmp_path: Pa
 
 def test_force_changes_nothing_where_nothing_can_run(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    found = study(tmp_path, SQUARES)
-    run(found, out)
+    sample_study = study(tmp_path, SQUARES)
+    run(sample_study, out)
     before = rows(out)
 
     def refuse(case: object) -> None:
         raise InputError("x: not any more")
 
-    unlucky = [replace(task, verb=replace(task.verb, precheck=refuse)) for task in found.tasks]
+    unlucky = [replace(task, verb=replace(task.verb, precheck=refuse)) for task in sample_study.tasks]
     with pytest.raises(InputError, match="no sbatch here"):
-        run(found, out, Backend(slurm="cores=2"), force=True)
+        run(sample_study, out, Backend(slurm="cores=2"), force=True)
     with pytest.raises(InputError, match="not any more"):
-        run(replace(found, tasks=tuple(unlucky)), out, force=True)
-    assert status(found, out).done == 3
+        run(replace(sample_study, tasks=tuple(unlucky)), out, force=True)
+    assert status(sample_study, out).done == 3
     with open_store(out) as store:
-        export(found, store)
+        export(sample_study, store)
     assert rows(out).equals(before)
 
 
@@ -97,8 +97,8 @@ def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
 ) -> None:
     """Every new square is -1, to tell it from an old one; the signal comes within the third task."""
     out = tmp_path / "out"
-    found = study(tmp_path, SQUARES)
-    run(found, out)
+    sample_study = study(tmp_path, SQUARES)
+    run(sample_study, out)
     engine = sys.modules["attnlaw.study.engine"]
     perform = engine.run_task
 
@@ -108,13 +108,13 @@ def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
         return TaskResult(task.key, 0.0, json.dumps({"square": -1.0}))
 
     monkeypatch.setattr(engine, "run_task", other)
-    report = run(found, out, force=True)
+    report = run(sample_study, out, force=True)
     assert (report.stopped, report.computed, report.done, report.missing) == (True, 2, 2, 1)
     assert rows(out)["square"].to_list() == [-1.0, -1.0, 4.0]
     monkeypatch.setattr(engine, "run_task", perform)
-    assert (status(found, out).done, status(found, out).missing) == (2, 1)
+    assert (status(sample_study, out).done, status(sample_study, out).missing) == (2, 1)
     before = len(calls(tmp_path))
-    report = resume(found, out)
+    report = resume(sample_study, out)
     assert (report.computed, report.done, report.missing) == (1, 3, 0)
     assert set(calls(tmp_path)[before:]) == {2.0}
     assert rows(out)["square"].to_list() == [-1.0, -1.0, 4.0]
@@ -166,10 +166,10 @@ def test_a_task_that_fails_is_a_row_and_the_others_go_on(
     assert failure.settings["x"] == 2
     assert failure.error.startswith(error)
     assert calls(tmp_path).count(2) == attempts
-    found = rows(tmp_path / "out")
-    assert found["square"].to_list() == [1, None, 9]
-    assert found["status"].to_list() == ["done", "failed", "done"]
-    assert found["error"][1] == failure.error
+    frame = rows(tmp_path / "out")
+    assert frame["square"].to_list() == [1, None, 9]
+    assert frame["status"].to_list() == ["done", "failed", "done"]
+    assert frame["error"][1] == failure.error
     # Another run leaves the failure alone; asked to, it tries again.
     assert run(study(tmp_path, text), tmp_path / "out").computed == 0
     assert run(study(tmp_path, text), tmp_path / "out", retry_failed=True).computed == 1
@@ -205,15 +205,15 @@ def test_tables_are_tied_to_their_rows_and_follow_the_study(tmp_path: Path) -> N
     out = tmp_path / "out"
     text = 'verb = "draw"\n[grid]\nx = [{}]\n[run]\nseeds = 2\n'
     run(study(tmp_path, text.format("0, 1")), out)
-    found = rows(out)
-    assert found["seed"].n_unique() == 4
+    frame = rows(out)
+    assert frame["seed"].n_unique() == 4
     tables = pl.read_parquet(out / "tables" / "values" / "*.parquet")
     largest = tables.group_by("task").agg(pl.col("value").max())
-    joined = found.join(largest, on="task", maintain_order="left")
+    joined = frame.join(largest, on="task", maintain_order="left")
     assert joined["value"].to_list() == joined["largest"].to_list()
     assert joined.height == 4
-    parts = [pl.read_parquet(out / path)["value"].max() for path in found["values_part"]]
-    assert parts == found["largest"].to_list()
+    parts = [pl.read_parquet(out / path)["value"].max() for path in frame["values_part"]]
+    assert parts == frame["largest"].to_list()
     query = f"""SELECT x, count(*) AS lines FROM '{out}/tables/values/*.parquet'
                 JOIN '{out}/rows/*.parquet' USING (task) GROUP BY x ORDER BY x"""
     assert duckdb.sql(query).fetchall() == [(0.0, 120), (1.0, 120)]
@@ -227,8 +227,8 @@ def test_a_row_reproduces_alone(tmp_path: Path) -> None:
     text = 'verb = "draw"\n[grid]\nx = [{}]\n[run]\nseeds = 2\n'
     run(study(tmp_path, text.format("7, 0, 1")), tmp_path / "many")
     run(study(tmp_path, text.format("7")), tmp_path / "one")
-    many, one = rows(tmp_path / "many"), rows(tmp_path / "one")
-    assert many.filter(x=7.0).drop("values_part").equals(one.drop("values_part"))
+    many, alone = rows(tmp_path / "many"), rows(tmp_path / "one")
+    assert many.filter(x=7.0).drop("values_part").equals(alone.drop("values_part"))
 
 
 def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:
             time.sleep(0.05)
         os.kill(driver.pid, signal.SIGINT)
     assert driver.returncode == 0
-    told = json.loads(said.read_text())
+    report = json.loads(said.read_text())
     # The first task is called twice; the one at work when the signal came is lost, or had just ended.
-    assert told["stopped"]
-    assert told["done"] in (len(calls(tmp_path)) - 2, len(calls(tmp_path)) - 1)
-    assert rows(out).height == told["done"] == status(read_study(file, find), out).done
+    assert report["stopped"]
+    assert report["done"] in (len(calls(tmp_path)) - 2, len(calls(tmp_path)) - 1)
+    assert rows(out).height == report["done"] == status(read_study(file, find), out).done

@@ -78,12 +78,12 @@ def test_a_study_is_found_by_its_name_where_no_file_has_it(
 
 
 def test_the_list_tells_every_study(tmp_path: Path) -> None:
-    told = json.loads(invoke("study", "list", "--json").stdout)
-    assert {one["study"]: one["tasks"] for one in told} == {
+    studies = json.loads(invoke("study", "list", "--json").stdout)
+    assert {study["study"]: study["tasks"] for study in studies} == {
         name: sum(TASKS[name].values()) for name in shipped_studies()
     }
-    assert all(one["about"] for one in told)
-    (shift,) = (one for one in told if one["study"] == "regression-shift")
+    assert all(study["about"] for study in studies)
+    (shift,) = (study for study in studies if study["study"] == "regression-shift")
     assert shift["verbs"] == ["shift", "shift.simulate"]
     printed = invoke("study", "list").stdout
     assert all(name in printed for name in shipped_studies())

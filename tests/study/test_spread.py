@@ -30,7 +30,7 @@ def test_a_sum_in_parts_is_the_sum(tmp_path: Path) -> None:
     said: list[str] = []
     heard: list[tuple[int, int, float | None]] = []
     four, bad, six = spread(
-        TOTAL, cases, tmp_path / "s", announce=said.append, told=lambda *now: heard.append(now)
+        TOTAL, cases, tmp_path / "s", announce=said.append, progress=lambda *now: heard.append(now)
     )
     assert [four, six] == list(TOTAL.run([cases[0], cases[2]], lambda *_: None))
     assert isinstance(bad, InputError)
@@ -65,13 +65,13 @@ def test_a_lost_table_is_computed_again(tmp_path: Path) -> None:
 
 
 def test_who_asks_to_stop_keeps_what_is_finished(tmp_path: Path) -> None:
-    def told(done: int, total: int, left: float | None) -> None:
+    def progress(done: int, total: int, left: float | None) -> None:
         if done == 4:
             os.kill(os.getpid(), signal.SIGINT)
 
     case = Total(terms=6, log=str(tmp_path))
     with pytest.raises(SplitStopped):
-        list(spread(TOTAL, [case], tmp_path / "s", told=told))
+        list(spread(TOTAL, [case], tmp_path / "s", progress=progress))
     assert finished(tmp_path / "s") == 2
     assert list(spread(TOTAL, [case], tmp_path / "s")) == [Found(square=91.0)]
     assert calls(tmp_path) == [1, 2, 3, 4, 5, 6]
@@ -111,13 +111,15 @@ def test_a_killed_worker_loses_what_it_computed_and_held(tmp_path: Path, two_wor
     with Client(two_workers.dask, set_as_default=False) as client:
         victim = next(iter(client.run(os.getpid).values()))
 
-        def told(done: int, total: int, left: float | None) -> None:
+        def progress(done: int, total: int, left: float | None) -> None:
             nonlocal killed
             if not killed:
                 killed = True
                 os.kill(victim, signal.SIGKILL)
 
-        assert list(spread(TOTAL, [case], tmp_path / "s", two_workers, told=told)) == [Found(square=650.0)]
+        assert list(spread(TOTAL, [case], tmp_path / "s", two_workers, progress=progress)) == [
+            Found(square=650.0)
+        ]
     assert killed
     assert finished(tmp_path / "s") == 12
     # The part that died with its worker and, if that had just ended another, the one that it still held.

@@ -41,7 +41,7 @@ def test_a_template_is_a_study_and_so_is_each_line(name: str, tmp_path: Path) ->
         if in_grid:
             assert len(tasks) >= 2
         elif not re.match("#(seed|seeds|retries) ", line):
-            assert [one.key for one in tasks] == [task.key]
+            assert [variant.key for variant in tasks] == [task.key]
 
 
 def test_the_command_prints_it() -> None:

@@ -55,8 +55,8 @@ def test_groups_are_computed_at_once_and_rows_stand_in_their_order(tmp_path: Pat
     ],
 )
 def test_a_bad_case_costs_itself_alone(tmp_path: Path, how: str, error: str, attempts: int) -> None:
-    found = study(tmp_path, POISON.format(how) + "[run]\nretries = 1\ntime_limit = 0.2\n")
-    report = run(found, tmp_path / "out")
+    sample_study = study(tmp_path, POISON.format(how) + "[run]\nretries = 1\ntime_limit = 0.2\n")
+    report = run(sample_study, tmp_path / "out")
     (failure,) = report.failures
     assert (failure.settings["x"], report.done, report.missing) == (20, 59, 0)
     assert failure.error.startswith(error)
@@ -76,8 +76,8 @@ def test_a_bad_case_costs_itself_alone(tmp_path: Path, how: str, error: str, att
 def test_a_bad_case_costs_itself_alone_on_workers(
     tmp_path: Path, two_workers: Backend, how: str, error: str, attempts: int
 ) -> None:
-    found = study(tmp_path, POISON.format(how) + "[run]\nretries = 1\ntime_limit = 1\n")
-    report = run(found, tmp_path / "out", two_workers)
+    sample_study = study(tmp_path, POISON.format(how) + "[run]\nretries = 1\ntime_limit = 1\n")
+    report = run(sample_study, tmp_path / "out", two_workers)
     (failure,) = report.failures
     assert (failure.settings["x"], report.done, report.missing) == (20, 59, 0)
     assert failure.error.startswith(error)
@@ -88,11 +88,11 @@ def test_a_bad_case_costs_itself_alone_on_workers(
 
 @pytest.mark.usefixtures("forks")
 def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_workers: Backend) -> None:
-    found = study(tmp_path, TEXT)
-    run(found, tmp_path / "there", two_workers)
+    sample_study = study(tmp_path, TEXT)
+    run(sample_study, tmp_path / "there", two_workers)
     assert sum(at_once(tmp_path)) > 150
     assert len(at_once(tmp_path)) < 50
-    run(found, tmp_path / "here")
+    run(sample_study, tmp_path / "here")
     (here,), (there,) = ([*(tmp_path / name / "rows").iterdir()] for name in ("here", "there"))
     assert here.read_bytes() == there.read_bytes()
 
@@ -103,19 +103,19 @@ def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
     tmp_path: Path, number: int, status_of_process: int
 ) -> None:
     """The first case alone, twice, the rest of its group, then a group of six in each second."""
-    file, out, told = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
+    file, out, transcript = tmp_path / "study.toml", tmp_path / "out", tmp_path / "told"
     text = TEXT.replace(f"seconds = {CALL}", "seconds = 1.0").replace("100", "6")
-    found = study(tmp_path, text.replace('["a", "b"]', '["a", "b", "c", "d"]'))
-    with forked(driver.drive, told, file, out) as process:
-        until(lambda: (out / "store.sqlite").exists() and status(found, out).done >= 3)
+    sample_study = study(tmp_path, text.replace('["a", "b"]', '["a", "b", "c", "d"]'))
+    with forked(driver.drive, transcript, file, out) as process:
+        until(lambda: (out / "store.sqlite").exists() and status(sample_study, out).done >= 3)
         assert process.pid is not None
         os.kill(process.pid, number)
         process.join(PATIENCE)
     assert process.exitcode == status_of_process
-    kept, begun = status(found, out).done, len(calls(tmp_path))
+    kept, begun = status(sample_study, out).done, len(calls(tmp_path))
     assert 3 <= kept < 24
     if number == signal.SIGINT:
-        assert json.loads(told.read_text())["done"] == rows(out).height == kept
+        assert json.loads(transcript.read_text())["done"] == rows(out).height == kept
     report = resume(read_study(file, find), out)
     assert (report.done, report.computed) == (24, 24 - kept)
     assert rows(out)["square"].to_list() == squares(6) * 4
@@ -129,18 +129,18 @@ def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> 
         'verb = "learn"\n[fixed]\nnoise = 0.5\ntokens = 2\nthresholds = true\n'
         '[grid]\nstudent = ["factorized", "direct", "bayes"]\nalpha = "0.1:0.9:9"\n'
     )
-    found = read_study(file)
-    run(found, tmp_path / "out")
+    learn_study = read_study(file)
+    run(learn_study, tmp_path / "out")
     learn, names = (
         find_verb("learn"),
         ["estimation_error", "training_loss", "trace", "top_edge", "atom_at_zero"],
     )
     together = rows(tmp_path / "out").select(names).rows(named=True)
-    for task, row in list(zip(found.tasks, together, strict=True))[4::9]:
+    for task, row in list(zip(learn_study.tasks, together, strict=True))[4::9]:
         (alone,) = learn.run([task.case], no_progress)
         cells = learn.cells(alone)
         assert row == {name: cells[name] for name in names}
-    assert len(group_tasks(found.tasks)) == 3
+    assert len(group_tasks(learn_study.tasks)) == 3
     softmax = learn.settings(alpha=0.1, tokens=2, output="softmax")
     assert Task(learn, softmax).group is None
 
@@ -149,8 +149,8 @@ def test_a_batch_lasts_as_long_as_it_should() -> None:
     case = SHARED.settings(x=1.0)
     task, alone, pace = Task(SHARED, case), Task(find("square"), find("square").settings(x=1.0)), Pace()
     assert pace.size(task, None) == 1
-    for one in (task, alone):
-        pace.add_times(one, [TaskResult("", 0.01)])
+    for timed_task in (task, alone):
+        pace.add_times(timed_task, [TaskResult("", 0.01)])
     assert pace.size(task, None) == round(CHUNK / 0.01)
     assert pace.size(alone, None) == round(BATCH / 0.01)
     assert pace.size(task, 0.4) == 20  # half of the time limit

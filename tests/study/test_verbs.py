@@ -56,8 +56,8 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     tensors = load_file(TINY / "model.safetensors")
     rng = np.random.default_rng(4)
     down, up = rng.standard_normal((2, 128)), rng.standard_normal((512, 2))
-    merged, own = tmp_path / "merged", tmp_path / "own"
-    for folder in (merged, own, tmp_path / "adapter"):
+    merged, custom_folder = tmp_path / "merged", tmp_path / "own"
+    for folder in (merged, custom_folder, tmp_path / "adapter"):
         folder.mkdir()
         shutil.copy(TINY / "config.json", folder)
     prefix = next(name.removesuffix("h.0.mlp.c_fc.weight") for name in tensors if "h.0.mlp.c_fc.w" in name)
@@ -66,7 +66,7 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     renamed = {
         name.replace("c_fc", "first").replace("c_proj", "last"): value for name, value in tensors.items()
     }
-    save_file(renamed, own / "model.safetensors")
+    save_file(renamed, custom_folder / "model.safetensors")
     at = f"base_model.model.{prefix}h.0.mlp.first"
     lora = {f"{at}.lora_A.weight": down, f"{at}.lora_B.weight": up}
     save_file(lora, tmp_path / "adapter" / "adapter_model.safetensors")
@@ -101,10 +101,10 @@ def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "learn"\n[fixed]\nnoise = 0.5\nthresholds = true\nalpha = 0.1\ntarget_rank = 0.25\n'
     (row,) = rows(tmp_path, text + "tokens = 2\n").to_dicts()
     options = ("--target-rank", "0.25", "--noise", "0.5", "--thresholds")
-    found = printed("learn", "--alpha", "0.1", "--tokens", "2", *options)
+    case = printed("learn", "--alpha", "0.1", "--tokens", "2", *options)
     alone = printed("learn", "--alpha", "0.3", *options)["quantities"]
     assert row["threshold_interpolation"] == pytest.approx(alone["threshold_interpolation"] / 3, rel=1e-9)
-    assert cells_to_json(find_verb("learn").quantities, row) == found["quantities"]
+    assert cells_to_json(find_verb("learn").quantities, row) == case["quantities"]
     assert row["relative_error"] == row["estimation_error"] / 1.25
 
 
@@ -113,9 +113,9 @@ def test_hardmax_has_no_thresholds(tmp_path: Path) -> None:
     text += '[grid]\noutput = ["hardmax", "softmax"]\n'
     row = rows(tmp_path, text).filter(output="hardmax").to_dicts()[0]
     names = {name for name in row if name.startswith("threshold_")} - {"threshold_error"}
-    found = {name: row[name] for name in names}
-    assert len(found) == 7
-    assert set(found.values()) == {None}
+    thresholds = {name: row[name] for name in names}
+    assert len(thresholds) == 7
+    assert set(thresholds.values()) == {None}
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_students_and_theory_have_the_same_settings(tmp_path: Path) -> None:
 
 def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "learn.simulate"\n[fixed]\nsimulate = 20\nalpha = 0.3\nnoise = 0.5\nweight_decay = 0.6\n'
-    found = rows(tmp_path, text + "[run]\nseeds = 2\n")
-    assert found["seed"].n_unique() == found["estimation_error"].n_unique() == 2
-    for row in found.to_dicts():
+    frame = rows(tmp_path, text + "[run]\nseeds = 2\n")
+    assert frame["seed"].n_unique() == frame["estimation_error"].n_unique() == 2
+    for row in frame.to_dicts():
         options = ["--simulate", "20", "--alpha", "0.3", "--noise", "0.5", "--weight-decay", "0.6"]
         options += ["--seeds", "1", "--seed", str(row["seed"])]
         _, trained = printed("learn", *options)
@@ -158,9 +158,9 @@ def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
 
 def test_a_law_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "limit"\n[fixed]\ndraws = 2000\ntokens = 3\n[grid]\nwidth = [16, inf]\n'
-    found = rows(tmp_path, text)
-    assert found["width"].to_list() == [16.0, float("inf")]
-    for row, width in zip(found.to_dicts(), ("16", "inf"), strict=True):
+    frame = rows(tmp_path, text)
+    assert frame["width"].to_list() == [16.0, float("inf")]
+    for row, width in zip(frame.to_dicts(), ("16", "inf"), strict=True):
         options = ("--draws", "2000", "--tokens", "3", "--width", width, "--seed", str(row["seed"]))
         law = printed("limit", *options)["quantities"]
         for name in ("score_variance", "kurtosis", "kl_to_limit"):
@@ -179,9 +179,9 @@ def test_a_target_with_a_spike_is_what_the_command_prints(tmp_path: Path) -> Non
     text = 'verb = "learn"\n[fixed]\ntarget_spike = 8.0\nalpha = 0.4\nnoise = 0.5\nweight_decay = 0.6\n'
     (row,) = rows(tmp_path, text + "spectrum = true\n").to_dicts()
     options = ("--target-spike", "8", "--alpha", "0.4", "--noise", "0.5", "--weight-decay", "0.6")
-    found = printed("learn", *options)
-    assert (found["settings"]["target_rank"], found["settings"]["target_spike"]) == (0.5, 8.0)
-    (outlier,) = found["quantities"]["outlier_locations"]
+    case = printed("learn", *options)
+    assert (case["settings"]["target_rank"], case["settings"]["target_spike"]) == (0.5, 8.0)
+    (outlier,) = case["quantities"]["outlier_locations"]
     assert row["outlier"] == outlier > row["top_edge"]
     density = pl.read_parquet(tmp_path / "out" / row["predicted_spectra_part"]).sort("x")
     x, height = density["x"].to_numpy(), density["density"].to_numpy()
@@ -198,17 +198,17 @@ def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
     text = (
         'verb = "learn"\n[fixed]\ntarget_exponent = 1.5\ntarget_dimension = 1000\nnoise = 0.5\ntokens = 2\n'
     )
-    found = rows(tmp_path, text + "[grid]\nalpha = [0.004, 0.008]\n")
+    frame = rows(tmp_path, text + "[grid]\nalpha = [0.004, 0.008]\n")
     law = scaling_law(1.5, 1000, [12.0, 24.0], noise=0.5, weight_decay=0.1)
     # Both solve the same equations, apart here and together there, to residuals of about 1e-12.
     errors = [prediction.estimation_error.value for prediction in law.predictions]
-    assert found["estimation_error"].to_list() == pytest.approx(errors, rel=1e-9)
-    assert found["leading_error"].to_list() == pytest.approx(list(law.leading), rel=1e-9)
-    assert found["predicted_exponent"].to_list() == [law.predicted_exponent] * 2
+    assert frame["estimation_error"].to_list() == pytest.approx(errors, rel=1e-9)
+    assert frame["leading_error"].to_list() == pytest.approx(list(law.leading), rel=1e-9)
+    assert frame["predicted_exponent"].to_list() == [law.predicted_exponent] * 2
     options = ("--target-exponent", "1.5", "--target-dimension", "1000", "--noise", "0.5", "--alpha", "0.004")
     options += ("--tokens", "2")
-    one = printed("learn", *options)["quantities"]["estimation_error"]["value"]
-    assert one == found["estimation_error"][0]
+    error = printed("learn", *options)["quantities"]["estimation_error"]["value"]
+    assert error == frame["estimation_error"][0]
 
 
 @pytest.mark.parametrize(
@@ -226,10 +226,10 @@ def test_the_leading_law_is_told_where_it_is_known(
     """Two tokens: 3 observations per sample with the linear output, 2 through softmax, so N/d = 4 in both."""
     monkeypatch.setattr("attnlaw.theory.learn.softmax.default_draws", lambda problem: 6)
     power = {"target_exponent": 1.5, "target_dimension": 20}
-    found = attnlaw.learn(alpha=alpha, tokens=2, output=output, student=student, **power)
+    prediction = attnlaw.learn(alpha=alpha, tokens=2, output=output, student=student, **power)
     expected = leading_error(1.5, [4.0], 0.0, "bayes")[0]
-    assert found.leading_error == (pytest.approx(expected, rel=1e-12) if is_known else None)
-    assert found.predicted_exponent == (-2.0 if is_known else None)
+    assert prediction.leading_error == (pytest.approx(expected, rel=1e-12) if is_known else None)
+    assert prediction.predicted_exponent == (-2.0 if is_known else None)
 
 
 def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> None:
@@ -238,7 +238,8 @@ def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> 
     finite, infinite = rows(tmp_path, text).to_dicts()
     layer = AttentionLayer(RandomInputs(4), heads=1, width=64, scores=ScoreSettings(scaling="1/n"))
     law, other = (
-        output_law(one, 20_000, finite["seed"]) for one in (layer, AttentionLayer(RandomInputs(4), heads=1))
+        output_law(attention, 20_000, finite["seed"])
+        for attention in (layer, AttentionLayer(RandomInputs(4), heads=1))
     )
     kl = distances(law, other).kl
     assert kl is not None
@@ -301,12 +302,12 @@ def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
     for name in ("first", "second"):
         shutil.copytree(TINY, tmp_path / "models" / name)
     every = rows(tmp_path, 'verb = ["audit", "fit"]\n[grid]\nmodel = ["models/*"]\n')
-    found = every.filter(verb="audit")
+    audit_rows = every.filter(verb="audit")
     audits = [attnlaw.audit(tmp_path / "models" / name) for name in ("first", "second")]
-    assert found["model"].to_list() == [audit.summary["model"] for audit in audits]
+    assert audit_rows["model"].to_list() == [audit.summary["model"] for audit in audits]
     proxy = audits[0].summary["proxies"]["spectrum_adaptive"]["log10"]
-    assert found["log10_spectrum_adaptive"].to_list() == [proxy, proxy]
-    assert found["log10_fixed_p_1"][0] == audits[0].summary["proxies"]["fixed_p"]["1"]["log10"]
+    assert audit_rows["log10_spectrum_adaptive"].to_list() == [proxy, proxy]
+    assert audit_rows["log10_fixed_p_1"][0] == audits[0].summary["proxies"]["fixed_p"]["1"]["log10"]
     matrices = f"{tmp_path}/out/tables/matrices/*.parquet"
     query = f"SELECT model, kind, median(stable_rank) FROM '{matrices}' GROUP BY ALL ORDER BY ALL"
     expected = [

@@ -25,16 +25,16 @@ def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
 
 
 def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
-    one = find_verb("decoder")
-    (case,) = one.cases({"steps": 3, "every": 2, "seed": 1})
+    verb = find_verb("decoder")
+    (case,) = verb.cases({"steps": 3, "every": 2, "seed": 1})
     before = torch.get_rng_state()
-    (found,) = one.run([case], no_progress)
+    (run,) = verb.run([case], no_progress)
     assert torch.equal(torch.get_rng_state(), before)
-    row = one.row(case, found)
-    assert list(row) == list(one.schema)
+    row = verb.row(case, run)
+    assert list(row) == list(verb.schema)
     assert row["held_out_loss"] == pytest.approx(np.log(256), rel=0.1)
-    assert found.steps["step"].to_list() == [0, 2, 3]
-    values, modes, bulk, densities, _ = (table.rows(found) for table in one.tables)
+    assert run.steps["step"].to_list() == [0, 2, 3]
+    values, modes, bulk, densities, _ = (table.rows(run) for table in verb.tables)
     assert values.group_by("step").len().sort("step").rows() == [(step, 2 * 16 * 32) for step in (0, 2, 3)]
     assert (modes["strength"] > 1).all()
     for table, x in (
@@ -49,13 +49,13 @@ def test_values_are_those_of_the_products() -> None:
     model = build_seeded_decoder(0)
     block = model.transformer.h[2].attn.c_attn.weight.detach().double().numpy()
     query, key = block[:, 32:64], block[:, 128 + 32 : 128 + 64]
-    own = [
+    strengths = [
         row["strength"]
         for row in _values(model, 0)
         if (row["layer"], row["head"], row["kind"]) == (2, 1, "qk")
     ]
     known = np.linalg.svd(query @ key.T, compute_uv=False)[:32]
-    assert np.array(own) / own[0] == pytest.approx(known / known[0], rel=1e-9)
+    assert np.array(strengths) / strengths[0] == pytest.approx(known / known[0], rel=1e-9)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         assert torch.equal(build_decoder().transformer.wte.weight, model.transformer.wte.weight)

@@ -77,14 +77,14 @@ def test_gradient_descent_keeps_the_difference_of_the_factors_but_for_decay(
     monitor = monitored(model, tmp_path, every=steps)
     monitor.step(0)
     trained(model, monitor, range(1, steps + 1), rate, decay)
-    found = rows(tmp_path, "step_matrices").filter(pl.col("step") == steps)
+    matrices = rows(tmp_path, "step_matrices").filter(pl.col("step") == steps)
     expected = (1 - rate * decay) ** (2 * steps)
-    assert found["factor_difference_kept"].to_list() == pytest.approx([expected] * HEADS, rel=0.02)
+    assert matrices["factor_difference_kept"].to_list() == pytest.approx([expected] * HEADS, rel=0.02)
     # Over the sizes of the factors, which grow: the audit's number falls in any case.
-    assert found["factor_imbalance_kept"].max() < 0.9 * expected
+    assert matrices["factor_imbalance_kept"].max() < 0.9 * expected
     row = pl.read_parquet(tmp_path / "steps.parquet").filter(pl.col("step") == steps)
-    assert row["factor_difference_kept_qk"][0] == found["factor_difference_kept"].median()
-    for (q, k), place in zip(model.factors(), found.iter_rows(named=True), strict=True):
+    assert row["factor_difference_kept_qk"][0] == matrices["factor_difference_kept"].median()
+    for (q, k), place in zip(model.factors(), matrices.iter_rows(named=True), strict=True):
         with torch.no_grad():
             difference, product = (q.T @ q - k.T @ k).norm().item(), (q @ k.T).double()
         assert place["factor_difference"] == pytest.approx(difference, rel=1e-4)
@@ -125,8 +125,8 @@ def test_a_resumed_run_keeps_its_start_and_its_modes(tmp_path: Path) -> None:
             trained(model, monitored(model, folder) if start > 1 else first, range(start, end + 1), 0.008, 0)
             start = end + 1
     for name in ("step_matrices", "step_modes"):
-        one, other = (rows(tmp_path / part, name) for part in ("w", "p"))
-        assert one.equals(other)
+        table, other = (rows(tmp_path / part, name) for part in ("w", "p"))
+        assert table.equals(other)
 
 
 def test_modes_are_followed_by_their_directions_not_their_ranks() -> None:
@@ -135,18 +135,18 @@ def test_modes_are_followed_by_their_directions_not_their_ranks() -> None:
     tracker.follow(10, {A: (np.array([3.0]), eye[:, :1], eye[:, :1])})
     # Another direction is the larger one now, the first has turned a little.
     turned = np.stack([eye[1], (0.9 * eye[0] + 0.436 * eye[2])], axis=1)
-    found = tracker.follow(20, {A: (np.array([5.0, 3.5]), turned, turned)})[A]
-    assert [(one.number, one.left_step) for one in found] == [(1, 20), (0, 10)]
+    modes = tracker.follow(20, {A: (np.array([5.0, 3.5]), turned, turned)})[A]
+    assert [(mode.number, mode.left_step) for mode in modes] == [(1, 20), (0, 10)]
     # Back in the bulk, then out again: another mode.
     tracker.follow(30, {A: (np.array([5.0]), turned[:, :1], turned[:, :1])})
     again = tracker.follow(40, {A: (np.array([5.0, 3.5]), turned, turned)})[A]
-    assert [(one.number, one.left_step) for one in again] == [(1, 20), (2, 40)]
+    assert [(mode.number, mode.left_step) for mode in again] == [(1, 20), (2, 40)]
 
 
 def test_what_stands_out_at_the_start_left_at_no_known_step() -> None:
     eye = np.eye(3)
-    found = ModeTracker().follow(0, {A: (np.array([2.0]), eye[:, :1], eye[:, :1])})
-    assert found[A][0].left_step is None
+    modes = ModeTracker().follow(0, {A: (np.array([2.0]), eye[:, :1], eye[:, :1])})
+    assert modes[A][0].left_step is None
 
 
 def test_directions_are_those_of_the_product() -> None:
@@ -159,20 +159,20 @@ def test_directions_are_those_of_the_product() -> None:
 
 def test_the_order_by_counting_every_shuffle() -> None:
     heads = [([5.0, 4.0, 3.0, 1.0], [10, 30, 20, 40]), ([2.0, 1.0, 0.5], [20, 10, 40])]
-    found = stronger_first(heads)
+    order = stronger_first(heads)
 
     def score(steps: tuple[tuple[int, ...], ...]) -> int:
         return sum(
-            int(np.sign(own[j] - own[i]))
-            for (sizes, _), own in zip(heads, steps, strict=True)
+            int(np.sign(head_steps[j] - head_steps[i]))
+            for (sizes, _), head_steps in zip(heads, steps, strict=True)
             for i, j in itertools.combinations(range(len(sizes)), 2)
         )
 
-    assert found is not None
-    assert found.pairs == 9
+    assert order is not None
+    assert order.pairs == 9
     observed = score(tuple(tuple(steps) for _, steps in heads))
-    assert found.tau == pytest.approx(observed / 9)
+    assert order.tau == pytest.approx(observed / 9)
     every = [score(both) for both in itertools.product(*(itertools.permutations(s) for _, s in heads))]
     exact = float(np.mean(np.array(every) >= observed))
-    assert found.p_value == pytest.approx(exact, abs=4 * (exact / 999) ** 0.5)
+    assert order.p_value == pytest.approx(exact, abs=4 * (exact / 999) ** 0.5)
     assert stronger_first([([1.0, 2.0], [5, 5]), ([3.0], [1])]) is None

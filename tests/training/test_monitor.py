@@ -151,11 +151,11 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     places = zip(fresh.matrices.to_dicts(), fresh.fits.to_dicts(), strict=True)
     by_hand = [{**fit, **matrix} for matrix, fit in places]
     for group, kinds in KINDS.items():
-        own = [matrix for matrix in by_hand if matrix["kind"] in kinds]
-        assert row[f"stable_rank_{group}"] == statistics.median(matrix["stable_rank"] for matrix in own)
-        assert row[f"outliers_{group}"] == sum(matrix["outliers"] for matrix in own)
+        members = [matrix for matrix in by_hand if matrix["kind"] in kinds]
+        assert row[f"stable_rank_{group}"] == statistics.median(matrix["stable_rank"] for matrix in members)
+        assert row[f"outliers_{group}"] == sum(matrix["outliers"] for matrix in members)
         # The tails of many spectra are fitted at once here and one by one there: sums in another order.
-        alphas = [matrix["alpha"] for matrix in own]
+        alphas = [matrix["alpha"] for matrix in members]
         assert row[f"alpha_{group}"] == pytest.approx(statistics.median(alphas), rel=1e-12)
     for kind in ("qk", "vo"):
         excesses = [matrix["factor_excess"] for matrix in by_hand if matrix["kind"] == kind]
@@ -195,8 +195,8 @@ def test_only_the_chosen_quantities_are_there(tmp_path):
             "factor_imbalance": ("factor_imbalance_kept_", "factor_difference_kept_"),
             "means": ("mean_", "frobenius_"),
         }
-        own = several.get(quantity, f"{prefix}_")
-        assert all(name.startswith(own) for name in known)
+        prefixes = several.get(quantity, f"{prefix}_")
+        assert all(name.startswith(prefixes) for name in known)
         matrices = pl.read_parquet(tmp_path / quantity / "step_matrices.parquet")
         column = {"proxies": "log10_contribution"}.get(quantity, quantity)
         for name in columns:
@@ -359,7 +359,7 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
         (Path, "write_bytes", OSError(28, "No space left on device"), "No space left on device"),
         (pl.DataFrame, "write_parquet", pl.exceptions.ComputeError("disk"), "disk"),
     ]
-    for owner, method, failure, told in failures:
+    for owner, method, failure, message in failures:
 
         def full(self, target, failure=failure):
             if isinstance(self, Path):
@@ -369,7 +369,7 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patched:
             patched.setattr(owner, method, full)
-            with pytest.warns(UserWarning, match=f"{told}.*kept until the next"):
+            with pytest.warns(UserWarning, match=f"{message}.*kept until the next"):
                 monitor.step(8)
         assert stored(tmp_path).equals(whole)
         kept = ["step_matrices.parquet", "step_modes.parquet", "steps.lock", "steps.parquet"]
@@ -487,6 +487,6 @@ def test_a_directory_with_a_name_like_a_pattern_has_rows_of_its_own(tmp_path):
             model, tmp_path / name, every=1, quantities=["stable_rank"], max_overhead=10.0, clock=model.clock
         )
         assert run(monitor, model, steps) == list(steps)
-    found = pl.read_parquet(tmp_path / "run[1]" / "steps.parquet", glob=False)
-    assert found["step"].to_list() == [8, 9, 10, 11, 20, 21]
+    rows = pl.read_parquet(tmp_path / "run[1]" / "steps.parquet", glob=False)
+    assert rows["step"].to_list() == [8, 9, 10, 11, 20, 21]
     assert stored(tmp_path / "run1")["step"].to_list() == [0, 1, 2, 3]

@@ -87,8 +87,8 @@ def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
     train(alone, None, 6)
     train(watched, watch(watched, tmp_path), 6)
     assert watched.training
-    for one, other in zip(alone.parameters(), watched.parameters(), strict=True):
-        assert torch.equal(one, other)
+    for parameter, other in zip(alone.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(parameter, other)
 
 
 def test_dear_margins_wait_and_spectra_do_not(tmp_path: Path) -> None:

@@ -99,9 +99,9 @@ def test_tensorboard_receives_the_rows(run):
     assert {"log10_spectrum_adaptive", "stable_rank_qk", "outliers_ffn", "alpha_vo"} <= logged
     for name in logged:
         expected = rows.select("step", name).drop_nulls().rows()
-        found = [(event.step, event.value) for event in events.Scalars(f"train/spectra/{name}")]
-        assert [step for step, _ in found] == [step for step, _ in expected]
-        for (_, value), (_, stored) in zip(found, expected, strict=True):
+        scalars = [(event.step, event.value) for event in events.Scalars(f"train/spectra/{name}")]
+        assert [step for step, _ in scalars] == [step for step, _ in expected]
+        for (_, value), (_, stored) in zip(scalars, expected, strict=True):
             assert value == pytest.approx(stored, rel=2**-24, abs=1e-37)  # events hold float32
 
 

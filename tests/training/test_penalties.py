@@ -74,12 +74,12 @@ def test_the_tail_exponent_is_smooth_at_full_rank_and_jumps_where_the_rank_chang
 @pytest.mark.parametrize("measure", MEASURES)
 def test_weights_of_16_bits_are_measured_as_they_are(measure, dtype):
     weight = random_weight((160, 140), seed=7).detach().to(dtype).requires_grad_()
-    found = measure(weight)
+    measurement = measure(weight)
     exact = weight.detach().double().requires_grad_()
     expected = measure(exact)
     # Float32 values carry 1e-7 times some; the gradient is rounded to 16 bits once.
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
-    found.backward()
+    assert measurement.item() == pytest.approx(expected.item(), rel=1e-5)
+    measurement.backward()
     expected.backward()
     assert weight.grad.dtype == dtype
     gap = (weight.grad.double() - exact.grad).norm() / exact.grad.norm()
@@ -92,8 +92,8 @@ def test_tail_exponent_of_an_exact_power_law():
     tail = (np.arange(1, count + 1) - 0.5) / count
     values = torch.tensor(tail ** (-1 / 2.0), dtype=torch.float64)
     # The standard error of Hill's estimate is (alpha - 1)/sqrt(k); midpoints of quantiles stay well inside.
-    found = tail_exponent(torch.diag(values.sqrt())).item()
-    assert abs(found - 3) < (3 - 1) / math.sqrt(count / 2)
+    exponent = tail_exponent(torch.diag(values.sqrt())).item()
+    assert abs(exponent - 3) < (3 - 1) / math.sqrt(count / 2)
 
 
 def test_scale_moves_what_it_should():
@@ -146,9 +146,9 @@ def test_penalty_is_the_weighted_sum_over_modules():
 def test_tensors_are_taken_as_they_are():
     attention = torch.nn.MultiheadAttention(8, 2)
     penalty = Penalty(stable_rank, strength=1.0)
-    found = penalty([attention.in_proj_weight, attention.out_proj])
+    total = penalty([attention.in_proj_weight, attention.out_proj])
     expected = stable_rank(attention.in_proj_weight) + stable_rank(attention.out_proj.weight)
-    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert total.item() == pytest.approx(expected.item(), rel=1e-6)
     with pytest.raises(InputError, match=r"^found a MultiheadAttention, which has no weight .* or tensors"):
         penalty([attention])
 

@@ -104,12 +104,12 @@ def run(
 
 @cache
 def _start(interpreter: Interpreter) -> subprocess.Popen[bytes]:
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
     server = subprocess.Popen(
         [sys.executable, "-P", str(FORK_SERVER), *interpreter.modules],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | one | {"COLUMNS": "200", "PYTHONHASHSEED": "random", "PYTHONUNBUFFERED": ""},
+        env=os.environ | one_thread | {"COLUMNS": "200", "PYTHONHASHSEED": "random", "PYTHONUNBUFFERED": ""},
     )
     atexit.register(server.communicate)
     return server

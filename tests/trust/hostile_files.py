@@ -203,8 +203,8 @@ def beside(**entries: str) -> Callable[[Path], Path]:
 
 def tensors_with(**changes: Any) -> list[TensorProto]:
     """The weights inside the graph, the query's proto changed."""
-    found = [numpy_helper.from_array(value.numpy(), name) for name, value in bert_state().items()]
-    for tensor in found:
+    protos = [numpy_helper.from_array(value.numpy(), name) for name, value in bert_state().items()]
+    for tensor in protos:
         if tensor.name == QUERY:
             for key, value in changes.items():
                 if isinstance(value, list):
@@ -212,7 +212,7 @@ def tensors_with(**changes: Any) -> list[TensorProto]:
                     getattr(tensor, key).extend(value)
                 else:
                     setattr(tensor, key, value)
-    return found
+    return protos
 
 
 def whole(dims: list[int]) -> list[TensorProto]:

@@ -158,9 +158,9 @@ def deep(_folder: Path) -> bytes:
 def spread(folder: Path) -> Path:
     """A whole model of hidden size 50000 whose weights are all the same four bytes (stride 0)."""
     sizes = {8: 50_000, 12: 50_000, 10: 10}
-    one = torch.ones(1)
+    element = torch.ones(1)
     state = {
-        name: one.as_strided([sizes[size] for size in value.shape], (0, 0))
+        name: element.as_strided([sizes[size] for size in value.shape], (0, 0))
         for name, value in bert_state().items()
     }
     torch.save(state, folder / "pytorch_model.bin")

@@ -69,8 +69,8 @@ def audit_tables() -> list[bytes]:
 def with_tables(folder: Path, data: bytes) -> Path:
     """The audit with rows of its tables from JSON; what is no table of them stands there as it is."""
     try:
-        found = json.loads(data)
-        tables = {name: _parquet(found[name]) for name in TABLES}
+        content = json.loads(data)
+        tables = {name: _parquet(content[name]) for name in TABLES}
     except (KeyError, IndexError, TypeError, ValueError, RecursionError):
         tables = dict.fromkeys(TABLES, data)
     for name, table in tables.items():
@@ -89,8 +89,8 @@ def _learned() -> list[dict[str, Any]]:
         {"verb": "learn", "task": f"a{alpha}", "alpha": alpha / 10, "target_rank": 0.5} | LEARN | FOUND
         for alpha in (1, 2, 4)
     ]
-    told = {"predicted_spectra_part": "parts/predicted_spectra/a1.parquet", "atom_at_zero": 0.5}
-    theory[0] |= told | {"outlier": 2.0, "threshold_perfect": 0.3, "threshold_peak_error": 1.0}
+    cells = {"predicted_spectra_part": "parts/predicted_spectra/a1.parquet", "atom_at_zero": 0.5}
+    theory[0] |= cells | {"outlier": 2.0, "threshold_perfect": 0.3, "threshold_peak_error": 1.0}
     trained = [
         {**row, "verb": "learn.simulate", "task": f"s{number}", "simulate": 20, "seed": number}
         for number, row in enumerate(theory)
@@ -177,16 +177,16 @@ def report(folder: Path) -> None:
 
 def draw_study(folder: Path) -> None:
     """A report without the drawings themselves, which take most of its time."""
-    found = read_saved(folder)
-    assert found.rows is not None
-    for figure in draw_all_figures(found.sources):
+    saved = read_saved(folder)
+    assert saved.rows is not None
+    for figure in draw_all_figures(saved.sources):
         figure.draw().to_dict(validate=False)
     rows_page(
         "Rows",
-        f"{failure_sentence(found.rows)} {shared_settings(found.rows, ())}",
+        f"{failure_sentence(saved.rows)} {shared_settings(saved.rows, ())}",
         [],
-        found.rows,
-        found.verbs,
+        saved.rows,
+        saved.verbs,
     )
 
 
@@ -210,7 +210,7 @@ def with_store(folder: Path, data: bytes) -> Path:
 
 
 def read_store(folder: Path) -> None:
-    found = study(folder, SEED_STUDY)
-    status(found, folder / "out")
+    sample_study = study(folder, SEED_STUDY)
+    status(sample_study, folder / "out")
     with open_store(folder / "out") as store:
-        export(found, store)
+        export(sample_study, store)

@@ -66,9 +66,9 @@ def test_an_output_that_is_full_is_told(tmp_path: Path) -> None:
 
 
 def test_interpreters_differ_in_their_hashes_and_their_forks_do_not(tmp_path: Path) -> None:
-    one, two = NEW, Interpreter("another")
-    found = [
+    first, two = NEW, Interpreter("another")
+    hashes = [
         misbehaved(tmp_path, "sys.stdout.write(str(hash('a')))", interpreter=interpreter).output
-        for interpreter in (one, one, two)
+        for interpreter in (first, first, two)
     ]
-    assert found[0] == found[1] != found[2]
+    assert hashes[0] == hashes[1] != hashes[2]

@@ -30,10 +30,10 @@ seed = 3
 
 
 def output(interpreter: Interpreter, folder: Path, *arguments: str | Path) -> str:
-    found = run(*arguments, folder=folder, interpreter=interpreter, memory=None)
-    assert found.status == 0, found.errors
-    assert found.deeds == ()
-    return found.output
+    outcome = run(*arguments, folder=folder, interpreter=interpreter, memory=None)
+    assert outcome.status == 0, outcome.errors
+    assert outcome.deeds == ()
+    return outcome.output
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_audits_and_fits_write_the_same_rows(
     written = sorted(path.name for path in (tmp_path / "1").glob("*.parquet"))
     assert written == [f"{name}.parquet" for name in names]
     for name in written:
-        one, two = (pl.read_parquet(tmp_path / jobs / name) for jobs in "12")
-        assert one.equals(two, null_equal=True), name
+        serial, two = (pl.read_parquet(tmp_path / jobs / name) for jobs in "12")
+        assert serial.equals(two, null_equal=True), name
     if arguments[0] == "audit":
         assert (tmp_path / "1/summary.json").read_bytes() == (tmp_path / "2/summary.json").read_bytes()
 
@@ -75,7 +75,7 @@ def test_the_same_command_twice(arguments: tuple[str | Path, ...], tmp_path: Pat
 def test_studies_in_one_process_and_with_two_workers(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(STUDY)
-    found = {}
+    tables = {}
     for interpreter, name, jobs in ((CORE, "alone", ()), (TWIN, "two", ("--jobs", "2"))):
         done = run(
             *("study", "run", file, "--out", name, *jobs),
@@ -85,6 +85,6 @@ def test_studies_in_one_process_and_with_two_workers(tmp_path: Path) -> None:
         )
         assert done.status == 0, done.errors
         rows = pl.read_parquet(tmp_path / name / "rows" / "*.parquet")
-        found[name] = rows.drop("seconds", strict=False).sort("task")
-    assert found["alone"].height == 4
-    assert found["alone"].equals(found["two"], null_equal=True)
+        tables[name] = rows.drop("seconds", strict=False).sort("task")
+    assert tables["alone"].height == 4
+    assert tables["alone"].equals(tables["two"], null_equal=True)

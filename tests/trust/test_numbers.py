@@ -127,11 +127,11 @@ LARGE_MATRICES: dict[str, Matrix] = {
 def test_approximate_spectra_of_difficult_matrices(name: str) -> None:
     """The largest value is computed; sums are within five standard errors (16 probes), or exact."""
     matrix = LARGE_MATRICES[name]
-    found, expected = approximate_spectrum(matrix), matrix_spectrum(matrix)
-    assert found.spectral == pytest.approx(expected.spectral, rel=1e-7, abs=8 * TINIEST)
+    estimate, expected = approximate_spectrum(matrix), matrix_spectrum(matrix)
+    assert estimate.spectral == pytest.approx(expected.spectral, rel=1e-7, abs=8 * TINIEST)
     for quantity in ("frobenius", "nuclear", "stable_rank", "effective_rank"):
-        value, right = getattr(found, quantity), getattr(expected, quantity)
-        error = found.error(lambda spectrum, quantity=quantity: getattr(spectrum, quantity))
+        value, right = getattr(estimate, quantity), getattr(expected, quantity)
+        error = estimate.error(lambda spectrum, quantity=quantity: getattr(spectrum, quantity))
         if right is None:
             assert value is None
         else:

@@ -58,22 +58,22 @@ def problem(target_rank: float = 0.5, **changes: Any) -> Problem:
 @pytest.mark.parametrize("edge", EDGES, ids=str)
 @pytest.mark.parametrize("student", STUDENTS)
 def test_predictions_are_finite_and_within_what_is_possible_or_say_so(student: str, edge: Any) -> None:
-    found = state_evolution(problem(student=student, **edge))
-    assert found.converged or ";" in found.remark
-    if not found.converged:
+    prediction = state_evolution(problem(student=student, **edge))
+    assert prediction.converged or ";" in prediction.remark
+    if not prediction.converged:
         return
     values = (
-        found.estimation_error.value,
-        found.overlap.value,
-        found.norm.value,
-        found.rank_fraction.value,
-        found.trace.value,
+        prediction.estimation_error.value,
+        prediction.overlap.value,
+        prediction.norm.value,
+        prediction.rank_fraction.value,
+        prediction.trace.value,
     )
     assert np.isfinite(values).all()
-    Q, noise = found.problem.target.second_moment, found.problem.noise
+    Q, noise = prediction.problem.target.second_moment, prediction.problem.noise
     # Noise can be learned: at most all of it, divided among the observations, adds to the error.
-    assert 0 <= found.estimation_error.value <= Q + 2 * noise / min(found.problem.observations, 1.0)
-    assert 0 <= found.rank_fraction.value <= 1
+    assert 0 <= prediction.estimation_error.value <= Q + 2 * noise / min(prediction.problem.observations, 1.0)
+    assert 0 <= prediction.rank_fraction.value <= 1
 
 
 @pytest.mark.parametrize("student", STUDENTS)
@@ -101,10 +101,10 @@ def test_target_ranks_beyond_double_precision(rank: float) -> None:
 def test_without_data_or_under_any_penalty_nothing_is_learned() -> None:
     """E = Q* = 3/2, loss 2 Q* + noise per sample; the Bayes-optimal guess is the mean: E = Q* - mean^2."""
     for edge in ({"alpha": 1e-14}, {"weight_decay": 1e14}):
-        found = state_evolution(problem(student="factorized", **edge))
-        assert found.estimation_error.value == pytest.approx(1.5, rel=1e-9)
-        assert found.training_loss.value == pytest.approx(3.1, rel=1e-9)
-        assert found.rank_fraction.value == 0
+        prediction = state_evolution(problem(student="factorized", **edge))
+        assert prediction.estimation_error.value == pytest.approx(1.5, rel=1e-9)
+        assert prediction.training_loss.value == pytest.approx(3.1, rel=1e-9)
+        assert prediction.rank_fraction.value == 0
     blind = state_evolution(problem(student="bayes", noise=1e4))
     variance = 1.5 - 0.5
     assert 0 < variance - blind.estimation_error.value < variance**2 / blind.noise_level.value**2 * 1.01
@@ -131,8 +131,8 @@ def test_a_softmax_as_steep_as_a_hardmax_is_refused(edge: dict[str, float]) -> N
 
 
 def test_a_flat_softmax_shows_nothing() -> None:
-    found = state_evolution(problem(output="softmax", tokens=2, beta=1e-3))
-    assert found.estimation_error.value == pytest.approx(1.5, rel=1e-6)
+    prediction = state_evolution(problem(output="softmax", tokens=2, beta=1e-3))
+    assert prediction.estimation_error.value == pytest.approx(1.5, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [0, -1, 3, 10**9])
@@ -206,20 +206,20 @@ SPECTRA = {
 @pytest.mark.parametrize("law", FITTERS)
 @pytest.mark.parametrize("name", SPECTRA)
 def test_fits_of_difficult_spectra(name: str, law: str) -> None:
-    found = fit_law(SPECTRA[name], law)
+    fit = fit_law(SPECTRA[name], law)
     numbers = [
-        *found.parameters.values(),
-        *found.errors.values(),
-        found.ks,
-        found.p_value,
-        found.log_likelihood,
+        *fit.parameters.values(),
+        *fit.errors.values(),
+        fit.ks,
+        fit.p_value,
+        fit.log_likelihood,
     ]
     assert all(number is None or math.isfinite(number) for number in numbers)
     if name in ("zeros", "1 x N", "head of zeros", "head of size 1"):
-        assert found.outcome == "not fitted"
-        assert found.parameters == {}
+        assert fit.outcome == "not fitted"
+        assert fit.parameters == {}
     if name in ("one value", "repeated", "head, repeated") and law == "random":
-        assert found.p_value < 0.01  # no noise looks like this
+        assert fit.p_value < 0.01  # no noise looks like this
 
 
 @pytest.mark.parametrize("scale", [1e300, 1e-310])

@@ -110,8 +110,8 @@ def test_scales_of_huge_blocks_take_no_memory(side: int, tmp_path: Path) -> None
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"quantization_config": method}))
     read_everything(tmp_path)
     model = open_model(tmp_path)
-    found = model.read(model.layers[0].attention.query)
-    assert (found[:, 4:] == 2 * state[QUERY][4:].float().numpy().T).all()
+    matrix = model.read(model.layers[0].attention.query)
+    assert (matrix[:, 4:] == 2 * state[QUERY][4:].float().numpy().T).all()
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,10 @@ def test_kill_while_files_are_renamed(earlier: Path, later: attnlaw.Audit) -> No
     # Another run's output is then replaced whole, and other files are left alone.
     (earlier / "out" / "notes.txt").write_text("mine")
     later.save(earlier / "out")
-    found = [
+    models = [
         set(pl.read_parquet(earlier / "out" / f"{name}.parquet")["model"]) for name in ("matrices", "fits")
     ]
-    assert found == [{str(earlier / "two")}] * 2
+    assert models == [{str(earlier / "two")}] * 2
     assert (earlier / "out" / "notes.txt").read_text() == "mine"
 
 

@@ -208,7 +208,7 @@ def _ends_with_pattern(pattern: str, module: str) -> bool:
     return (
         len(end) == len(pattern)
         and (not before or before.endswith("."))
-        and all(wanted in (".", found) for wanted, found in zip(pattern, end, strict=True))
+        and all(wanted in (".", character) for wanted, character in zip(pattern, end, strict=True))
     )
 
 
@@ -269,13 +269,13 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
     views = [view for layer in model.layers for view in layer.views]
     if model.unembedding_view:
         views.append(model.unembedding_view)
-    found = {}
+    orientations = {}
     for view in views:
         part: View | None = view
         while part:
-            found[part.tensor] = not part.stored_out_in
+            orientations[part.tensor] = not part.stored_out_in
             part = part.after
-    return found
+    return orientations
 
 
 def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
@@ -285,7 +285,7 @@ def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
         for ending in _endings(name):
             if ending in fitting:
                 fitting[ending].append(name)
-    found = {}
+    targets = {}
     for wanted, longer in fitting.items():
         shorter = [ending for ending in _endings(wanted) if ending in base.shapes and ending != wanted]
         hits = [wanted] if wanted in base.shapes else longer + shorter
@@ -296,8 +296,8 @@ def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
                 f"{adapter.source}: its update of {module} fits {count} of {base.source}; "
                 "give the base model that the adapter was trained on"
             )
-        found[module] = hits[0]
-    return found
+        targets[module] = hits[0]
+    return targets
 
 
 def _endings(name: str) -> Iterator[str]:

@@ -29,8 +29,8 @@ class Config:
                 values |= values[inner]
         self.values = values
         self.source = source
-        found = [kind for kind in (values.get("model_type"), outer) if isinstance(kind, str)]
-        self.model_types = tuple(dict.fromkeys(found))
+        model_types = [kind for kind in (values.get("model_type"), outer) if isinstance(kind, str)]
+        self.model_types = tuple(dict.fromkeys(model_types))
 
     def section(self, key: str | None) -> Config:
         """The sizes in the table under `key`; all of them where there is no such table."""

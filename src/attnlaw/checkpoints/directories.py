@@ -47,9 +47,11 @@ def _steps(folder: Path) -> list[Path]:
     """The folders `checkpoint-STEP` of a directory without weights of its own, in order of steps."""
     if not _is_folder(folder):
         return []
-    found = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
-    own = found and (_candidates(folder) or any(folder.glob("adapter_*")))
-    return [] if own else sorted(found, key=lambda step: (int(step.name.partition("-")[2]), step.name))
+    steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
+    has_weights = steps and (_candidates(folder) or any(folder.glob("adapter_*")))
+    return (
+        [] if has_weights else sorted(steps, key=lambda step: (int(step.name.partition("-")[2]), step.name))
+    )
 
 
 def _is_cache(folder: Path) -> bool:
@@ -65,18 +67,18 @@ def _snapshot(cache: Path) -> Path:
 
     What `refs/main` says is held against the names in `snapshots`: it leads nowhere else.
     """
-    found = {folder.name: folder for folder in sorted((cache / "snapshots").iterdir()) if folder.is_dir()}
+    folders = {folder.name: folder for folder in sorted((cache / "snapshots").iterdir()) if folder.is_dir()}
     main = cache / "refs" / "main"
     named = read_bounded(main, megabytes=1).decode(errors="replace").strip() if main.is_file() else ""
-    if named in found:
-        return found[named]
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if not found:
+    if named in folders:
+        return folders[named]
+    if len(folders) == 1:
+        return next(iter(folders.values()))
+    if not folders:
         raise InputError(f"{cache}: a hub's cache without a snapshot; download the model again")
     raise InputError(
-        f"{cache}: {len(found)} snapshots ({_format_names(found)}) and no refs/main that names one of them; "
-        f"give one, such as {next(iter(found.values()))}"
+        f"{cache}: {len(folders)} snapshots ({_format_names(folders)}) and no "
+        f"refs/main that names one of them; give one, such as {next(iter(folders.values()))}"
     )
 
 

@@ -37,8 +37,8 @@ def fetch(model: str, config_only: bool = False) -> Path:
     assert hit is not None, f"{model} is no id on a hub"
     repository, revision = hit.groups()
     try:
-        found = hub.HfApi().model_info(repository, revision=revision)
-        names = [file.rfilename for file in found.siblings or ()]
+        info = hub.HfApi().model_info(repository, revision=revision)
+        names = [file.rfilename for file in info.siblings or ()]
         fetched = [
             Path(hub.hf_hub_download(repository, name, revision=revision))
             for name in (_config_files if config_only else _files_to_fetch)(repository, names)

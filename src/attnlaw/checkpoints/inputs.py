@@ -93,12 +93,12 @@ class RawInput:
     ids: tuple[int, ...] | None = None
     place: str | None = None
 
-    def input_error(self, rule: str, found: object = None) -> InputError:
+    def input_error(self, rule: str, value: object = None) -> InputError:
         """What is wrong with it, said of its line or of its setting."""
         if self.place is None:
-            return BadSetting(self.setting, rule, found)
-        told = "" if found is None else f"found {found}, "
-        return InputError(f"{self.place}: {told}{rule}")
+            return BadSetting(self.setting, rule, value)
+        detail = "" if value is None else f"found {value}, "
+        return InputError(f"{self.place}: {detail}{rule}")
 
     def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
         """An `InputError` where the model has no place for these ids."""
@@ -135,19 +135,19 @@ def raw_inputs(case: InputSettings) -> list[RawInput]:
         ]
     if isinstance(case.ids, tuple):
         return [RawInput("ids", ids=case.ids)]
-    found = list(_read_input_file(case))
-    if not found:
+    inputs = list(_read_input_file(case))
+    if not inputs:
         raise InputError(f"{case.source}: holds no input; all lines are empty")
-    return found
+    return inputs
 
 
 def single_input(case: InputSettings, verb: str) -> RawInput:
     """The only input of settings, for a verb that takes one."""
-    found = raw_inputs(case)
-    if len(found) > 1:
-        told = f"holds {len(found)} inputs, and {verb} takes one; keep one"
-        raise InputError(f"{case.source}: {told} line") if case.source else BadSetting("text", told)
-    return found[0]
+    inputs = raw_inputs(case)
+    if len(inputs) > 1:
+        message = f"holds {len(inputs)} inputs, and {verb} takes one; keep one"
+        raise InputError(f"{case.source}: {message} line") if case.source else BadSetting("text", message)
+    return inputs[0]
 
 
 def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
@@ -186,26 +186,26 @@ def _text_line(line: str, given: RawInput) -> RawInput:
 
 def _object_line(line: str, given: RawInput) -> RawInput:
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise given.input_error(f"no JSON ({error}); expected an object with text or ids") from error
-    if isinstance(found, dict) and "ids" in found:
-        return RawInput(given.setting, ids=_parse_ids(found["ids"], given), place=given.place)
-    if not isinstance(found, dict) or not isinstance(found.get("text"), str):
+    if isinstance(record, dict) and "ids" in record:
+        return RawInput(given.setting, ids=_parse_ids(record["ids"], given), place=given.place)
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise given.input_error('expected an object with text or ids, such as {"text": "..."}')
-    return RawInput(given.setting, text=found["text"], place=given.place)
+    return RawInput(given.setting, text=record["text"], place=given.place)
 
 
 def _ids_line(line: str, given: RawInput) -> RawInput:
     return RawInput(given.setting, ids=_parse_ids(line, given), place=given.place)
 
 
-def _parse_ids(found: Any, given: RawInput) -> tuple[int, ...]:
+def _parse_ids(value: Any, given: RawInput) -> tuple[int, ...]:
     """A list, or a text with commas, as ids."""
     try:
-        ids: tuple[int, ...] = check_value("ids", found, tuple[int, ...], minimum=0)
+        ids: tuple[int, ...] = check_value("ids", value, tuple[int, ...], minimum=0)
     except BadSetting:
-        shown = str(found)
+        shown = str(value)
         raise given.input_error(
             f"expected {IDS_FORMAT}", shown if len(shown) < 60 else f"{shown[:60]}..."
         ) from None

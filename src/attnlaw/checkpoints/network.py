@@ -54,11 +54,11 @@ KINDS = by_name(
 
 
 def _groups(kinds: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, tuple[str, ...]] = {}
     for kind in kinds:
         if kind.group is not None:
-            found[kind.group] = (*found.get(kind.group, ()), kind.name)
-    return found
+            groups[kind.group] = (*groups.get(kind.group, ()), kind.name)
+    return groups
 
 
 # The kinds of each group, and of those that every layer may have.
@@ -125,24 +125,24 @@ class Layer(Generic[X]):
             self._heads(change, self.attention, "qk", "vo"),
             None if self.cross is None else self._heads(change, self.cross, "cross_qk", "cross_vo"),
             None if self.feed_forward is None else self._maps(change, self.feed_forward, None),
-            tuple(self._maps(change, one, number) for number, one in enumerate(self.experts)),
+            tuple(self._maps(change, expert, number) for number, expert in enumerate(self.experts)),
             self.stack,
             self.router_sum,
         )
 
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
         """Every leaf with its place, in the order of rows."""
-        found: list[tuple[MatrixLocation, X]] = []
-        self.map(lambda place, leaf: found.append((place, leaf)))
-        return found
+        leaves: list[tuple[MatrixLocation, X]] = []
+        self.map(lambda place, leaf: leaves.append((place, leaf)))
+        return leaves
 
     def _heads(self, change: Callable[[MatrixLocation, X], Y], block: Heads[X], *kinds: str) -> Heads[Y]:
         qk, vo = (
             tuple(
                 change(MatrixLocation(self.index, kind, self.stack, head), leaf)
-                for head, leaf in enumerate(own)
+                for head, leaf in enumerate(leaves)
             )
-            for kind, own in zip(kinds, (block.qk, block.vo), strict=True)
+            for kind, leaves in zip(kinds, (block.qk, block.vo), strict=True)
         )
         return Heads(qk, vo)
 

@@ -26,7 +26,7 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model; `library_tokenizer` is the object of the package `tokenizers`, if there is one."""
+    """The tokenizer of a model; `library_tokenizer` is that of the package `tokenizers`, if there is one."""
 
     folder: str
     vocabulary: int
@@ -81,7 +81,7 @@ def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer
     data = read_bounded(path, LARGEST)
     # The package has no classes of its own for what it cannot read.
     with as_input_error(f"{path}: no tokenizer", "restore the file, or give token ids", Exception):
-        own = tokenizers.Tokenizer.from_buffer(data)
-    own.no_truncation()
-    own.no_padding()
-    return Tokenizer(str(folder), vocabulary, own)
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return Tokenizer(str(folder), vocabulary, tokenizer)

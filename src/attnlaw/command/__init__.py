@@ -43,8 +43,8 @@ class GuardedOutput:
         except BrokenPipeError:
             raise OutputClosed from None
         except OSError as error:
-            told = f"standard output cannot be written ({error.strerror}); give it another place"
-            raise OutputClosed(told) from error
+            message = f"standard output cannot be written ({error.strerror}); give it another place"
+            raise OutputClosed(message) from error
 
 
 def main() -> None:
@@ -72,10 +72,10 @@ def main() -> None:
             f"this does not fit into memory ({error or 'no size given'}); choose smaller sizes", 1
         )
     except OSError as error:
-        told = f"the system refused something ({error!r}); try again"
+        message = f"the system refused something ({error!r}); try again"
         if error.filename is not None:
-            told = f"{error.filename}: {error.strerror}; give another path"
-        _exit_with_message(str(InputError(told)), 1)
+            message = f"{error.filename}: {error.strerror}; give another path"
+        _exit_with_message(str(InputError(message)), 1)
     else:
         sys.exit(status)
 

@@ -82,12 +82,12 @@ def _parse_error_text(error: CycloptsError) -> str:
 def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
-        one = find_verb(name)
-        known = setting_fields(one.settings) | setting_fields(output_options(name))
-        if one.simulation is not None:  # what it must be given plays a part only where it is given
-            more = setting_fields(one.simulation.settings).items()
+        verb = find_verb(name)
+        known = setting_fields(verb.settings) | setting_fields(output_options(name))
+        if verb.simulation is not None:  # what it must be given plays a part only where it is given
+            more = setting_fields(verb.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
-        return _build_command(name, one.settings, known, lambda given: run_command(one, given))
+        return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
     from importlib import import_module
 
     commands = import_module(module).COMMANDS
@@ -113,7 +113,7 @@ def _settings_body(settings: type[Settings], name: str, function: Callable[[Any]
 
 def _build_command(name: str, settings: type[Settings], known: Mapping[str, SettingField], body: Body) -> App:
     """A command whose options are declared settings; its body gets the words that were given."""
-    places = [one for one in known.values() if one.rule.positional]
+    places = [field for field in known.values() if field.rule.positional]
 
     def call(*words: str | None, **given: Any) -> int:
         for number, place in enumerate(places[: len(words)]):  # only the last may be a list
@@ -125,9 +125,9 @@ def _build_command(name: str, settings: type[Settings], known: Mapping[str, Sett
             called = {place.name: place.rule.metavar or place.name.upper() for place in places}
             raise UsageError(error.message(as_option, words=called)) from error
 
-    panels = dict.fromkeys(one.rule.panel for one in known.values())
+    panels = dict.fromkeys(field.rule.panel for field in known.values())
     groups = {panel: Group.create_ordered(panel) for panel in panels}
-    parameters = [_parameter(one, groups[one.rule.panel]) for one in known.values()]
+    parameters = [_parameter(field, groups[field.rule.panel]) for field in known.values()]
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     made = App(name=name, help=_reflow(settings.__doc__), help_format=PLAIN)
@@ -138,8 +138,8 @@ def _build_command(name: str, settings: type[Settings], known: Mapping[str, Sett
     return made
 
 
-def _is_list(one: SettingField) -> bool:
-    return one.rule.sweepable or tuple[str, ...] in one.types
+def _is_list(field: SettingField) -> bool:
+    return field.rule.sweepable or tuple[str, ...] in field.types
 
 
 def _reflow(text: str | None) -> str:
@@ -153,23 +153,23 @@ def _reflow(text: str | None) -> str:
     return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
 
 
-def _parameter(one: SettingField, group: Group) -> inspect.Parameter:
-    rule, flag = one.rule, one.types == (bool,)
-    default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else one.default
-    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.sweepable and one.is_number else ""]
+def _parameter(field: SettingField, group: Group) -> inspect.Parameter:
+    rule, flag = field.rule, field.types == (bool,)
+    default = ",".join(map(str, rule.default_sweep)) if rule.default_sweep else field.default
+    words = [rule.help, "Also FROM:TO:COUNT or a,b,c." if rule.sweepable and field.is_number else ""]
     shown = Parameter(
-        name=None if rule.positional else as_option(one.name),
+        name=None if rule.positional else as_option(field.name),
         help=" ".join(filter(None, words)),
         group=group,
-        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(one.types[0]),
+        metavar=rule.metavar or "|".join(rule.choices or ()) or METAVARS.get(field.types[0]),
         show_default=not (flag or default in (None, MISSING)),
         required=default is MISSING,
         negative=(),
-        allow_leading_hyphen=one.is_number,
+        allow_leading_hyphen=field.is_number,
     )
     if rule.positional:
-        kind = inspect.Parameter.VAR_POSITIONAL if _is_list(one) else inspect.Parameter.POSITIONAL_ONLY
-        name = (rule.metavar or one.name).lower()
+        kind = inspect.Parameter.VAR_POSITIONAL if _is_list(field) else inspect.Parameter.POSITIONAL_ONLY
+        name = (rule.metavar or field.name).lower()
         if default is MISSING or kind is inspect.Parameter.VAR_POSITIONAL:
             return inspect.Parameter(name, kind, annotation=Annotated[str, shown])
         return inspect.Parameter(name, kind, annotation=Annotated[str | None, shown], default=default)
@@ -178,4 +178,4 @@ def _parameter(one: SettingField, group: Group) -> inspect.Parameter:
         default = inspect.Parameter.empty
     elif not flag and default is not None:
         default = str(default)
-    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)

@@ -43,24 +43,26 @@ OPTIONS_CLASSES = {
 
 def output_options(verb: str) -> type[OutputOptions]:
     """The options by which a verb's results are shown."""
-    own: type[OutputOptions] = resolve(OPTIONS_CLASSES.get(verb, OutputOptions))
-    return own
+    options_class: type[OutputOptions] = resolve(OPTIONS_CLASSES.get(verb, OutputOptions))
+    return options_class
 
 
 def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given on the command line as values: lists where several values make several cases."""
     values = {}
     for name, words in given.items():
-        found = known[name].parse_words(words)
-        values[name] = found if known[name].rule.sweepable or isinstance(words, list) else found[0]
+        parsed_values = known[name].parse_words(words)
+        values[name] = (
+            parsed_values if known[name].rule.sweepable or isinstance(words, list) else parsed_values[0]
+        )
     return values
 
 
 def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     """Run the cases of what was given, show them, write them; the exit status."""
-    own = output_options(verb.name)
-    options = setting_fields(own)
-    shown = own.parse(
+    options_class = output_options(verb.name)
+    options = setting_fields(options_class)
+    shown = options_class.parse(
         parse_words(options, {k: word for k, word in typed_words.items() if k in options}), verb.name
     )
     if (status := shown.short_circuit()) is not None:
@@ -72,13 +74,13 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
 
     with _output_directory(shown.out), _library_messages():
         tell = cache(print_message)  # an error that many cases meet is one line
-        ready = [(one, _runnable_cases(one, cases, tell)) for one, cases in asked]
-        done = [(one, _run_cases(one, cases, shown, tell)) for one, cases in ready]
-        kept = [(one, own) for one, own in done if own]
+        ready = [(each_verb, _runnable_cases(each_verb, cases, tell)) for each_verb, cases in asked]
+        done = [(each_verb, _run_cases(each_verb, cases, shown, tell)) for each_verb, cases in ready]
+        kept = [(each_verb, pairs) for each_verb, pairs in done if pairs]
         if kept:
             _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
             _write(kept, shown)
-        status = shown.finish([found for _, pairs in kept for _, found in pairs])
+        status = shown.finish([result for _, pairs in kept for _, result in pairs])
     whole = all(len(cases) == len(pairs) for (_, cases), (_, pairs) in zip(asked, done, strict=True))
     return status if whole else 1
 
@@ -88,14 +90,16 @@ def _requested_cases(
 ) -> list[tuple[Verb[Any, Any], list[Any]]]:
     """The verb with its cases and, where its own settings were given, the verb beside it."""
     known = setting_fields(verb.settings)
-    own = {name: word for name, word in words.items() if name in known}
-    tables = {name: list(one.rule.default_sweep) for name, one in known.items() if one.rule.default_sweep}
-    values = tables | parse_words(known, own)
+    verb_words = {name: word for name, word in words.items() if name in known}
+    tables = {
+        name: list(field.rule.default_sweep) for name, field in known.items() if field.rule.default_sweep
+    }
+    values = tables | parse_words(known, verb_words)
     asked = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
-    if verb.simulation is None or len(own) == len(words):
+    if verb.simulation is None or len(verb_words) == len(words):
         return asked
     more = setting_fields(verb.simulation.settings)
-    needed = [name for name, one in more.items() if one.default is MISSING]
+    needed = [name for name, field in more.items() if field.default is MISSING]
     for name in words:
         if name not in known and not set(needed) <= set(words):
             raise BadSetting(name, f"needs {{{needed[0]}}}")
@@ -125,18 +129,18 @@ def _run_cases(
     """The results of the cases; the error that one ends in is told, and the others go on."""
     from attnlaw.render.terminal.console import output, progress
 
-    own = None if options.json else _terminal_module(verb)
+    tables = None if options.json else _terminal_module(verb)
     done: CaseResults = []
     with progress(verb.name) as report:
-        for case, found in zip(cases, options.results(verb, cases, report), strict=True):
-            if isinstance(found, BadSetting) and len(cases) == 1:
-                raise found
-            if isinstance(found, InputError):
-                print_once(f"attnlaw: {found}")
+        for case, result in zip(cases, options.results(verb, cases, report), strict=True):
+            if isinstance(result, BadSetting) and len(cases) == 1:
+                raise result
+            if isinstance(result, InputError):
+                print_once(f"attnlaw: {result}")
                 continue
-            if own is not None:
-                own.show(found, output)
-            done.append((case, found))
+            if tables is not None:
+                tables.show(result, output)
+            done.append((case, result))
     return done
 
 
@@ -148,13 +152,13 @@ def _terminal_module(verb: Verb[Any, Any]) -> Any:
 def _show(done: Sequence[tuple[Verb[Any, Any], CaseResults]], json: bool, several: bool) -> None:
     from attnlaw.render.terminal.console import output, print_json
 
-    verb, own = done[0]
+    verb, first_pairs = done[0]
     if json:
-        objects = [one.json(case, found) for one, pairs in done for case, found in pairs]
+        objects = [each_verb.json(case, result) for each_verb, pairs in done for case, result in pairs]
         print_json(objects if several else objects[0])
     elif (tables := _terminal_module(verb)) is not None:
         if hasattr(tables, "show_together"):
-            tables.show_together([found for _, found in own], output)
+            tables.show_together([result for _, result in first_pairs], output)
     else:
         from attnlaw.render.terminal.view import show
 
@@ -164,11 +168,11 @@ def _show(done: Sequence[tuple[Verb[Any, Any], CaseResults]], json: bool, severa
 def _write(done: Sequence[tuple[Verb[Any, Any], CaseResults]], options: OutputOptions) -> None:
     from attnlaw.render.terminal.console import print_message
 
-    verb, own = done[0]
+    verb, pairs = done[0]
     if options.out is not None:
         folder, tables = Path(options.out), _terminal_module(verb)
         if hasattr(tables, "save"):
-            tables.save(own, folder, options.figures)
+            tables.save(pairs, folder, options.figures)
         else:
             from attnlaw.report.write import save
 

@@ -99,24 +99,24 @@ def reproduce(options: Reproduce) -> int:
                 f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it"
             )
             continue
-        found = _run_figure(paper, figure, options)
-        done.append(found)
+        figure_run = _run_figure(paper, figure, options)
+        done.append(figure_run)
         if not options.json:
-            _show(found, output)
-        if found.remark:
-            print_message(f"{figure.study}: {found.remark}")
-        if found.status == STOPPED:
+            _show(figure_run, output)
+        if figure_run.remark:
+            print_message(f"{figure.study}: {figure_run.remark}")
+        if figure_run.status == STOPPED:
             break
     _write_table(done, Path(options.out))
     if options.json:
-        print_json([found.describe(options.quick) for found in done])
-    elif any(found.lines for found in done):
+        print_json([figure_run.describe(options.quick) for figure_run in done])
+    elif any(figure_run.lines for figure_run in done):
         print_message(f"wrote {Path(options.out) / TABLE}")
-    for words in dict.fromkeys(found.paper.numbers for found in done if found.paper.numbers):
+    for words in dict.fromkeys(figure_run.paper.numbers for figure_run in done if figure_run.paper.numbers):
         print_message(f"{done[0].paper.arxiv}: {words}")
-    if any(found.status == STOPPED for found in done):
+    if any(figure_run.status == STOPPED for figure_run in done):
         return 130
-    return 1 if any(found.status == Outcome.FAILED for found in done) else 0
+    return 1 if any(figure_run.status == Outcome.FAILED for figure_run in done) else 0
 
 
 STOPPED = "stopped"
@@ -159,25 +159,27 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> Figure
     return FigureRun(paper, figure, lines, status, remark, standing.tasks, standing.seconds)
 
 
-def _show(found: FigureRun, console: Any) -> None:
+def _show(figure_run: FigureRun, console: Any) -> None:
     """The figure's numbers beside ours."""
     from rich.text import Text
 
     from attnlaw.render.terminal.console import column_table, print_table
 
-    title = f"{found.paper.arxiv} {found.figure.study}: {found.figure.about}"
+    title = f"{figure_run.paper.arxiv} {figure_run.figure.study}: {figure_run.figure.about}"
     console.print(Text(title, style="bold"))
-    if not found.lines:
-        if found.status == Outcome.DONE:
-            console.print(Text(f"{found.tasks} tasks; no numbers of others stand beside them", style="dim"))
+    if not figure_run.lines:
+        if figure_run.status == Outcome.DONE:
+            console.print(
+                Text(f"{figure_run.tasks} tasks; no numbers of others stand beside them", style="dim")
+            )
         return
-    lines = found.lines
-    told = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
-    shared = [word for word in told[0] if all(word in words for words in told)] if len(told) > 1 else []
+    lines = figure_run.lines
+    labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
+    shared = [word for word in labels[0] if all(word in words for words in labels)] if len(labels) > 1 else []
     if shared:
         console.print(Text(", ".join(shared), style="dim"))
     cells = {
-        "": [", ".join(word for word in words if word not in shared) for words in told],
+        "": [", ".join(word for word in words if word not in shared) for words in labels],
         "theirs": [str(line["published"]) for line in lines],
         "ours": [str(line["ours"]) for line in lines],
         "difference": [_signed(line["difference"], "%") for line in lines],
@@ -211,7 +213,7 @@ def _list(json: bool) -> int:
     from attnlaw.study.papers import PAPERS
     from attnlaw.study.published_numbers import published_lines
 
-    told = [
+    entries = [
         {
             "paper": paper.arxiv,
             "title": paper.title,
@@ -224,16 +226,16 @@ def _list(json: bool) -> int:
         for figure in paper.figures
     ]
     if json:
-        print_json(told)
+        print_json(entries)
         return 0
     table = Table("figure", box=None, pad_edge=False)
     table.add_column("about", overflow="fold")
     table.add_column("numbers", justify="right")
     for paper in PAPERS:
         table.add_row(Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), "")
-        for one in told:
-            if one["paper"] == paper.arxiv:
-                table.add_row(f"  {one['figure']}", str(one["about"]), str(one["numbers"] or ""))
+        for entry in entries:
+            if entry["paper"] == paper.arxiv:
+                table.add_row(f"  {entry['figure']}", str(entry["about"]), str(entry["numbers"] or ""))
     output.print(table)
     return 0
 
@@ -243,7 +245,7 @@ def _write_table(done: Sequence[FigureRun], out: Path) -> None:
     from attnlaw.core.tables import quantity_frame
     from attnlaw.study.published_numbers import COMPARISON
 
-    table = quantity_frame(COMPARISON, (line for found in done for line in found.lines))
+    table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
     if table.height:
         write_all({out / TABLE: table.write_csv().encode()})
 

@@ -122,7 +122,7 @@ def list_shipped(asked: List) -> int:
     from attnlaw.study.file import read_study
     from attnlaw.study.shipped import shipped_studies, study_description
 
-    found: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {
             "study": name,
             "tasks": len(study.tasks),
@@ -133,13 +133,13 @@ def list_shipped(asked: List) -> int:
         for study in (read_study(name),)
     ]
     if asked.json:
-        print_json(found)
+        print_json(entries)
         return 0
     table = Table("study", box=None, pad_edge=False)
     table.add_column("tasks", justify="right")
     table.add_column("about", overflow="fold")
-    for one in found:
-        table.add_row(one["study"], str(one["tasks"]), Text(one["about"].split(". ")[0].rstrip(".")))
+    for entry in entries:
+        table.add_row(entry["study"], str(entry["tasks"]), Text(entry["about"].split(". ")[0].rstrip(".")))
     output.print(table)
     return 0
 

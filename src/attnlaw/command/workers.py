@@ -58,7 +58,7 @@ class WorkerOptions(OutputOptions):
 
         said, began = False, monotonic()
 
-        def told(done: int, total: int, left: float | None) -> None:
+        def report_progress(done: int, total: int, left: float | None) -> None:
             nonlocal said
             if not said and left is not None and min(left, monotonic() - began) > LONG:
                 said = True
@@ -68,7 +68,7 @@ class WorkerOptions(OutputOptions):
         store = Path(self.out) / STORED_IN
         try:
             yield from run_split(
-                verb, cases, store, place, force=self.force, told=told, announce=print_message
+                verb, cases, store, place, force=self.force, progress=report_progress, announce=print_message
             )
         except SplitStopped:
             print_message("all finished matrices are kept; the same command goes on")

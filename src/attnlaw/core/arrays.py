@@ -19,8 +19,8 @@ def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any])
     attnlaw.core.errors.InputError: two layers: found inputs of shape (3,); expected n x p
     """
     if not fits:
-        found = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
-        raise InputError(f"{what}: found {found}; expected {expected}")
+        shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        raise InputError(f"{what}: found {shapes}; expected {expected}")
 
 
 def spectral_values(
@@ -33,9 +33,9 @@ def spectral_values(
     >>> spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
     [2.0, 1.0]
     """
-    found = np.asarray(values, dtype=float).ravel()
-    bad = not np.isfinite(found).all() or (found < 0).any()
-    if bad or (positive and not found.any()) or not (found.size or empty):
+    flat_values = np.asarray(values, dtype=float).ravel()
+    bad = not np.isfinite(flat_values).all() or (flat_values < 0).any()
+    if bad or (positive and not flat_values.any()) or not (flat_values.size or empty):
         more = ", at least one above 0" if positive else ""
         raise InputError(f"{name}: expected finite numbers, none negative{more}; {remedy}")
-    return found
+    return flat_values

@@ -49,8 +49,8 @@ class BadSetting(InputError):
     beta needs output softmax | --beta needs --output softmax
     """
 
-    def __init__(self, name: str, rule: str, found: object = None) -> None:
-        self.name, self.rule, self.value = name, rule, found
+    def __init__(self, name: str, rule: str, value: object = None) -> None:
+        self.name, self.rule, self.value = name, rule, value
         super().__init__(self.message())
 
     def __reduce__(self) -> tuple[type[BadSetting], tuple[str, str, object]]:
@@ -140,8 +140,8 @@ def as_input_error(
     except kinds as error:
         said = getattr(error, "strerror", None) or str(error)
         lines = said.strip().splitlines() or [type(error).__name__]
-        told = f" ({lines[-1 if last_line else 0].strip()})" if with_reason else ""
-        raise InputError(f"{what}{told}; {remedy}") from error
+        reason = f" ({lines[-1 if last_line else 0].strip()})" if with_reason else ""
+        raise InputError(f"{what}{reason}; {remedy}") from error
 
 
 def require_some(content: object, where: object, what: str, remedy: str) -> None:
@@ -165,5 +165,5 @@ def as_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _setting_value_text(found: object, write: Callable[[object], str]) -> str:
-    return f"{found:g}" if isinstance(found, float) else write(found)
+def _setting_value_text(value: object, write: Callable[[object], str]) -> str:
+    return f"{value:g}" if isinstance(value, float) else write(value)

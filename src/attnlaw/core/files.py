@@ -150,9 +150,9 @@ def read_json(path: Path, remedy: str) -> Any:
     """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
     data = read_bounded(path, LARGEST_JSON, remedy)
     with as_input_error(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
-        found = json.loads(data, parse_constant=_reject_constant)
-        json.dumps(found, ensure_ascii=False).encode()
-    return found
+        content = json.loads(data, parse_constant=_reject_constant)
+        json.dumps(content, ensure_ascii=False).encode()
+    return content
 
 
 def parse_json(data: bytes, path: Path, remedy: str) -> Any:

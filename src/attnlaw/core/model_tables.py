@@ -42,11 +42,11 @@ class ModelTables(DisplayMixin):
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
         names = unique_names(self.names, other.names)
         joined: dict[str, Any] = {}
-        for one in fields(self):  # type: ignore[arg-type]
-            first, second = getattr(self, one.name), getattr(other, one.name)
+        for field in fields(self):  # type: ignore[arg-type]
+            first, second = getattr(self, field.name), getattr(other, field.name)
             if isinstance(first, tuple):
-                joined[one.name] = first + second
+                joined[field.name] = first + second
             elif first is not None or second is not None:
-                joined[one.name] = stack_tables(first, second, names)
+                joined[field.name] = stack_tables(first, second, names)
         renamed = tuple({**summary, "model": names[summary["model"]]} for summary in other.summaries)
         return replace(self, **joined | {"summaries": self.summaries + renamed})  # type: ignore[type-var]

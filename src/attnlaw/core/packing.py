@@ -55,8 +55,8 @@ def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
     if isinstance(value, tuple):
         return ["tuple", [_encode(part, arrays) for part in value]]
     if is_dataclass(value) and not isinstance(value, type):
-        own = [[one.name, _encode(getattr(value, one.name), arrays)] for one in fields(value)]
-        return [type(value).__name__, own]
+        pairs = [[field.name, _encode(getattr(value, field.name), arrays)] for field in fields(value)]
+        return [type(value).__name__, pairs]
     raise TypeError(f"{type(value).__name__} is no part of a record that can be packed")
 
 

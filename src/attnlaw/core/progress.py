@@ -21,7 +21,7 @@ def no_progress(done: int, total: int) -> None:
 
 def notebook_progress(name: str) -> Callable[[int, int], None]:
     """Progress that the notebook shows in which this runs, while it lasts; silent where there is none."""
-    draw = next((found for found in (_jupyter(), _marimo()) if found is not None), None)
+    draw = next((candidate for candidate in (_jupyter(), _marimo()) if candidate is not None), None)
     return no_progress if draw is None else _Bar(name, draw)
 
 

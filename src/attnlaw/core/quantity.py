@@ -77,8 +77,8 @@ def _pair(value: Any) -> tuple[Any, Any]:
     """A value and its error, of a list a list of each."""
     if isinstance(value, Estimate):
         return value.value, value.error
-    if isinstance(value, list) and any(isinstance(one, Estimate) for one in value):
-        pairs = [_pair(one) for one in value]
+    if isinstance(value, list) and any(isinstance(entry, Estimate) for entry in value):
+        pairs = [_pair(entry) for entry in value]
         return [known for known, _ in pairs], [error for _, error in pairs]
     return value, None
 
@@ -112,9 +112,9 @@ class TableSpec(Generic[R]):
     json: bool = False
     on_demand: Callable[[R], Any] | None = None
 
-    def to_json(self, found: R) -> list[dict[str, Any]] | None:
+    def to_json(self, result: R) -> list[dict[str, Any]] | None:
         """Its rows as JSON has them."""
-        rows = self.rows(found)
+        rows = self.rows(result)
         return (
             None if rows is None else [cells_to_json(self.columns, row) for row in rows.iter_rows(named=True)]
         )

@@ -1,6 +1,6 @@
 """Results that show themselves: a line of text, a table in a notebook, a chart, all by what a verb declares.
 
-A record names its verb, `class Prediction(Shown, verb="learn")`, and a verb tells it the case that it is of.
+A record names its verb, `class Prediction(DisplayMixin, verb="learn")`, and a verb tells it the case that it is of.
 Several cases are a `Results`: a list that is also a table of rows.
 """
 
@@ -40,8 +40,8 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A small table; every cell is escaped."""
 
     def line(cells: Sequence[str], tag: str) -> str:
-        found = (f'<{tag} style="{CELL}">{escape(one)}</{tag}>' for one in cells)
-        return f"<tr>{''.join(found)}</tr>"
+        html_cells = (f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells)
+        return f"<tr>{''.join(html_cells)}</tr>"
 
     body = "".join(line(cells, "td") for cells in rows)
     return f'<table style="{STYLE}"><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table>'
@@ -91,18 +91,20 @@ class DisplayMixin:
             for quantity in verb.quantities
             if not quantity.hidden
         )
-        return [(one, text) for one, text in cells if text]
+        return [(quantity, text) for quantity, text in cells if text]
 
     def __repr__(self) -> str:
-        told = [
-            f"{one.symbol or one.label} {text}" for one, text in self._displayed_cells() if one.in_summary
+        parts = [
+            f"{quantity.symbol or quantity.label} {text}"
+            for quantity, text in self._displayed_cells()
+            if quantity.in_summary
         ]
-        return f"<{type(self).__name__} {', '.join([*told, *_status_texts(self)])}>"
+        return f"<{type(self).__name__} {', '.join([*parts, *_status_texts(self)])}>"
 
     def _repr_html_(self) -> str:
         title = _import_verb(self._verb).title
         settings = "" if self._case is None else _settings_text(self._case)
-        rows = [(one.label, text, one.description) for one, text in self._displayed_cells()]
+        rows = [(quantity.label, text, quantity.description) for quantity, text in self._displayed_cells()]
         table = html_table(("quantity", "value", ""), rows)
         ends = (f"<p>{escape(text)}</p>" for text in _status_texts(self))
         return "".join([f"<p><b>{escape(title)}</b> {escape(settings)}</p>", *ends, table])
@@ -115,8 +117,8 @@ class DisplayMixin:
 class Results(list[R]):
     """Results of several cases of a verb (or of its name): a list, a table as `rows`, a chart by `plot`."""
 
-    def __init__(self, verb: Any, cases: Sequence[Any], found: Iterable[R]) -> None:
-        super().__init__(found)
+    def __init__(self, verb: Any, cases: Sequence[Any], results: Iterable[R]) -> None:
+        super().__init__(results)
         self.verb = _import_verb(verb) if isinstance(verb, str) else verb
         self.cases = [PartialSettings() if case is None else case for case in cases]
 
@@ -131,13 +133,23 @@ class Results(list[R]):
     def _repr_html_(self) -> str:
         rows = [case.to_row() for case in self.cases]
         varied = [name for name in (rows[0] if rows else ()) if len({str(row[name]) for row in rows}) > 1]
-        values = [self.verb.values(found) for found in self]
+        values = [self.verb.values(result) for result in self]
         known = (quantity for quantity in self.verb.quantities if quantity.in_summary)
-        brief = [one for one in known if any(format_value(own[one.name]) for own in values)]
-        head = [*(self.verb.label(name) for name in varied), *(one.symbol or one.label for one in brief)]
+        brief = [
+            quantity
+            for quantity in known
+            if any(format_value(case_values[quantity.name]) for case_values in values)
+        ]
+        head = [
+            *(self.verb.label(name) for name in varied),
+            *(quantity.symbol or quantity.label for quantity in brief),
+        ]
         body = (
-            [*(format_value(row[name]) for name in varied), *(format_value(own[one.name]) for one in brief)]
-            for row, own in zip(rows, values, strict=True)
+            [
+                *(format_value(row[name]) for name in varied),
+                *(format_value(case_values[quantity.name]) for quantity in brief),
+            ]
+            for row, case_values in zip(rows, values, strict=True)
         )
         title = f"<p><b>{escape(self.verb.title)}</b>, {len(self)} cases</p>"
         return f"{title}{html_table(head, body)}"
@@ -157,15 +169,18 @@ def _import_verb(name: str) -> Any:
 
 
 def _settings_text(case: Any) -> str:
-    told = {name: value for name, value in case.to_row().items() if value is not None and value is not False}
+    settings = {
+        name: value for name, value in case.to_row().items() if value is not None and value is not False
+    }
     words = {
-        name.replace("_", " "): "" if value is True else format_value(value) for name, value in told.items()
+        name.replace("_", " "): "" if value is True else format_value(value)
+        for name, value in settings.items()
     }
     return ", ".join(f"{name} {value}".strip() for name, value in words.items())
 
 
-def _status_texts(found: Any) -> list[str]:
+def _status_texts(result: Any) -> list[str]:
     """How it ended, where that is worth a word."""
-    status = str(getattr(found, "outcome", Outcome.DONE))
-    remark = getattr(found, "remark", None)
+    status = str(getattr(result, "outcome", Outcome.DONE))
+    remark = getattr(result, "remark", None)
     return [text for text in (status, remark) if text and text != Outcome.DONE]

@@ -112,8 +112,8 @@ class SettingField:
         kinds = " or ".join(TYPE_DESCRIPTIONS.get(kind, "a value") for kind in self.types)
         kinds = "a text or a list of texts" if rule.repeatable else kinds
         words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))
-        told = f"{words}, or inf" if rule.allow_infinite else words
-        return f"{told}; {rule.remedy}" if rule.remedy else told
+        phrase = f"{words}, or inf" if rule.allow_infinite else words
+        return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
     def validate(self, value: Any) -> Any:
         """The value in its type; a `BadSetting` where it is not what was declared."""
@@ -140,7 +140,7 @@ class SettingField:
     def parse_words(self, word: Any) -> list[Any]:
         """The values that words of the command line stand for: several where `many` of them make cases."""
         if isinstance(word, list | tuple):
-            return [value for one in word for value in self.parse_words(one)]
+            return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
             return [self.parse_word(word)]
         if ":" in word and self.is_number:
@@ -158,8 +158,8 @@ def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
 
 def setting_like(record: type, name: str, **changes: Any) -> Any:
     """A field that another record has, with some of its rules changed."""
-    one = setting_fields(record)[name]
-    return field(default=one.default, metadata={"setting": replace(one.rule, **changes)})
+    setting_field = setting_fields(record)[name]
+    return field(default=setting_field.default, metadata={"setting": replace(setting_field.rule, **changes)})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, setting_like))
@@ -172,8 +172,8 @@ class Settings:
     """Base of all records of settings."""
 
     def __post_init__(self) -> None:
-        for name, one in setting_fields(type(self)).items():
-            object.__setattr__(self, name, one.validate(getattr(self, name)))
+        for name, setting_field in setting_fields(type(self)).items():
+            object.__setattr__(self, name, setting_field.validate(getattr(self, name)))
         self.check()
 
     def check(self) -> None:
@@ -185,8 +185,8 @@ class Settings:
         known = setting_fields(cls)
         for name in given:
             require_known(name, known, verb)
-        for name, one in known.items():
-            if name not in given and one.default is MISSING:
+        for name, setting_field in known.items():
+            if name not in given and setting_field.default is MISSING:
                 raise BadSetting(name, "is missing")
         for name in given:
             rule = known[name].rule
@@ -201,8 +201,8 @@ class Settings:
         """The settings that play no part here: null in rows, left out of labels."""
         known = setting_fields(type(self))
         idle = set()
-        for name, one in known.items():
-            rule = one.rule
+        for name, setting_field in known.items():
+            rule = setting_field.rule
             for owner, attribute in rule.conditions:
                 choices = known[owner].rule.choices or {}
                 if not getattr(choices[getattr(self, owner)], attribute):
@@ -216,7 +216,11 @@ class Settings:
     def to_row(self) -> dict[str, Any]:
         """All settings that a row states, under their names; null where one plays no part."""
         idle = self.inactive()
-        stated = [name for name, one in setting_fields(type(self)).items() if not one.rule.machine_only]
+        stated = [
+            name
+            for name, setting_field in setting_fields(type(self)).items()
+            if not setting_field.rule.machine_only
+        ]
         return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
 
     def to_plain(self) -> dict[str, Any]:
@@ -224,9 +228,17 @@ class Settings:
 
         Those at their defaults are left out: said beside what takes their place they would contradict it.
         """
-        known = [one for one in setting_fields(type(self)).values() if not one.rule.machine_only]
-        values = {one.name: getattr(self, one.name) for one in known}
-        return {one.name: _plain(values[one.name]) for one in known if values[one.name] != one.default}
+        known = [
+            setting_field
+            for setting_field in setting_fields(type(self)).values()
+            if not setting_field.rule.machine_only
+        ]
+        values = {setting_field.name: getattr(self, setting_field.name) for setting_field in known}
+        return {
+            setting_field.name: _plain(values[setting_field.name])
+            for setting_field in known
+            if values[setting_field.name] != setting_field.default
+        }
 
 
 def setting_fields(cls: type) -> dict[str, SettingField]:
@@ -241,13 +253,15 @@ _FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 def _read_fields(cls: type) -> dict[str, SettingField]:
     hints = get_type_hints(cls)
-    found = {}
-    for one in fields(cls):
-        hint = hints[one.name]
+    fields_by_name = {}
+    for dataclass_field in fields(cls):
+        hint = hints[dataclass_field.name]
         union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         kinds = tuple(kind for kind in union if kind is not NoneType)
-        found[one.name] = SettingField(one.name, one.metadata["setting"], kinds, one.default)
-    return found
+        fields_by_name[dataclass_field.name] = SettingField(
+            dataclass_field.name, dataclass_field.metadata["setting"], kinds, dataclass_field.default
+        )
+    return fields_by_name
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:

@@ -44,8 +44,8 @@ def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """A table of quantities: an `Estimate` or a `Range` fills the columns of its error or ends, too."""
-    own = tuple(quantities)
-    return to_frame((to_cells(own, row) for row in rows), to_schema(column_kinds(own)))
+    columns = tuple(quantities)
+    return to_frame((to_cells(columns, row) for row in rows), to_schema(column_kinds(columns)))
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
@@ -72,11 +72,11 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
     schema = table.schema  # polars makes it anew each time
     for name, dtype in needed.items():
         require_some(name in schema, where, f"column {name}", remedy)
-        found = schema[name]
+        actual_dtype = schema[name]
         # Without a value, or of lists without one.
-        empty = found == pl.Null or (found == pl.List(pl.Null) and isinstance(dtype, pl.List))
-        if found != dtype and not empty and not (found.is_numeric() and dtype.is_numeric()):
-            raise InputError(f"{where}: {name} is a column of {found}, expected {dtype}; {remedy}")
+        empty = actual_dtype == pl.Null or (actual_dtype == pl.List(pl.Null) and isinstance(dtype, pl.List))
+        if actual_dtype != dtype and not empty and not (actual_dtype.is_numeric() and dtype.is_numeric()):
+            raise InputError(f"{where}: {name} is a column of {actual_dtype}, expected {dtype}; {remedy}")
     return table.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in needed.items())
 
 
@@ -85,9 +85,9 @@ def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     if not table.height:
         return pl.DataFrame(schema=schema)
-    told = require_columns(table, present, where, remedy)
+    checked_table = require_columns(table, present, where, remedy)
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
-    return told.with_columns(**missing).select(list(schema))
+    return checked_table.with_columns(**missing).select(list(schema))
 
 
 def _is_plain(dtype: pl.DataType) -> bool:

@@ -60,8 +60,8 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
         parts = value
     else:
         return None
-    found = [coerce(kind, part) for part in parts]
-    return None if None in found or not found else tuple(found)
+    entries = [coerce(kind, part) for part in parts]
+    return None if None in entries or not entries else tuple(entries)
 
 
 def parse_number(word: Any) -> Any:

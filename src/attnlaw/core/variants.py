@@ -80,7 +80,7 @@ class Variants(Mapping[str, V], Generic[V]):
     @property
     def expected(self) -> str:
         """What a name must be, in words."""
-        examples = [one.example for one in self._parametric.values() if one.example is not None]
+        examples = [variant.example for variant in self._parametric.values() if variant.example is not None]
         ending = f", for example {' or '.join(examples)}" if examples else ""
         return f"expected one of {', '.join(self)}{ending}"
 

@@ -130,18 +130,20 @@ class Verb(Generic[S, R]):
 
         So has a value that stands for several, such as the directory of a training run.
         """
-        places = [name for name, one in setting_fields(self.settings).items() if one.rule.positional]
+        places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         results = []
-        for case, found in zip(cases, self.run(cases, progress or notebook_progress(self.name)), strict=True):
-            if isinstance(found, InputError):
-                raise found
-            if isinstance(found, DisplayMixin):
-                found.attach_case(case)
-            results.append(found)
+        for case, result in zip(
+            cases, self.run(cases, progress or notebook_progress(self.name)), strict=True
+        ):
+            if isinstance(result, InputError):
+                raise result
+            if isinstance(result, DisplayMixin):
+                result.attach_case(case)
+            results.append(result)
         several = len(cases) > 1 or any(self._is_sweep(*pair) for pair in given.items())
         return Results(self, cases, results) if several else results[0]
 
@@ -150,40 +152,42 @@ class Verb(Generic[S, R]):
         """The settings as arguments, for `help` and for editors."""
         parameters = [
             inspect.Parameter(
-                one.name,
+                field.name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD
-                if one.rule.positional
+                if field.rule.positional
                 else inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if one.default is MISSING else one.default,
+                default=inspect.Parameter.empty if field.default is MISSING else field.default,
             )
-            for one in sorted(setting_fields(self.settings).values(), key=lambda one: not one.rule.positional)
+            for field in sorted(
+                setting_fields(self.settings).values(), key=lambda field: not field.rule.positional
+            )
         ]
         progress = inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None)
         return inspect.Signature([*parameters, progress])
 
-    def values(self, found: R) -> dict[str, Any]:
+    def values(self, result: R) -> dict[str, Any]:
         """The quantities of a result, by name."""
-        known = getattr(found, "quantities", None)
+        known = getattr(result, "quantities", None)
         if known is not None:
             return {quantity.name: known.get(quantity.name) for quantity in self.quantities}
-        return {quantity.name: getattr(found, quantity.name, None) for quantity in self.quantities}
+        return {quantity.name: getattr(result, quantity.name, None) for quantity in self.quantities}
 
-    def cells(self, found: R) -> dict[str, Any]:
+    def cells(self, result: R) -> dict[str, Any]:
         """What a result adds to a row: quantities with their errors, status, remark."""
         return {
-            **to_cells(self.quantities, self.values(found)),
-            "status": str(getattr(found, "outcome", Outcome.DONE)),
-            "remark": getattr(found, "remark", None),
+            **to_cells(self.quantities, self.values(result)),
+            "status": str(getattr(result, "outcome", Outcome.DONE)),
+            "remark": getattr(result, "remark", None),
         }
 
-    def row(self, case: S, found: R) -> dict[str, Any]:
+    def row(self, case: S, result: R) -> dict[str, Any]:
         """One flat row: verb, settings, quantities with their errors, status, remark, version."""
-        return {"verb": self.name, **case.to_row(), **self.cells(found), "attnlaw_version": version()}
+        return {"verb": self.name, **case.to_row(), **self.cells(result), "attnlaw_version": version()}
 
-    def json(self, case: S, found: R) -> dict[str, Any]:
+    def json(self, case: S, result: R) -> dict[str, Any]:
         """The row with its pairs folded, in the shape that every verb prints."""
-        row = self.row(case, found)
-        tables = {table.name: table.to_json(found) for table in self.tables if table.json}
+        row = self.row(case, result)
+        tables = {table.name: table.to_json(result) for table in self.tables if table.json}
         return {
             "verb": self.name,
             "settings": {name: infinity_as_text(value) for name, value in case.to_row().items()},
@@ -197,26 +201,32 @@ class Verb(Generic[S, R]):
     @cached_property
     def schema(self) -> dict[str, str]:
         """The columns of its rows with their kinds."""
-        found = {"verb": "text"}
-        for name, one in setting_fields(self.settings).items():
-            if not one.rule.machine_only:
-                found[name] = KIND_OF.get(one.types[0], "text")
+        kinds = {"verb": "text"}
+        for name, field in setting_fields(self.settings).items():
+            if not field.rule.machine_only:
+                kinds[name] = KIND_OF.get(field.types[0], "text")
         ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
-        return found | column_kinds(self.quantities) | ends
+        return kinds | column_kinds(self.quantities) | ends
 
     def label(self, name: str) -> str:
         """How tables, axes and pages call a column of its rows or of its tables."""
-        for own in (self.quantities, *(table.columns for table in self.tables)):
-            for one in own:
-                if one.name == name:
-                    return one.label
+        for columns in (self.quantities, *(table.columns for table in self.tables)):
+            for quantity in columns:
+                if quantity.name == name:
+                    return quantity.label
         known = setting_fields(self.settings)
         return known[name].label if name in known else name.replace("_", " ")
 
     def axis(self, name: str) -> str:
         """The title of an axis or a legend: what the column is, with its symbol and unit."""
-        every = (one for own in (self.quantities, *(table.columns for table in self.tables)) for one in own)
-        return next((one.axis for one in every if one.name == name and one.axis), self.label(name))
+        every = (
+            quantity
+            for columns in (self.quantities, *(table.columns for table in self.tables))
+            for quantity in columns
+        )
+        return next(
+            (quantity.axis for quantity in every if quantity.name == name and quantity.axis), self.label(name)
+        )
 
 
 KIND_OF: dict[Any, str] = {
@@ -247,22 +257,22 @@ def run_each_case(
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
         for case in cases:
             try:
-                found: R | InputError = work(case, progress)
+                result: R | InputError = work(case, progress)
             except InputError as error:
-                found = error
-            yield found
+                result = error
+            yield result
 
     return run
 
 
-def expand_values(one: SettingField, values: list[Any]) -> list[Any]:
+def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
     """The values of a setting, each replaced by those that it stands for."""
-    if one.rule.expand is None:
+    if field.rule.expand is None:
         return values
-    return [part for value in values for part in resolve(one.rule.expand)(value)]
+    return [part for value in values for part in resolve(field.rule.expand)(value)]
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:
     """The verb of a name that a module declares: what a worker process makes of a verb that was sent."""
-    found = vars(import_module(module)).values()
-    return next(one for one in found if isinstance(one, Verb) and one.name == name)
+    members = vars(import_module(module)).values()
+    return next(member for member in members if isinstance(member, Verb) and member.name == name)

@@ -38,33 +38,33 @@ def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> 
     """The controls of a record of settings, in its order, without those of some names."""
     known = setting_fields(settings)
     return [
-        build_control(one)
-        for name, one in known.items()
-        if name not in excluded and not one.rule.machine_only
+        build_control(field)
+        for name, field in known.items()
+        if name not in excluded and not field.rule.machine_only
     ]
 
 
-def build_control(one: SettingField) -> Control:
+def build_control(field: SettingField) -> Control:
     """The control of a setting."""
-    kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(one))
-    optional = one.default is None
-    value = _initial_value(one)
-    common = (one.name, one.label, one.rule.help, one.rule.panel, kind)
+    kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(field))
+    optional = field.default is None
+    value = _initial_value(field)
+    common = (field.name, field.label, field.rule.help, field.rule.panel, kind)
     if kind == "slider":
-        steps = slider_steps(one)
+        steps = slider_steps(field)
         return Control(*common, _nearest_step(steps, value), tuple(steps), optional=optional)
-    return Control(*common, value, options=tuple(one.rule.choices or ()), optional=optional)
+    return Control(*common, value, options=tuple(field.rule.choices or ()), optional=optional)
 
 
 CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {
-    "switch": lambda one: one.types == (bool,),
-    "choice": lambda one: one.rule.choices is not None,
-    "slider": lambda one: bool(one.types) and one.is_number,
-    "text": lambda one: True,
+    "switch": lambda field: field.types == (bool,),
+    "choice": lambda field: field.rule.choices is not None,
+    "slider": lambda field: bool(field.types) and field.is_number,
+    "text": lambda field: True,
 }
 
 
-def slider_steps(one: SettingField) -> list[float]:
+def slider_steps(field: SettingField) -> list[float]:
     """The values that a slider takes, its start among them: even, or even in the logarithm.
 
     >>> from attnlaw.core.settings import SettingRule
@@ -74,7 +74,7 @@ def slider_steps(one: SettingField) -> list[float]:
     >>> slider_steps(SettingField("n", SettingRule("", least=1), (int,), 100))[:3]
     [10, 11, 12]
     """
-    low, high = _slider_ends(one)
+    low, high = _slider_ends(field)
     if low > 0 and high / low >= LOG_STEPS_FROM_RATIO:
         count = math.ceil(PER_DECADE * math.log10(high / low))
         values = [_rounded(low * (high / low) ** (i / count)) for i in range(count + 1)]
@@ -82,12 +82,12 @@ def slider_steps(one: SettingField) -> list[float]:
         step = _round_step((high - low) / MOST_SLIDER_STEPS)
         inner = range(math.ceil(low / step), math.floor(high / step) + 1)
         values = [low, *(round(i * step, 12) for i in inner), high]
-    if float not in one.types:
+    if float not in field.types:
         values = [round(value) for value in values]
-    start = _initial_value(one)
+    start = _initial_value(field)
     if isinstance(start, int | float) and math.isfinite(start):
         values.append(start)
-    above = one.rule.greater_than
+    above = field.rule.greater_than
     steps: list[float] = []
     for value in dict.fromkeys(values):
         if above is None or value > above:
@@ -105,12 +105,12 @@ def _round_step(least: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
-def _slider_ends(one: SettingField) -> tuple[float, float]:
+def _slider_ends(field: SettingField) -> tuple[float, float]:
     """The ends of a slider: those that are declared, else those of its bounds, else around its default."""
-    rule = one.rule
+    rule = field.rule
     if rule.slider_range is not None:
         return rule.slider_range
-    start = _initial_value(one)
+    start = _initial_value(field)
     middle = float(start) if isinstance(start, int | float) and math.isfinite(start) else 0.0
     low = rule.minimum if rule.minimum is not None else rule.greater_than
     if (
@@ -119,14 +119,14 @@ def _slider_ends(one: SettingField) -> tuple[float, float]:
         and rule.maximum <= LOG_STEPS_FROM_RATIO * max(abs(low), 1.0)
     ):
         return low, rule.maximum
-    around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in one.types else 10.0)
+    around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in field.types else 10.0)
     return max(around[0], low or 0.0), min(around[1], rule.maximum or math.inf)
 
 
-def _initial_value(one: SettingField) -> Any:
-    if one.rule.lab_default is not None:
-        return one.rule.lab_default
-    return None if one.default is MISSING else one.default
+def _initial_value(field: SettingField) -> Any:
+    if field.rule.lab_default is not None:
+        return field.rule.lab_default
+    return None if field.default is MISSING else field.default
 
 
 def _nearest_step(steps: list[float], value: Any) -> float:

@@ -26,10 +26,10 @@ def solve(state: State) -> Pairs:
     """The cases of a state with their results; the first `InputError` that one met."""
     cases = state.cases()
     pairs = []
-    for case, found in zip(cases, state.verb.run(cases, no_progress), strict=True):
-        if isinstance(found, InputError):
-            raise found
-        pairs.append((case, found))
+    for case, result in zip(cases, state.verb.run(cases, no_progress), strict=True):
+        if isinstance(result, InputError):
+            raise result
+        pairs.append((case, result))
     return pairs
 
 
@@ -44,17 +44,19 @@ class PageResult:
     @property
     def results(self) -> VerbResults:
         """The verb with its results, then the verb beside it."""
-        own: VerbResults = [(self.state.verb, self.pairs)]
+        results: VerbResults = [(self.state.verb, self.pairs)]
         beside = self.state.verb.simulation
-        return own if beside is None or not self.trained_pairs else [*own, (beside, self.trained_pairs)]
+        return (
+            results if beside is None or not self.trained_pairs else [*results, (beside, self.trained_pairs)]
+        )
 
 
-def charts_html(found: PageResult | InputError) -> str:
+def charts_html(result: PageResult | InputError) -> str:
     """The charts that the verb declares, as far as its results allow; or the mistake in its settings."""
-    if isinstance(found, InputError):
-        return error_html(found)
+    if isinstance(result, InputError):
+        return error_html(result)
     drawn = []
-    for place, figure in enumerate(figures_of_results(found.results)):
+    for place, figure in enumerate(figures_of_results(result.results)):
         drawn.append(figure_html(figure.title, inline_svg(figure.draw(), f"lab{place}"), figure.caption))
     return f'<main class="lab lab-charts">{"".join(drawn)}</main>'
 
@@ -70,23 +72,23 @@ def figure_html(title: str, svg: str, caption: str) -> str:
     )
 
 
-def numbers_html(found: PageResult | InputError) -> str:
+def numbers_html(result: PageResult | InputError) -> str:
     """The quantities, how results ended, and the words that repeat them."""
-    if isinstance(found, InputError):
+    if isinstance(result, InputError):
         return ""
-    parts = [quantities_html(found.results), remarks_html(found.results), repeat_html(found.state)]
+    parts = [quantities_html(result.results), remarks_html(result.results), repeat_html(result.state)]
     return f'<section class="lab lab-found" aria-label="Numbers">{"".join(parts)}</section>'
 
 
 def quantities_html(results: VerbResults) -> str:
     """A row for each quantity, a column for each case, then one for what was trained."""
     verb, pairs = results[0]
-    columns = [(_heading(verb, pairs, case), verb, found) for case, found in pairs]
-    columns += [(other.title, other, found) for other, own in results[1:] for _, found in own]
-    values = [of.values(found) for _, of, found in columns]
+    columns = [(_heading(verb, pairs, case), verb, result) for case, result in pairs]
+    columns += [(other.title, other, result) for other, trained in results[1:] for _, result in trained]
+    values = [of.values(result) for _, of, result in columns]
     rows = []
     for quantity in verb.quantities:
-        cells = [format_value(own.get(quantity.name)) for own in values]
+        cells = [format_value(numbers.get(quantity.name)) for numbers in values]
         if not quantity.hidden and any(cells):
             rows.append(
                 [("", quantity.label), *((quantity.name, text) for text in cells), ("", quantity.description)]
@@ -108,7 +110,7 @@ def table_html(titles: Iterable[str], rows: Iterable[Sequence[tuple[str, str]]])
 
 def _heading(verb: Verb[Any, Any], pairs: Pairs, case: Any) -> str:
     """What tells a case from the others."""
-    rows = [one.to_row() for one, _ in pairs]
+    rows = [settings.to_row() for settings, _ in pairs]
     varied = [name for name in rows[0] if len({str(row[name]) for row in rows}) > 1]
     return ", ".join(f"{verb.label(name)} {format_value(case.to_row()[name])}" for name in varied) or (
         "theory" if verb.simulation else "value"
@@ -117,13 +119,13 @@ def _heading(verb: Verb[Any, Any], pairs: Pairs, case: Any) -> str:
 
 def remarks_html(results: VerbResults) -> str:
     """How results ended, where that is worth a word."""
-    told = []
-    for _, own in results:
-        for _, found in own:
-            status, remark = str(getattr(found, "outcome", Outcome.DONE)), getattr(found, "remark", None)
+    remarks = []
+    for _, pairs in results:
+        for _, result in pairs:
+            status, remark = str(getattr(result, "outcome", Outcome.DONE)), getattr(result, "remark", None)
             if remark or status != Outcome.DONE:
-                told.append(": ".join(filter(None, [status, remark])))
-    return "".join(f'<p class="lab-remark">{escape(text)}</p>' for text in dict.fromkeys(told))
+                remarks.append(": ".join(filter(None, [status, remark])))
+    return "".join(f'<p class="lab-remark">{escape(text)}</p>' for text in dict.fromkeys(remarks))
 
 
 def repeat_html(state: Any) -> str:
@@ -141,8 +143,10 @@ def repeat_html(state: Any) -> str:
 
 def error_html(error: InputError) -> str:
     """A mistake in one line, spelled as the labels of the page are."""
-    told = error.message(lambda name: name.replace("_", " ")) if isinstance(error, BadSetting) else str(error)
-    return f'<p class="lab lab-error" role="alert">{escape(told)}</p>'
+    message = (
+        error.message(lambda name: name.replace("_", " ")) if isinstance(error, BadSetting) else str(error)
+    )
+    return f'<p class="lab lab-error" role="alert">{escape(message)}</p>'
 
 
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
@@ -154,18 +158,18 @@ def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
         *(f".lab-{name}" for name in sorted(idle)),
         *(f".lab-{name} marimo-slider" for name in sorted(off)),
     ]
-    return f"<style>{''.join(f'{one}{{display:none}}' for one in hidden)}</style>"
+    return f"<style>{''.join(f'{selector}{{display:none}}' for selector in hidden)}</style>"
 
 
 def training_html(run: Training) -> str:
     """How far a simulation is."""
     title, far = escape(run.verb.title.lower()), f"{run.done} of {run.total}"
     if run.error is not None:
-        told = escape(run.error)
+        status = escape(run.error)
     elif run.is_stopped:
-        told = f"stopped after {far}"
+        status = f"stopped after {far}"
     elif run.is_over:
-        told = "done"
+        status = "done"
     else:
-        told = f'<progress aria-label="{title}" value="{run.done}" max="{run.total or 1}"></progress> {far}'
-    return f'<section class="lab" aria-label="Progress"><p role="status">{title}: {told}</p></section>'
+        status = f'<progress aria-label="{title}" value="{run.done}" max="{run.total or 1}"></progress> {far}'
+    return f'<section class="lab" aria-label="Progress"><p role="status">{title}: {status}</p></section>'

@@ -25,8 +25,8 @@ class PageModel:
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
         """The page of a verb; `path` is the word that its command takes."""
-        one = find_verb(name)
-        return cls(one, {} if path is None else {positional_settings(one)[0]: path})
+        verb = find_verb(name)
+        return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
     @cached_property
     def controls(self) -> list[Control]:
@@ -77,6 +77,6 @@ def page_names() -> list[str]:
     return [name for name in VERBS if not positional_settings(find_verb(name))]
 
 
-def positional_settings(one: Verb[Any, Any]) -> list[str]:
+def positional_settings(verb: Verb[Any, Any]) -> list[str]:
     """The settings that are words without an option's name."""
-    return [name for name, known in setting_fields(one.settings).items() if known.rule.positional]
+    return [name for name, known in setting_fields(verb.settings).items() if known.rule.positional]

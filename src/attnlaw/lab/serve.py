@@ -45,8 +45,8 @@ class Application:
         if host not in (HOST, "localhost"):  # a name of elsewhere that was made to lead here
             await PlainTextResponse("not here", 400)(scope, receive, send)
         elif name in self.apps:
-            told = {"name": name, "path": self.path if name == self.page else None}
-            await self.apps[name](scope | {"meta": {"attnlaw": told}}, receive, send)
+            arguments = {"name": name, "path": self.path if name == self.page else None}
+            await self.apps[name](scope | {"meta": {"attnlaw": arguments}}, receive, send)
         else:
             await RedirectResponse(f"/{self.page}/")(scope, receive, send)
 
@@ -75,8 +75,8 @@ def _html_head() -> str:
     from attnlaw.render.pages.page import colour_css
 
     # Under a class of their own: marimo has variables of the same names.
-    own = colour_css().replace(":root", ".lab")
-    style = f"{own}\n{STYLE.read_text(encoding='utf-8')}"
+    variables = colour_css().replace(":root", ".lab")
+    style = f"{variables}\n{STYLE.read_text(encoding='utf-8')}"
     return f"<style>{style}</style><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
 
 
@@ -90,22 +90,22 @@ def require_path(page: str, path: str | None) -> None:
         return
     if not needs:
         raise BadSetting("path", f"the page of {page} looks at no file; leave it out", path)
-    one = find_verb(page)
-    if one.precheck is not None and not is_saved(path):
-        for case in one.cases({positional_settings(one)[0]: path}):
-            one.precheck(case)
+    verb = find_verb(page)
+    if verb.precheck is not None and not is_saved(path):
+        for case in verb.cases({positional_settings(verb)[0]: path}):
+            verb.precheck(case)
 
 
 def open_socket(port: int | None) -> socket.socket:
     """A socket at the port, or at any that is free."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((HOST, port or 0))
+        server_socket.bind((HOST, port or 0))
     except OSError as error:
-        found.close()
+        server_socket.close()
         raise InputError(f"port {port}: cannot be used ({error.strerror}); choose another") from error
-    return found
+    return server_socket
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:

@@ -64,13 +64,13 @@ class AuditedModel:
     @property
     def controls(self) -> list[Control]:
         """A control for each part of a place that varies, and a switch for each law."""
-        found = []
+        place_controls = []
         for name in PLACE_PARTS:
             values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
             if len(values) > 1:
-                found.append(_place_control(name, values))
+                place_controls.append(_place_control(name, values))
         laws = [Control(law, law, "", LAWS_PANEL, "switch", law in DEFAULT_LAWS) for law in FITTERS]
-        return found + laws
+        return place_controls + laws
 
     def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
         """The matrix and the laws that the controls tell."""
@@ -148,13 +148,13 @@ def _laws_html(fits: Mapping[str, Fit]) -> str:
     rows = []
     for law, fit in fits.items():
         known = {name: value for name, value in fit.parameters.items() if value is not None}
-        told = ", ".join(
+        parameters = ", ".join(
             f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()
         )
         ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
         remark = ": ".join(filter(None, [ending, fit.remark]))
         cells = {
-            "parameters": told,
+            "parameters": parameters,
             "ks": format_value(fit.ks),
             "p_value": format_value(fit.p_value),
             "remark": remark,
@@ -170,6 +170,7 @@ def _matrix_html(row: Mapping[str, Any]) -> str:
         column for column in MATRICES if column.name in SHOWN_COLUMNS and format_value(row.get(column.name))
     ]
     rows = [
-        [("", one.label), (one.name, format_value(row[one.name])), ("", one.description)] for one in known
+        [("", column.label), (column.name, format_value(row[column.name])), ("", column.description)]
+        for column in known
     ]
     return table_html(("quantity", "value", "meaning"), rows)

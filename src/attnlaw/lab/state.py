@@ -63,32 +63,32 @@ def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) 
     A setting that is infinite by default is given beside that: a finite value is compared with the limit.
     """
     known, unused = setting_fields(settings), idle_settings(settings, values)
-    told = {}
+    overrides = {}
     for name, value in values.items():
-        one = known[name]
+        field = known[name]
         if value is None or value == "" or name in unused:
             continue
-        if one.default == math.inf and one.rule.sweepable and value != math.inf:
-            told[name] = [value, math.inf]
-        elif value != one.default:
-            told[name] = value
-    return told
+        if field.default == math.inf and field.rule.sweepable and value != math.inf:
+            overrides[name] = [value, math.inf]
+        elif value != field.default:
+            overrides[name] = value
+    return overrides
 
 
 def idle_settings(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
     """The settings that play no part, whatever their controls say."""
     known = setting_fields(settings)
     given = {name for name, value in values.items() if value not in (None, "")}
-    found = set()
+    idle_names = set()
     for name in values:
         rule = known[name].rule
         for owner, attribute in rule.conditions:
             chosen = values.get(owner, known[owner].default)
             if not getattr((known[owner].rule.choices or {})[chosen], attribute):
-                found.add(name)
+                idle_names.add(name)
         if (rule.requires and rule.requires not in given) or given & set(rule.exclusions):
-            found.add(name)
-    return found
+            idle_names.add(name)
+    return idle_names
 
 
 def _option_text(value: Any) -> str:

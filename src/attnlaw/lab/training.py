@@ -60,12 +60,12 @@ class Training:
 
     def _run(self) -> None:
         try:
-            found = []
-            for one in self.verb.run(self.cases, self._report_progress):
-                if isinstance(one, InputError):
-                    raise one
-                found.append(one)
-            self.results = found
+            results = []
+            for result in self.verb.run(self.cases, self._report_progress):
+                if isinstance(result, InputError):
+                    raise result
+                results.append(result)
+            self.results = results
         except TrainingStopped:
             pass
         except InputError as error:

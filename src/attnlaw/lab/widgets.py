@@ -62,9 +62,9 @@ class Panel:
         panels: dict[str, list[str]] = {}
         for control in self.controls:
             inner = f"{self.switches.get(control.name, '')}{self.elements[control.name]}"
-            told = f'<p class="lab-help">{escape(control.help)}</p>'
+            help_html = f'<p class="lab-help">{escape(control.help)}</p>'
             name = control.name
-            row = f'<div class="lab-setting lab-{name}" data-setting="{name}">{inner}{told}</div>'
+            row = f'<div class="lab-setting lab-{name}" data-setting="{name}">{inner}{help_html}</div>'
             panels.setdefault(control.panel, []).append(row)
         return "".join(
             f'<fieldset class="lab lab-panel"><legend>{escape(panel)}</legend>{"".join(rows)}</fieldset>'
@@ -72,14 +72,14 @@ class Panel:
         )
 
 
-def _has_switch(one: Control) -> bool:
-    return one.optional and one.kind == "slider"
+def _has_switch(control: Control) -> bool:
+    return control.optional and control.kind == "slider"
 
 
-def _slider(one: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
+def _slider(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
     return mo.ui.slider(
-        steps=one.steps,
-        value=one.value,
+        steps=control.steps,
+        value=control.value,
         label=label,
         show_value=True,
         debounce=slow,
@@ -88,19 +88,26 @@ def _slider(one: Control, label: str, slow: bool, on_change: Callable[[Any], Non
     )
 
 
-def _choice(one: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
+def _choice(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
     return mo.ui.dropdown(
-        one.options, value=one.value, allow_select_none=one.optional, label=label, on_change=on_change
+        control.options,
+        value=control.value,
+        allow_select_none=control.optional,
+        label=label,
+        on_change=on_change,
     )
 
 
-def _switch(one: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
-    return mo.ui.switch(value=bool(one.value), label=label, on_change=on_change)
+def _switch(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
+    return mo.ui.switch(value=bool(control.value), label=label, on_change=on_change)
 
 
-def _text(one: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
+def _text(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
     return mo.ui.text(
-        value="" if one.value is None else str(one.value), label=label, full_width=True, on_change=on_change
+        value="" if control.value is None else str(control.value),
+        label=label,
+        full_width=True,
+        on_change=on_change,
     )
 
 

@@ -25,10 +25,10 @@ def library() -> ctypes.CDLL | None:
     """scipy's own OpenBLAS, where it exports what is called here, with 32-bit integers."""
     import scipy.linalg  # noqa: F401  (loads it)
 
-    for one in threadpool_info():
-        found = ctypes.CDLL(one["filepath"])
-        if hasattr(found, "scipy_dsytrd_sb2st_"):
-            return found
+    for pool in threadpool_info():
+        shared_library = ctypes.CDLL(pool["filepath"])
+        if hasattr(shared_library, "scipy_dsytrd_sb2st_"):
+            return shared_library
     return None
 
 

@@ -52,26 +52,26 @@ def _float64_eigenvalues(diagonal: NDArray[Any], off_diagonal: NDArray[Any]) -> 
 
 
 def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal:
-    own = np.asarray(matrix.T, order="F")
-    n = len(own)
-    work = np.zeros(int(lapack.ssytrd_lwork(n, lower=1)[0]), own.dtype)
+    transpose = np.asarray(matrix.T, order="F")
+    n = len(transpose)
+    work = np.zeros(int(lapack.ssytrd_lwork(n, lower=1)[0]), transpose.dtype)
     if library is None:
-        _, diagonal, beside, _, _ = lapack.ssytrd(own, lower=1, lwork=work.size, overwrite_a=1)
+        _, diagonal, beside, _, _ = lapack.ssytrd(transpose, lower=1, lwork=work.size, overwrite_a=1)
         return diagonal, beside[: n - 1]
-    diagonal, beside, tau = (np.zeros(n, own.dtype) for _ in range(3))
-    openblas.lapack(library, "ssytrd", b"L", n, own, n, diagonal, beside, tau, work, work.size)
+    diagonal, beside, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
+    openblas.lapack(library, "ssytrd", b"L", n, transpose, n, diagonal, beside, tau, work, work.size)
     return diagonal, beside[: n - 1]
 
 
 def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
-    own = np.asarray(matrix.T, order="F")  # what Fortran takes, and no copy of rows that lie together
-    n, letter, band = len(own), openblas.LETTERS[own.dtype.name], BANDS[own.dtype.name]
+    transpose = np.asarray(matrix.T, order="F")  # what Fortran takes, and no copy of rows that lie together
+    n, letter, band = len(transpose), openblas.LETTERS[transpose.dtype.name], BANDS[transpose.dtype.name]
 
     def zeros(*shape: int) -> NDArray[Any]:
-        return np.zeros(shape, dtype=own.dtype)
+        return np.zeros(shape, dtype=transpose.dtype)
 
     banded, asked = zeros(n, band + 1), zeros(1)
-    first = f"{letter}sytrd_sy2sb", b"L", n, band, own, n, banded, band + 1, zeros(n)
+    first = f"{letter}sytrd_sy2sb", b"L", n, band, transpose, n, banded, band + 1, zeros(n)
     openblas.lapack(library, *first, asked, -1)
     work = zeros(int(asked[0]))
     openblas.lapack(library, *first, work, work.size)

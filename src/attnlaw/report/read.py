@@ -48,10 +48,10 @@ def read_saved(folder: Path) -> SavedResults:
 
 def _read_verb_name(path: Path) -> str:
     """The verb that `attnlaw.json` names."""
-    found = read_json(path, "write the directory again")
-    if not isinstance(found, dict) or not isinstance(found.get("verb"), str):
+    document = read_json(path, "write the directory again")
+    if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
         raise InputError(f"{path}: names no verb; write the directory again")
-    return str(found["verb"])
+    return str(document["verb"])
 
 
 def _read_run(folder: Path) -> SavedResults:

@@ -38,8 +38,8 @@ def read_audit(folder: Path) -> AuditRows:
     """The audit saved in a directory; an `InputError` where its files do not fit together."""
     again = f"write them with: attnlaw audit MODEL --out {folder}"
     path = folder / "summary.json"
-    found = read_json(path, again)
-    summaries = tuple(found) if isinstance(found, list) else (found,)
+    document = read_json(path, again)
+    summaries = tuple(document) if isinstance(document, list) else (document,)
     require_some(summaries, folder, "model", f"{again}, an empty directory")
     _require_summaries(summaries, path, again)
     places = {name: folder / f"{name}.parquet" for name in SCHEMAS}
@@ -53,11 +53,11 @@ def read_audit(folder: Path) -> AuditRows:
 
 def _require_summaries(summaries: tuple[dict[str, Any], ...], path: Path, remedy: str) -> None:
     """An `InputError` for summaries that are none: those of which no head of a page can be made."""
-    told = AuditRows(summaries, {})
+    audit = AuditRows(summaries, {})
     try:
-        summary_html(told)
-        proxies_html(told, None)
-        proxies_rows(told)
+        summary_html(audit)
+        proxies_html(audit, None)
+        proxies_rows(audit)
     except (
         pl.exceptions.PolarsError,
         AttributeError,
@@ -108,7 +108,9 @@ def audit_of_study(sources: Mapping[str, ChartData], folder: Path, remedy: str) 
     if source is None or not 0 < source.rows.height <= MOST_MODELS:
         return None
     owners = [sources[name] for name in ("audit", "fit") if name in sources]
-    every = {name: pl.concat([one.tables[name] for one in owners if name in one.tables]) for name in SCHEMAS}
+    every = {
+        name: pl.concat([owner.tables[name] for owner in owners if name in owner.tables]) for name in SCHEMAS
+    }
     tables = {name: table for name, table in every.items() if table.height}
     if not all(name in tables for name in REQUIRED_TABLES):
         return None
@@ -125,10 +127,10 @@ def audit_of_study(sources: Mapping[str, ChartData], folder: Path, remedy: str) 
 def read_fits(folder: Path) -> SavedResults:
     """The laws of the matrices of some models: a row each."""
     remedy = f"write it again with: attnlaw fit MODEL --out {folder}"
-    one = find_verb("fit")
+    verb = find_verb("fit")
     table = _read_audit_table(folder / "fits.parquet", "fits", remedy).filter(
         pl.col("kind").is_in(list(KINDS))
     )
     require_some(table.height, folder, "fitted matrix", remedy)
     rows = table.select(pl.col("model").unique(maintain_order=True))
-    return SavedResults(folder, one.title, table, sources=(ChartData(one, rows, {"fits": table}, "model"),))
+    return SavedResults(folder, verb.title, table, sources=(ChartData(verb, rows, {"fits": table}, "model"),))

@@ -35,8 +35,8 @@ class _RowsFile:
     tables: Callable[[str, pl.DataFrame], Iterator[pl.DataFrame]]
     remedy: str
 
-    def input_error(self, found: str) -> InputError:
-        return InputError(f"{self.path}: {found}; {self.remedy}")
+    def input_error(self, problem: str) -> InputError:
+        return InputError(f"{self.path}: {problem}; {self.remedy}")
 
 
 def read_command(folder: Path, name: str) -> SavedResults:
@@ -44,7 +44,7 @@ def read_command(folder: Path, name: str) -> SavedResults:
     remedy = f"write it again with: attnlaw {name} ... --out DIR"
     _require_verb(name, folder / MANIFEST_FILE)
 
-    def tables(table: str, own: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    def tables(table: str, verb_rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         place = folder / f"{table}.parquet"
         if place.exists():
             yield read_table(place, remedy, {"case": pl.Int64()})
@@ -66,8 +66,8 @@ def _with_case_numbers(rows: pl.DataFrame) -> pl.DataFrame:
 def read_study(folder: Path) -> SavedResults:
     """The tasks of a study, which may be of several verbs; the models that it audited stand as an audit."""
 
-    def tables(table: str, own: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        for task in own["task"]:
+    def tables(table: str, verb_rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        for task in verb_rows["task"]:
             place = folder / "tables" / table / f"{task}.parquet"
             if place.exists():
                 yield read_table(place, EXPORT_REMEDY).with_columns(task=pl.lit(task))
@@ -114,21 +114,23 @@ def _require_verb(name: str, where: Path) -> Verb[Any, Any]:
         raise InputError(f"{where}: {error}; or read it with the version of attnlaw that wrote it") from error
 
 
-def _read_chart_data(one: Verb[Any, Any], rows: pl.DataFrame, written: _RowsFile) -> ChartData:
+def _read_chart_data(verb: Verb[Any, Any], rows: pl.DataFrame, written: _RowsFile) -> ChartData:
     """The finished rows of a verb, with their tables."""
-    own = rows.filter(pl.col("verb") == one.name, pl.col("status") != "failed")
-    checked = conform(own, to_schema(one.schema), str(written.path), written.remedy)
-    _require_possible(one, checked, written)
-    kept = own.select(name for name in own.columns if name not in checked.columns)
-    key = {written.key: own.schema[written.key]}
-    schemas = {table.name: key | to_schema(column_kinds(table.columns)) for table in one.tables}
+    verb_rows = rows.filter(pl.col("verb") == verb.name, pl.col("status") != "failed")
+    checked = conform(verb_rows, to_schema(verb.schema), str(written.path), written.remedy)
+    _require_possible(verb, checked, written)
+    kept = verb_rows.select(name for name in verb_rows.columns if name not in checked.columns)
+    key = {written.key: verb_rows.schema[written.key]}
+    schemas = {table.name: key | to_schema(column_kinds(table.columns)) for table in verb.tables}
 
     def table(name: str) -> pl.DataFrame:
         where = f"{written.path}: table {name}"
-        parts = [conform(part, schemas[name], where, written.remedy) for part in written.tables(name, own)]
+        parts = [
+            conform(part, schemas[name], where, written.remedy) for part in written.tables(name, verb_rows)
+        ]
         return nan_to_null(pl.concat(parts)) if parts else pl.DataFrame(schema=schemas[name])
 
-    return ChartData(one, checked.hstack(kept), _LazyTables(list(schemas), table), written.key)
+    return ChartData(verb, checked.hstack(kept), _LazyTables(list(schemas), table), written.key)
 
 
 class _LazyTables(Mapping[str, pl.DataFrame]):
@@ -149,12 +151,12 @@ class _LazyTables(Mapping[str, pl.DataFrame]):
         return len(self.names)
 
 
-def _require_possible(one: Verb[Any, Any], rows: pl.DataFrame, written: _RowsFile) -> None:
+def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, written: _RowsFile) -> None:
     """An `InputError` where rows tell nothing that the verb finds, or a setting lies below its bounds."""
-    if rows.height and not any(rows[quantity.name].count() for quantity in one.quantities):
-        names = ", ".join(quantity.name for quantity in one.quantities[:3])
-        raise written.input_error(f"found rows of {one.name} without any of {names}, ...")
-    for name, known in setting_fields(one.settings).items():
+    if rows.height and not any(rows[quantity.name].count() for quantity in verb.quantities):
+        names = ", ".join(quantity.name for quantity in verb.quantities[:3])
+        raise written.input_error(f"found rows of {verb.name} without any of {names}, ...")
+    for name, known in setting_fields(verb.settings).items():
         if name in rows.columns and rows[name].dtype.is_numeric() and rows[name].count():
             try:
                 known.validate(rows[name].min())

@@ -40,9 +40,9 @@ class SavedResults:
     def rows_by_verb(self) -> list[tuple[Verb[Any, Any], pl.DataFrame]]:
         """The verbs whose rows it shows, those beside them too, each with its rows."""
         every = [
-            one for source in self.sources for one in (source, source.simulation_data) if one is not None
+            data for source in self.sources for data in (source, source.simulation_data) if data is not None
         ]
-        return [(one.verb, one.rows) for one in every]
+        return [(data.verb, data.rows) for data in every]
 
     @property
     def verbs(self) -> list[Verb[Any, Any]]:

@@ -68,8 +68,8 @@ def write_files(
     if len(parts) > 1:
         runs = unique_suffixes({part.run_name: part.run_name for part in parts})
         drawn = [
-            [replace(figure, name=f"{runs[part.run_name][1:]}_{figure.name}") for figure in own]
-            for part, own in zip(parts, drawn, strict=True)
+            [replace(figure, name=f"{runs[part.run_name][1:]}_{figure.name}") for figure in part_figures]
+            for part, part_figures in zip(parts, drawn, strict=True)
         ]
     page, every = _page(parts, drawn)
     target = writable_directory(folders[0] if out is None else out)
@@ -123,8 +123,10 @@ def figures_of_results(done: VerbRuns) -> list[Figure]:
 
 def _to_chart_data(verb: Verb[Any, Any], pairs: Sequence[tuple[Any, Any]], drawn: bool) -> ChartData:
     """Rows that were just made, as a chart takes them: they are what the verb declares, and need no check."""
-    infinite = {name for name, one in setting_fields(verb.settings).items() if one.rule.allow_infinite}
-    kept = [(case, found) for case, found in pairs if not isinstance(found, InputError)]
+    infinite = {
+        name for name, setting in setting_fields(verb.settings).items() if setting.rule.allow_infinite
+    }
+    kept = [(case, result) for case, result in pairs if not isinstance(result, InputError)]
     rows = [
         {
             name: value if name in infinite else finite_or_none(value)
@@ -136,7 +138,7 @@ def _to_chart_data(verb: Verb[Any, Any], pairs: Sequence[tuple[Any, Any]], drawn
     tables = {
         table.name: nan_to_null(pl.concat(parts, how="diagonal_relaxed"))
         for table in verb.tables
-        if (parts := _table_parts(table, dict(enumerate(found for _, found in kept)), drawn))
+        if (parts := _table_parts(table, dict(enumerate(result for _, result in kept)), drawn))
     }
     return ChartData(verb, to_frame(rows, to_schema(verb.schema) | {"case": pl.Int64()}), tables, "case")
 
@@ -154,14 +156,14 @@ def _to_frames(done: VerbRuns) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
     tables = {}
     for verb, _ in done:
         results = {
-            place: found
-            for place, (of, _, found) in enumerate(every)
-            if of is verb and not isinstance(found, InputError)
+            place: result
+            for place, (of, _, result) in enumerate(every)
+            if of is verb and not isinstance(result, InputError)
         }
         for table in verb.tables:
             if parts := _table_parts(table, results):
                 tables[table.name] = pl.concat(parts, how="diagonal_relaxed")
-    return to_frame((_row(*one) for one in every), to_schema(kinds)), tables
+    return to_frame((_row(*entry) for entry in every), to_schema(kinds)), tables
 
 
 def _table_parts(
@@ -169,7 +171,7 @@ def _table_parts(
 ) -> list[pl.DataFrame]:
     """A table of several results, by their places; `drawn`: also one for a figure alone."""
     take = table.on_demand if drawn and table.on_demand else table.rows
-    parts = {place: take(found) for place, found in results.items()}
+    parts = {place: take(result) for place, result in results.items()}
     return [
         part.with_columns(case=pl.lit(place, dtype=pl.Int64))
         for place, part in parts.items()
@@ -177,9 +179,9 @@ def _table_parts(
     ]
 
 
-def _row(verb: Verb[Any, Any], case: Any, found: Any) -> dict[str, Any]:
-    row = verb.row(case, found)
-    return row | {"status": "failed", "remark": str(found)} if isinstance(found, InputError) else row
+def _row(verb: Verb[Any, Any], case: Any, result: Any) -> dict[str, Any]:
+    row = verb.row(case, result)
+    return row | {"status": "failed", "remark": str(result)} if isinstance(result, InputError) else row
 
 
 def _page(parts: Sequence[SavedResults], drawn: Sequence[Sequence[Figure]]) -> tuple[str, list[Figure]]:
@@ -187,10 +189,10 @@ def _page(parts: Sequence[SavedResults], drawn: Sequence[Sequence[Figure]]) -> t
     several = len(parts) > 1
     sections = [
         section
-        for number, (part, own) in enumerate(zip(parts, drawn, strict=True), start=1)
-        if (section := _section(part, own, number, several)) is not None
+        for number, (part, figures) in enumerate(zip(parts, drawn, strict=True), start=1)
+        if (section := _section(part, figures, number, several)) is not None
     ]
-    every = [figure for own in drawn for figure in own]
+    every = [figure for figures in drawn for figure in figures]
     audits = [part.audit for part in parts if part.audit is not None]
     others = [part for part in parts if part.audit is None]
     names = ", ".join(f"{part.name} ({part.title})" for part in others)
@@ -218,9 +220,11 @@ def _page(parts: Sequence[SavedResults], drawn: Sequence[Sequence[Figure]]) -> t
         "" if several else shared_settings(rows, _result_columns(verbs)),
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    found = [quantity_section(*pair, several=len(verbs) > 1) for part in parts for pair in part.rows_by_verb]
-    told = [*sections, *(section for section in found if section is not None)]
-    return rows_page(title, " ".join(filter(None, lead)), told, rows, verbs), every
+    quantity_sections = [
+        quantity_section(*pair, several=len(verbs) > 1) for part in parts for pair in part.rows_by_verb
+    ]
+    all_sections = [*sections, *(section for section in quantity_sections if section is not None)]
+    return rows_page(title, " ".join(filter(None, lead)), all_sections, rows, verbs), every
 
 
 def _section(part: SavedResults, drawn: Sequence[Figure], number: int, several: bool) -> Section | None:
@@ -241,16 +245,20 @@ def _models_by_run(runs: Sequence[tuple[str, Sequence[str]]], shown: Sequence[st
     'first (bert), second (bert (2), gpt)'
     """
     left = iter(shown)
-    return ", ".join(f"{run} ({', '.join(next(left) for _ in own)})" for run, own in runs)
+    return ", ".join(f"{run} ({', '.join(next(left) for _ in models)})" for run, models in runs)
 
 
 def _result_columns(verbs: Sequence[Verb[Any, Any]]) -> list[str]:
     """The columns that verbs find, in rows and in tables."""
-    every = [one for verb in verbs for one in (verb.quantities, *(table.columns for table in verb.tables))]
+    every = [
+        quantities
+        for verb in verbs
+        for quantities in (verb.quantities, *(table.columns for table in verb.tables))
+    ]
     return [name for quantities in every for name in column_kinds(quantities)]
 
 
 def _failure_sentences(parts: Sequence[SavedResults]) -> str:
     """What failed, by part where there are several."""
-    found = [(part.name, failure_sentence(part.rows)) for part in parts if part.rows is not None]
-    return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in found if text)
+    losses = [(part.name, failure_sentence(part.rows)) for part in parts if part.rows is not None]
+    return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)

@@ -53,7 +53,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
     A, U, s, Vt = _decompose(matrix)
     wanted = [check_value("ranks", rank, int, minimum=0, maximum=s.size) for rank in ranks]
     noise = np.finfo(float).eps * max(A.shape) * float(s[0])
-    found: dict[int, EntrywiseError] = {}
+    errors: dict[int, EntrywiseError] = {}
     left, done = A.copy(), 0
     for rank in sorted(set(wanted)):
         left -= (U[:, done:rank] * s[done:rank]) @ Vt[done:rank]
@@ -61,7 +61,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
         rest = s[rank:]
         rows, columns = U[:, rank:] ** 2 @ rest, rest @ Vt[rank:] ** 2
         largest, tail = float(np.abs(left).max()), float(rest.sum() / np.sqrt(A.size))
-        found[rank] = EntrywiseError(
+        errors[rank] = EntrywiseError(
             rank=rank,
             largest=largest,
             rms=float(np.sqrt(np.sum(rest**2) / A.size)),
@@ -69,7 +69,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
             bound=float(np.sqrt(rows.max() * columns.max())),
             coherence=largest / tail if rest.size and rest[0] > noise else None,
         )
-    return tuple(found[rank] for rank in wanted)
+    return tuple(errors[rank] for rank in wanted)
 
 
 def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:

@@ -47,8 +47,8 @@ def matrix_spectrum(matrix: Matrix, fold: NormFold | None = None, rounding: floa
     array([4., 3.])
     """
     scaled, scale = power_scaled(matrix)
-    found = None if rounding is None else _in_float32(scaled, fold, rounding)
-    values, applied, route, precision = found or _in_float64(scaled, fold)
+    float32_result = None if rounding is None else _in_float32(scaled, fold, rounding)
+    values, applied, route, precision = float32_result or _in_float64(scaled, fold)
     rows, cols = scaled.shape
     spectrum = Spectrum(
         values, (rows, cols), *entry_norms(scaled), route=route, applied=applied, precision=precision
@@ -132,16 +132,20 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     # The (1,1) norm bounds the (2,1) norm, and that the nuclear norm: no sum of values overflows.
     if not np.isfinite(norm_11):
         raise OverflowError("the sum of its absolute entries exceeds float64")
-    own = spectrum.multiplicities
-    if own is not None:
-        own = replace(own, lower_values=own.lower_values * scale, spectral_error=own.spectral_error * scale)
+    multiplicities = spectrum.multiplicities
+    if multiplicities is not None:
+        multiplicities = replace(
+            multiplicities,
+            lower_values=multiplicities.lower_values * scale,
+            spectral_error=multiplicities.spectral_error * scale,
+        )
     return replace(
         spectrum,
         values=spectrum.values * scale,
         norm_21=norm_21,
         norm_11=norm_11,
         norm_11_error=None if error is None else error * scale,
-        multiplicities=own,
+        multiplicities=multiplicities,
         applied=None if spectrum.applied is None else spectrum.applied.rescale(scale),
     )
 

@@ -83,8 +83,8 @@ def factor_sizes(
             if rest.size:
                 least += float(svdvals(a[:, rest] @ b[:, rest].T, check_finite=False).sum())
             sizes = [
-                float(np.hypot(np.linalg.norm(own) / 2**0.5, np.linalg.norm(gram[np.ix_(rest, rest)])))
-                for own, gram in zip(lengths, grams, strict=True)
+                float(np.hypot(np.linalg.norm(traces) / 2**0.5, np.linalg.norm(gram[np.ix_(rest, rest)])))
+                for traces, gram in zip(lengths, grams, strict=True)
             ]
     squares = float(np.trace(first)), float(np.trace(second))
     if not np.isfinite([*sizes, *squares, least]).all():
@@ -130,20 +130,20 @@ def block_factors(
     scores = KINDS[kind].scores
     rotary = block.scores.rotary if scores else None
     bias = model.bias(block.query).reshape(block.heads, -1) if scores and block.query.bias else None
-    found: list[FactorSizes | None] = []
+    sizes_by_head: list[FactorSizes | None] = []
     for group in range(block.kv_heads):
-        own = [head for head in range(block.heads) if block.kv_head(head) == group]
-        lefts, rights = ([roots[head][side] for head in own] for side in (0, 1))
+        heads = [head for head in range(block.heads) if block.kv_head(head) == group]
+        lefts, rights = ([roots[head][side] for head in heads] for side in (0, 1))
         if scores:
-            left, right, sides = _stack_roots(lefts), rights[0], (len(own) * shape[0], shape[1])
+            left, right, sides = _stack_roots(lefts), rights[0], (len(heads) * shape[0], shape[1])
         else:
-            left, right, sides = lefts[0], _stack_roots(rights), (shape[0], len(own) * shape[1])
+            left, right, sides = lefts[0], _stack_roots(rights), (shape[0], len(heads) * shape[1])
         sizes = factor_sizes(left, right, sides, rotary)
         if bias is not None:
-            whole = factor_sizes(_stack_roots([left, (bias[own], 1.0)]), right, sides, rotary)
+            whole = factor_sizes(_stack_roots([left, (bias[heads], 1.0)]), right, sides, rotary)
             sizes = None if whole is None else replace(whole, weights=sizes)
-        found += [sizes] * len(own)
-    return found
+        sizes_by_head += [sizes] * len(heads)
+    return sizes_by_head
 
 
 def _stack_roots(roots: Sequence[Root]) -> Root:
@@ -151,4 +151,4 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
     if len(roots) == 1:
         return roots[0]
     scale = max(scale for _, scale in roots)
-    return np.vstack([root * (own / scale) for root, own in roots]), scale
+    return np.vstack([root * (power / scale) for root, power in roots]), scale

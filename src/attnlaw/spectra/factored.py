@@ -59,7 +59,7 @@ def spectrum_and_roots(
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
     (left_root, left_route), (right_root, right_route) = (
-        _factorise_scaled(one, quick) for one in (scaled_left, scaled_right.T)
+        _factorise_scaled(factor, quick) for factor in (scaled_left, scaled_right.T)
     )
     columns = left_root @ scaled_right
     lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
@@ -76,14 +76,14 @@ def spectrum_and_roots(
         route=max(left_route, right_route),  # "qr" where one of both is
         inner=left.shape[1],
     )
-    found = rescale_spectrum(spectrum, left_scale * right_scale)
+    true_spectrum = rescale_spectrum(spectrum, left_scale * right_scale)
     roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
-        return found, roots, None
+        return true_spectrum, roots, None
     # A factor that nothing was folded into is triangular already.
     first = roots[0] if folded[0] is left else triangular_factor(folded[0], quick=True)
     second = roots[1] if folded[1] is right else triangular_factor(folded[1].T, quick=True)
-    return replace(found, applied=_applied_sizes(first, second)), roots, (first, second)
+    return replace(true_spectrum, applied=_applied_sizes(first, second)), roots, (first, second)
 
 
 def _applied_sizes(left: Root, right: Root) -> Applied:

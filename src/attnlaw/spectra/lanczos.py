@@ -151,8 +151,8 @@ def _spectrum(
     """
     probes = rest[0].shape[0]
     values = np.sqrt(np.concatenate([[top**2], deflated[0].ravel(), rest[0].ravel()]))
-    own = np.kron(np.eye(probes), np.ones(rest[0].shape[1])) * rest[1].ravel()
+    probe_weights = np.kron(np.eye(probes), np.ones(rest[0].shape[1])) * rest[1].ravel()
     common = np.tile(np.append(0.0, deflated[1].ravel()), (probes, 1))
     order = np.argsort(values[1:])[::-1] + 1
     order = np.append(0, order)
-    return np.minimum(values, top)[order], np.hstack([common, own])[:, order]
+    return np.minimum(values, top)[order], np.hstack([common, probe_weights])[:, order]

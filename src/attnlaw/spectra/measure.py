@@ -159,8 +159,8 @@ def measure(
         for number, after in zip_longest(order, following)
     ]
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
-    found = dict(zip(order, results, strict=True))
-    return spectra_tree(model, selection, chain(*(found[number] for number in range(len(units)))))
+    spectra = dict(zip(order, results, strict=True))
+    return spectra_tree(model, selection, chain(*(spectra[number] for number in range(len(units)))))
 
 
 def _read_ahead(
@@ -169,10 +169,10 @@ def _read_ahead(
     if following is not None:
         for view in following.product.views:
             model.tensors.prefetch(view.tensor, view.member)
-    found = unit_spectra(model, unit)
-    for spectrum in found:
+    spectra = unit_spectra(model, unit)
+    for spectrum in spectra:
         on_spectrum(spectrum)
-    return found
+    return spectra
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
@@ -190,13 +190,13 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
             f"{model.name}: has no matrices of kind {','.join(selection.groups)} "
             "(an unembedding may be tied to the embedding); choose another"
         )
-    found = []
+    units = []
     for (place, product), members in groupby(
-        chosen, key=lambda one: (replace(one[1][0], head=None), one[1][1])
+        chosen, key=lambda pair: (replace(pair[1][0], head=None), pair[1][1])
     ):
         numbers = [number for number, _ in members]
-        found.append(_choose_arithmetic(model, selection, Unit(numbers[0], place, product, len(numbers))))
-    return found
+        units.append(_choose_arithmetic(model, selection, Unit(numbers[0], place, product, len(numbers))))
+    return units
 
 
 def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
@@ -281,4 +281,6 @@ def _with_factors(
     if not isinstance(block, Attention):
         return spectra
     sizes = block_factors(model, block, unit.place.kind, unit.product.shape, roots)
-    return [replace(spectrum, factors=own) for spectrum, own in zip(spectra, sizes, strict=True)]
+    return [
+        replace(spectrum, factors=head_sizes) for spectrum, head_sizes in zip(spectra, sizes, strict=True)
+    ]

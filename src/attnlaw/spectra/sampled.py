@@ -41,8 +41,8 @@ def sampled_absolute_sum(left: Matrix, right: Matrix, lengths: Matrix, seed: int
     ratios = np.empty(0)
     while ratios.size < lengths.size:
         drawn = rng.choice(lengths.size, COLUMNS, p=lengths / total)
-        own = np.abs(left @ right[:, drawn]).sum(axis=0) / lengths[drawn]
-        ratios = np.append(ratios, own)
+        new_ratios = np.abs(left @ right[:, drawn]).sum(axis=0) / lengths[drawn]
+        ratios = np.append(ratios, new_ratios)
         mean, error = float(ratios.mean()), float(ratios.std(ddof=1) / np.sqrt(ratios.size))
         if error <= ACCURACY * mean:
             return Estimate(total * mean, total * error)

@@ -59,7 +59,7 @@ def missing_sizes_reason(block: Attention) -> str | None:
     if block.norm is None or block.source_norm is None:
         return "the norm before it is not known"
     sides = ((block.norm, how.query_norm), (block.source_norm, how.key_norm), (block.source_norm, None))
-    if any(own is None and norm.kind == NONE for norm, own in sides[: 3 if block.shared_key else 2]):
+    if any(qk_norm is None and norm.kind == NONE for norm, qk_norm in sides[: 3 if block.shared_key else 2]):
         return "no norm stands before it"
     if how.growing:
         return "its scores grow with the position"
@@ -100,10 +100,10 @@ class ScoreReader:
                 return ScoreSizes(whole, (whole,))
             bounds = sorted({0, turned.start, turned.stop, query.shift.size})
             pieces = [slice(*ends) for ends in pairwise(bounds)]
-            own = [key.columns(piece) for piece in pieces] if len(keys) == 1 else keys
+            key_pieces = [key.columns(piece) for piece in pieces] if len(keys) == 1 else keys
             parts = (
-                _part(query.columns(piece), one, piece == turned)
-                for piece, one in zip(pieces, own, strict=True)
+                _part(query.columns(piece), key_piece, piece == turned)
+                for piece, key_piece in zip(pieces, key_pieces, strict=True)
             )
             return ScoreSizes(whole, tuple(parts))
 
@@ -113,9 +113,9 @@ class ScoreReader:
         group = block.kv_head(head)
         if self._shared is None:
             return [self._key(group, factor, root)]
-        own = block.key.shape[1] // block.kv_heads
-        shared = self._shared(0, factor[:, own:], (root[0][:, own:], root[1]))
-        first = self._key(group, factor[:, :own], (root[0][:, :own], root[1]))
+        width = block.key.shape[1] // block.kv_heads
+        shared = self._shared(0, factor[:, width:], (root[0][:, width:], root[1]))
+        first = self._key(group, factor[:, :width], (root[0][:, :width], root[1]))
         if block.key.norm is not None:
             return [first, shared]
         together = Side(
@@ -134,11 +134,13 @@ def _turned_columns(block: Attention) -> slice | None:
     return slice(how.rotary.start, min(how.rotary.start + how.rotary.size, block.head_size))
 
 
-def _side_builder(model: Model, view: View, norm: Norm | None, own: Norm | None, heads: int) -> SideBuilder:
+def _side_builder(
+    model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
+) -> SideBuilder:
     """How one side of each head is made, `own` being the norm of the queries or keys themselves."""
     size = view.shape[1] // heads
-    if own is not None:
-        return _normed_side_builder(model, own, heads, size)
+    if qk_norm is not None:
+        return _normed_side_builder(model, qk_norm, heads, size)
     assert norm is not None
     constant = _output_at_zero(model, view).reshape(heads, size)
     inner = None if view.norm is None else model.read(replace(view, after=None))
@@ -159,8 +161,8 @@ def _side_builder(model: Model, view: View, norm: Norm | None, own: Norm | None,
 def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> SideBuilder:
     """Queries or keys that a norm of their own makes: of each head, or of all heads together."""
     gain, bias = (
-        np.broadcast_to(own if own.size in (1, size) else own.reshape(heads, size), (heads, size))
-        for own in (model.gain(norm), model.shift(norm))
+        np.broadcast_to(vector if vector.size in (1, size) else vector.reshape(heads, size), (heads, size))
+        for vector in (model.gain(norm), model.shift(norm))
     )
     f, square = _spread(norm.kind, size * heads if norm.joint else size)
     centred = norm.kind == LAYER and not norm.joint
@@ -214,11 +216,11 @@ def _part(query: Side, key: Side, turned: bool) -> ScorePart:
 def _lengths(side: Side) -> Lengths:
     values = np.zeros(side.shift.size)
     if not side.shift.any():
-        found = svdvals(side.root, check_finite=False)
-        values[: found.size] = found
+        singular_values = svdvals(side.root, check_finite=False)
+        values[: singular_values.size] = singular_values
         return Lengths(values, np.zeros_like(values), side.square)
-    _, found, right = svd(side.root, check_finite=False)
-    values[: found.size] = found
+    _, singular_values, right = svd(side.root, check_finite=False)
+    values[: singular_values.size] = singular_values
     return Lengths(values, (right @ side.shift) ** 2, side.square)
 
 
@@ -227,11 +229,11 @@ def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes |
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)
-    found = []
+    sizes = []
     for head, (left, right) in enumerate(block.factors(model, kind)):
         folded = block.applied(model, kind, left, right)
         assert folded is not None
-        found.append(
+        sizes.append(
             reader(head, (left, right), (triangular_factor(folded[0]), triangular_factor(folded[1].T)))
         )
-    return found
+    return sizes

@@ -209,11 +209,12 @@ class Spectrum:
 
     def spread(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """The standard error of a quantity over the probes: the random part of its error."""
-        own = self.multiplicities
-        if own is None:
+        multiplicities = self.multiplicities
+        if multiplicities is None:
             return None if self.is_exact else 0.0
         per_probe = [
-            quantity(replace(self, multiplicities=replace(own, weights=row[None]))) for row in own.weights
+            quantity(replace(self, multiplicities=replace(multiplicities, weights=row[None])))
+            for row in multiplicities.weights
         ]
         if None in per_probe:
             return None
@@ -228,12 +229,14 @@ class Spectrum:
         """
         if self.is_exact:
             return None
-        own = self.multiplicities
-        if own is None:
+        multiplicities = self.multiplicities
+        if multiplicities is None:
             lower = replace(self, values=self.values + single_errors(self.values))
         else:
             lower = replace(
-                self, values=own.lower_values, multiplicities=replace(own, weights=own.lower_weights)
+                self,
+                values=multiplicities.lower_values,
+                multiplicities=replace(multiplicities, weights=multiplicities.lower_weights),
             )
         above, below = quantity(self), quantity(lower)
         return None if above is None or below is None else abs(above - below)

@@ -15,13 +15,13 @@ R = TypeVar("R")
 
 
 def in_threads(
-    work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, told: Callable[[int], None]
+    work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[R]:
     """The results of (bytes in memory, function), in their order; `told` hears how many are done.
 
     Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
 
-    >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, told=lambda done: None)
+    >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']
     """
     gate = MemoryGate(budget)
@@ -31,12 +31,12 @@ def in_threads(
             return run()
 
     with threadpool_limits(1), short_switch_interval(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
-        futures = [pool.submit(within, *one) for one in work]
+        futures = [pool.submit(within, *call) for call in work]
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 if future.exception() is not None:
                     break
-                told(done)
+                on_done(done)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     # Work begins in its order: of those that failed the first is told, whichever ended first.

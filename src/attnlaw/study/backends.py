@@ -153,10 +153,10 @@ def _check_workers(client: Any, folder: Path) -> None:
         with as_input_error(
             f"the Dask workers cannot import attnlaw {__version__}", "install it there", *missing
         ):
-            found: Mapping[str, tuple[str, bool]] = client.run(probe_worker, str(token))
+            answers: Mapping[str, tuple[str, bool]] = client.run(probe_worker, str(token))
     finally:
         token.unlink()
-    for worker, (version, sees) in found.items():
+    for worker, (version, sees) in answers.items():
         if version != __version__:
             raise InputError(
                 f"worker {worker} has attnlaw {version}, this is {__version__}; install the same version"

@@ -88,7 +88,7 @@ class Dask:
     def _run(
         self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
     ) -> Iterator[list[TaskResult]]:
-        waiting = deque(_Pending(task) for own in group_tasks(tasks) for task in own)
+        waiting = deque(_Pending(task) for group in group_tasks(tasks) for task in group)
         flying: dict[Any, list[_Pending]] = {}
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         while (waiting or flying) and not stop.is_requested:

@@ -103,10 +103,10 @@ class InProcess:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
-            for own in group_tasks(tasks):
-                while own and not stop.is_requested:
-                    size = 1 if first else self.pace.size(own[0], policy.time_limit)
-                    chunk, own = own[:size], own[size:]
+            for group in group_tasks(tasks):
+                while group and not stop.is_requested:
+                    size = 1 if first else self.pace.size(group[0], policy.time_limit)
+                    chunk, group = group[:size], group[size:]
                     done = self._run_group(chunk, folder, policy, stop) if len(chunk) > 1 else []
                     if done:
                         self.pace.add_times(chunk[0], done)

@@ -84,9 +84,9 @@ def _rows(study: Study, finished: list[tuple[Task, TaskResult]], store: Store) -
     order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, END_COLUMNS]
     tables = []
     for verb in study.verbs.values():
-        own = setting_fields(verb.settings)
+        fields = setting_fields(verb.settings)
         parts = [
-            {"verb": "text"} | {name: kind for name, kind in verb.schema.items() if name in own},
+            {"verb": "text"} | {name: kind for name, kind in verb.schema.items() if name in fields},
             column_kinds(verb.quantities),
             {f"{table.name}_part": "text" for table in verb.tables},
             END_COLUMNS,
@@ -99,10 +99,10 @@ def _rows(study: Study, finished: list[tuple[Task, TaskResult]], store: Store) -
 
 
 def _row(task: Task, ending: TaskResult, store: Store) -> dict[str, Any]:
-    found = store.values(ending) if ending.error is None else {"status": str(Outcome.FAILED)}
+    cells = store.values(ending) if ending.error is None else {"status": str(Outcome.FAILED)}
     parts = {f"{name}_part": path for name, path in ending.parts}
     ends = {"error": ending.error, "attnlaw_version": __version__, "task": task.key}
-    return {"verb": task.verb.name, **task.case.to_row(), **found, **parts, **ends}
+    return {"verb": task.verb.name, **task.case.to_row(), **cells, **parts, **ends}
 
 
 def _link_tables(folder: Path, wanted: Mapping[str, str]) -> None:

@@ -142,16 +142,16 @@ def _as_study_error(where: str, labels: Mapping[str, str] | None = None, other: 
         raise InputError(f"{where}: {other} {error}" if other else f"{where}: {error}") from error
 
 
-def _expect(fits: bool, place: str, found: Any, wanted: str) -> None:
+def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
     """An `InputError` where what a key has does not fit what it should be."""
     if not fits:
-        raise InputError(f"{place}: found {found!r}, expected {wanted}")
+        raise InputError(f"{place}: found {value!r}, expected {wanted}")
 
 
 def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    found: Any = content.get(name, {})
-    _expect(isinstance(found, dict), f"{where}: {name}", found, f"a table [{name}]")
-    return dict(found)
+    table: Any = content.get(name, {})
+    _expect(isinstance(table, dict), f"{where}: {name}", table, f"a table [{name}]")
+    return dict(table)
 
 
 def _apply_quick(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
     """The settings of a verb that a study file may name."""
     drawn = SEED_SETTINGS if verb.is_random else ()
     known = setting_fields(verb.settings).items()
-    return {name: one for name, one in known if not one.rule.machine_only and name not in drawn}
+    return {name: field for name, field in known if not field.rule.machine_only and name not in drawn}
 
 
 class _Sweep:
@@ -194,12 +194,12 @@ class _Sweep:
                 with _as_study_error(where, {key: label}, label):
                     if key in SEED_SETTINGS and key in self.reserved_names:
                         raise InputError(f"{key}: every task has its own; set it in [run]")
-                    one = self.keys[require_known(key, self.keys, self.verb.name)]
+                    field = self.keys[require_known(key, self.keys, self.verb.name)]
                     if key in axes:
                         raise InputError(f"{key}: already given above; keep it in one place")
-                    values = [one.validate(point) for point in _points(one, value, label)]
-                    on_disk = _expand_paths(values, key, folder) if one.rule.is_path else values
-                    axes[key] = expand_values(one, on_disk)
+                    values = [field.validate(point) for point in _points(field, value, label)]
+                    on_disk = _expand_paths(values, key, folder) if field.rule.is_path else values
+                    axes[key] = expand_values(field, on_disk)
                     self.labels[key] = label
         self.grids.append(axes)
 
@@ -214,8 +214,8 @@ class _Sweep:
                 kept = {k: v for k, v in case.items() if k not in useful or not self._is_idle(k, case)}
                 for repetition in range(run.seeds if self.verb.is_random else 1):
                     given = {"seed": task_seed(run.seed, position, repetition), "seeds": 1, "jobs": 1}
-                    own = {name: value for name, value in given.items() if name in self.reserved_names}
-                    records.append(self.verb.settings.parse(kept | own, self.verb.name))
+                    extras = {name: value for name, value in given.items() if name in self.reserved_names}
+                    records.append(self.verb.settings.parse(kept | extras, self.verb.name))
             self.verb.require_used(records, self.labels)
         return (Task(self.verb, record) for record in records)
 
@@ -240,14 +240,17 @@ def _sweeps(
         sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
     for names, case in zip(chosen, explicit, strict=True):
         for name in names:
-            own, others = sweeps[name], [sweep for sweep in sweeps.values() if sweep is not sweeps[name]]
-            foreign = {key for sweep in others for key in sweep.keys} - own.keys.keys()
+            verb_sweep, others = (
+                sweeps[name],
+                [sweep for sweep in sweeps.values() if sweep is not sweeps[name]],
+            )
+            foreign = {key for sweep in others for key in sweep.keys} - verb_sweep.keys.keys()
             tables = {
                 "[fixed]": {k: value for k, value in fixed.items() if k not in foreign and k not in case},
                 "[[list]]": {key: value for key, value in case.items() if key != "verb"},
                 "[grid]": crossed,
             }
-            own.add(tables, folder, where)
+            verb_sweep.add(tables, folder, where)
     return list(sweeps.values())
 
 
@@ -258,22 +261,22 @@ def _verb_names(value: Any, where: str) -> list[str]:
 
 
 def _is_list(value: Any, kind: type) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, kind) for one in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(entry, kind) for entry in value)
 
 
-def _points(one: SettingField, value: Any, label: str) -> list[Any]:
+def _points(field: SettingField, value: Any, label: str) -> list[Any]:
     """The points of one axis: a list, a span, or a single value where one is enough."""
     if label == "[fixed]":
-        if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in one.types):
-            raise BadSetting(one.name, "expected one value; lists go under [grid]", value)
+        if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in field.types):
+            raise BadSetting(field.name, "expected one value; lists go under [grid]", value)
         return [value]
     if isinstance(value, list) and value:
         return value
-    numeric = one.is_number
+    numeric = field.is_number
     if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
-        return list(parse_range(one.name, value))
-    if isinstance(value, list) or (label == "[grid]" and not one.rule.is_path):
-        raise BadSetting(one.name, "expected a list of values or FROM:TO:COUNT", value)
+        return list(parse_range(field.name, value))
+    if isinstance(value, list) or (label == "[grid]" and not field.rule.is_path):
+        raise BadSetting(field.name, "expected a list of values or FROM:TO:COUNT", value)
     return [value]
 
 
@@ -283,23 +286,23 @@ def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
     A path that exists as it is written is no pattern, and the study's own directory never is. `package:PATH`
     is looked for where Python looks for packages: models lie inside of some.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for value in map(str, values):
         inside, packaged = value.removeprefix(PACKAGE), value.startswith(PACKAGE)
         homes = [Path(home) for home in sys.path if home] if packaged else [folder]
         places = [require_valid_path(home.absolute() / inside) for home in homes]
         path = next((place for place in places if place.exists()), places[0])
         if path.exists():
-            found.append(_normalise_path(str(path)))
+            paths.append(_normalise_path(str(path)))
         elif any(char in value for char in "*?["):
             pattern = str(Path(glob.escape(str(folder.absolute()))) / value)
             matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 (it may be absolute)
             if not matches:
                 raise InputError(f"{key}: {value!r} matches nothing; paths start at the study file")
-            found += [_normalise_path(match) for match in matches]
+            paths += [_normalise_path(match) for match in matches]
         else:
-            found.append(value)
-    return found
+            paths.append(value)
+    return paths
 
 
 def _normalise_path(path: str) -> str:

@@ -37,9 +37,9 @@ class Pace:
         >>> round(pace.seconds[pace_key(task)], 6)
         0.02
         """
-        found = [ending.seconds for ending in endings]
+        seconds = [ending.seconds for ending in endings]
         before = self.seconds.get(pace_key(task))
-        known = found if before is None else [before, *found]
+        known = seconds if before is None else [before, *seconds]
         if known:
             self.seconds[pace_key(task)] = sum(known) / len(known)
 

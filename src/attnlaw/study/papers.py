@@ -150,7 +150,7 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
     ['learn-tokens']
     """
     every = [(paper, figure) for paper in PAPERS for figure in paper.figures]
-    found = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
-    if not found:
+    pairs = [pair for pair in every if name in (pair[0].arxiv, pair[1].study)]
+    if not pairs:
         raise InputError(f"{name}: no such paper or figure; attnlaw reproduce list names them all")
-    return found
+    return pairs

@@ -53,15 +53,15 @@ def published_lines(study: str) -> list[dict[str, str]]:
 
 def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[str]) -> list[dict[str, Any]]:
     """Their numbers beside ours, as far as the rows have them. `drawn`: the verbs that draw at random."""
-    found = []
+    comparisons = []
     for line in published_lines(study):
         settings = {name: value for name, value in line.items() if name not in NUMBER_COLUMNS and value}
-        own = _our_estimate(rows, line["quantity"], settings, frozenset(random_verbs))
-        if own is None:
+        pair = _our_estimate(rows, line["quantity"], settings, frozenset(random_verbs))
+        if pair is None:
             continue
-        ours, random = own
+        ours, random = pair
         theirs = Estimate(float(line["value"]), float(line["error"]) if line["error"] else None)
-        found.append(
+        comparisons.append(
             {
                 "paper": paper,
                 "study": study,
@@ -78,7 +78,7 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
                 "source": line["source"],
             }
         )
-    return found
+    return comparisons
 
 
 def _short(text: str) -> str:

@@ -197,19 +197,19 @@ def _compute(
 
 def _trial_tasks(tasks: Sequence[Task]) -> list[Task]:
     """A few tasks of each verb that are computed at once: a first one alone does not tell what they cost."""
-    found: dict[str, list[Task]] = {}
-    for own in group_tasks(tasks):
-        if own[0].group is not None:
-            found.setdefault(own[0].verb.name, own[:TRIAL])
-    return [task for own in found.values() for task in own]
+    trials: dict[str, list[Task]] = {}
+    for group in group_tasks(tasks):
+        if group[0].group is not None:
+            trials.setdefault(group[0].verb.name, group[:TRIAL])
+    return [task for trial in trials.values() for task in trial]
 
 
 def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, TaskResult]) -> dict[str, float]:
     """The mean seconds of some tasks, by their verbs."""
-    found: dict[str, list[float]] = {}
+    seconds_by_verb: dict[str, list[float]] = {}
     for task in tasks:
-        found.setdefault(task.verb.name, []).append(endings[task.key].seconds)
-    return {verb: sum(seconds) / len(seconds) for verb, seconds in found.items()}
+        seconds_by_verb.setdefault(task.verb.name, []).append(endings[task.key].seconds)
+    return {verb: sum(seconds) / len(seconds) for verb, seconds in seconds_by_verb.items()}
 
 
 def compute_and_store(

@@ -45,7 +45,7 @@ def run_split(
     place: Backend | None = None,
     *,
     force: bool = False,
-    told: TimedProgress | None = None,
+    progress: TimedProgress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Iterator[Any]:
     """The result of each case, or the `InputError` that it met, as `Verb.run` yields them.
@@ -69,7 +69,7 @@ def run_split(
             with stop.on_signals(), (place or Backend()).open(store, stop) as engine:
                 if force:  # not earlier: where nothing can run, nothing changes
                     opened.mark_stale(task.key for task in todo)
-                _compute(plans, todo, opened, engine, stop, told)
+                _compute(plans, todo, opened, engine, stop, progress)
             clean_up(opened)
             if stop.by_user:
                 raise SplitStopped
@@ -92,21 +92,21 @@ def _compute(
     store: Store,
     engine: Engine,
     stop: Stop,
-    told: TimedProgress | None,
+    progress: TimedProgress | None,
 ) -> None:
     """Compute what is missing of one case after the other; a case ends with its first failure."""
     tasks = {task.key: task for task in todo}
     count, work = (sum(getattr(task, name) for task in todo) for name in ("count", "work"))
-    found, done, began = 0, 0.0, time.monotonic()
+    done_count, done, began = 0, 0.0, time.monotonic()
     for plan in plans:
         stop.is_pointless = False
-        own = pending_tasks(plan.tasks, store, retry_failed=True)  # cases may share some
-        for endings in compute_and_store(own, store, engine, Policy(), stop):
+        pending = pending_tasks(plan.tasks, store, retry_failed=True)  # cases may share some
+        for endings in compute_and_store(pending, store, engine, Policy(), stop):
             stop.is_pointless |= any(ending.error is not None for ending in endings)
-            found += sum(tasks[ending.key].count for ending in endings)
+            done_count += sum(tasks[ending.key].count for ending in endings)
             done += sum(tasks[ending.key].work for ending in endings)
-            if told is not None:
-                told(found, count, seconds_left(time.monotonic() - began, done, work - done))
+            if progress is not None:
+                progress(done_count, count, seconds_left(time.monotonic() - began, done, work - done))
 
 
 def seconds_left(seconds: float, done: float, rest: float) -> float | None:

@@ -70,8 +70,8 @@ class Store:
 
     def parts(self) -> dict[str, tuple[tuple[str, str], ...]]:
         """Names and paths of the tables of every task, by its key."""
-        found = self.connection.execute("SELECT key, parts FROM outcomes")
-        return {key: self._parts(key, parts) for key, parts in found}
+        rows = self.connection.execute("SELECT key, parts FROM outcomes")
+        return {key: self._parts(key, parts) for key, parts in rows}
 
     def missing_tables(self) -> dict[str, Path]:
         """A table that should be there and is not, by the key of its task."""
@@ -86,9 +86,9 @@ class Store:
         return row
 
     def _parts(self, key: str, text: str) -> tuple[tuple[str, str], ...]:
-        found = [] if text == "[]" else self._parse_json(key, text)
+        pairs = [] if text == "[]" else self._parse_json(key, text)
         try:
-            return tuple((name, path) for name, path in found)
+            return tuple((name, path) for name, path in pairs)
         except (TypeError, ValueError) as error:
             raise self._damage_error(key) from error
 

@@ -84,8 +84,8 @@ def run_task(task: Task, folder: Path) -> TaskResult:
     """Compute one task and write its tables; whatever it raises becomes the error of its row."""
     start = time.perf_counter()
     try:
-        (found,) = task.verb.run([task.case], no_progress)
-        row, parts = _write_result(task, found, folder)
+        (result,) = task.verb.run([task.case], no_progress)
+        row, parts = _write_result(task, result, folder)
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
         return TaskResult(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
@@ -100,30 +100,30 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[TaskResult]:
     start = time.perf_counter()
     written = []
     with suppress(Exception, SystemExit):  # of all: alone it will be told
-        found = tasks[0].verb.run([task.case for task in tasks], no_progress)
-        for task, one in zip(tasks, found, strict=False):
+        results = tasks[0].verb.run([task.case for task in tasks], no_progress)
+        for task, result in zip(tasks, results, strict=False):
             with suppress(Exception):  # of this one
-                written.append((task.key, *_write_result(task, one, folder)))
+                written.append((task.key, *_write_result(task, result, folder)))
     share = (time.perf_counter() - start) / max(1, len(written))
     return [TaskResult(key, share, row, parts) for key, row, parts in written]
 
 
-def _write_result(task: Task, found: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _write_result(task: Task, result: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
     """What a result adds to its row, and the names and paths of its tables."""
-    if isinstance(found, InputError):
-        raise found
-    row = json.dumps(task.verb.cells(found), allow_nan=False, ensure_ascii=False)
-    tables = {table.name: declared_table(table, found) for table in task.verb.tables}
+    if isinstance(result, InputError):
+        raise result
+    row = json.dumps(task.verb.cells(result), allow_nan=False, ensure_ascii=False)
+    tables = {table.name: declared_table(table, result) for table in task.verb.tables}
     return row, tuple(
         (name, write_table(rows, name, task.key, folder)) for name, rows in tables.items() if rows is not None
     )
 
 
-def declared_table(table: TableSpec[Any], found: Any) -> pl.DataFrame | None:
+def declared_table(table: TableSpec[Any], result: Any) -> pl.DataFrame | None:
     """A table of a result with the columns that it declares, in their types; None where there is none."""
     from attnlaw.core.tables import require_columns, to_schema
 
-    rows = table.rows(found)
+    rows = table.rows(result)
     if rows is None:
         return None
     schema = to_schema(column_kinds(table.columns))
@@ -142,10 +142,10 @@ def run_batch(
 
     endings: dict[str, TaskResult] = {}
     with TASK_LOCK, threadpool_limits(limits=1, user_api="blas"):
-        for own in group_tasks(tasks):
-            if len(own) > 1:
+        for group in group_tasks(tasks):
+            if len(group) > 1:
                 with _exit_after(time_limit, os.devnull):
-                    endings |= {ending.key: ending for ending in run_tasks_together(own, folder)}
+                    endings |= {ending.key: ending for ending in run_tasks_together(group, folder)}
         for task in tasks:
             if task.key in endings:
                 continue
@@ -158,10 +158,10 @@ def run_batch(
 
 def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
     """The tasks in lists: those of a group, and each of the others alone, in order of their first ones."""
-    found: dict[Hashable, list[Task]] = {}
+    tasks_by_group: dict[Hashable, list[Task]] = {}
     for task in tasks:
-        found.setdefault(task.key if task.group is None else task.group, []).append(task)
-    return list(found.values())
+        tasks_by_group.setdefault(task.key if task.group is None else task.group, []).append(task)
+    return list(tasks_by_group.values())
 
 
 def is_quick(ending: TaskResult) -> bool:
@@ -208,13 +208,13 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
     """Why a worker died with this task, read from its marker, which is removed; None if it had not begun."""
     path = marker(key, folder)
     try:
-        told = path.read_text(errors="replace").splitlines()
+        lines = path.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         return None
     path.unlink(missing_ok=True)
-    if time_limit is None or not told:
+    if time_limit is None or not lines:
         return "the worker process died while computing it (exit, signal or out of memory)"
-    place = next((line.strip() for line in told if line.lstrip().startswith("File ")), "unknown place")
+    place = next((line.strip() for line in lines if line.lstrip().startswith("File ")), "unknown place")
     return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 

@@ -30,10 +30,10 @@ def template(verb: Verb[Any, Any]) -> str:
         "Run it with: attnlaw study run FILE --out DIR, draw it with: attnlaw report DIR --figures pdf",
     ]
     head = "\n".join(f"# {line}" for line in lines)
-    fixed = "\n".join(_key(one, keys) for one in keys.values())
-    swept = [one for one in keys.values() if one.is_number and one.rule.sweepable]
-    grid = "\n".join(f"#{one.name} = {_toml(_points(one))}" for one in swept[:2])
-    run = "\n".join(_key(one, keys) for one in setting_fields(RunSettings).values())
+    fixed = "\n".join(_key(field, keys) for field in keys.values())
+    swept = [field for field in keys.values() if field.is_number and field.rule.sweepable]
+    grid = "\n".join(f"#{field.name} = {_toml(_points(field))}" for field in swept[:2])
+    run = "\n".join(_key(field, keys) for field in setting_fields(RunSettings).values())
     parts = [
         f'{head}\nverb = "{verb.name}"',
         f"[fixed]  # one value for each key\n{fixed}",
@@ -44,10 +44,10 @@ def template(verb: Verb[Any, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _key(one: SettingField, keys: Mapping[str, SettingField]) -> str:
+def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
     """What a key means and may be, and its line: commented out where it has a default."""
-    rule = one.rule
-    what = [rule.help.rstrip("."), one.expected]
+    rule = field.rule
+    what = [rule.help.rstrip("."), field.expected]
     if rule.requires:
         what.append(f"needs {rule.requires}")
     for owner, attribute in rule.conditions:
@@ -56,26 +56,28 @@ def _key(one: SettingField, keys: Mapping[str, SettingField]) -> str:
         what.append(f"where {owner} is {' or '.join(able)}")
     if rule.exclusions:
         what.append(f"not beside {' or '.join(rule.exclusions)}")
-    told = textwrap.wrap("; ".join(what) + ".", WIDTH - 2, break_long_words=False, break_on_hyphens=False)
-    words = "\n".join(f"# {line}" for line in told)
-    if one.default is MISSING:
-        return f"{words}\n{one.name} = {_toml(rule.metavar or one.name.upper())}"
-    value = _toml(one.default) if one.default is not None else f"...  # {rule.metavar or 'none unless given'}"
-    return f"{words}\n#{one.name} = {value}"
+    lines = textwrap.wrap("; ".join(what) + ".", WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    words = "\n".join(f"# {line}" for line in lines)
+    if field.default is MISSING:
+        return f"{words}\n{field.name} = {_toml(rule.metavar or field.name.upper())}"
+    value = (
+        _toml(field.default) if field.default is not None else f"...  # {rule.metavar or 'none unless given'}"
+    )
+    return f"{words}\n#{field.name} = {value}"
 
 
-def _points(one: SettingField) -> list[Any]:
+def _points(field: SettingField) -> list[Any]:
     """Two values to sweep over: the default, or the least, and something above it."""
-    rule, whole = one.rule, int in one.types and float not in one.types
-    known = [value for value in (one.default, rule.minimum) if isinstance(value, int | float) and value > 0]
+    rule, whole = field.rule, int in field.types and float not in field.types
+    known = [value for value in (field.default, rule.minimum) if isinstance(value, int | float) and value > 0]
     first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
     second = min(2.0 * first, rule.maximum) if rule.maximum is not None else 2.0 * first
-    pair = dict.fromkeys(_in_bounds(one, first, second))
+    pair = dict.fromkeys(_in_bounds(field, first, second))
     return [int(value) for value in pair] if whole else list(pair)
 
 
-def _in_bounds(one: SettingField, *values: float) -> Iterator[float]:
-    above = one.rule.greater_than if one.rule.greater_than is not None else -math.inf
+def _in_bounds(field: SettingField, *values: float) -> Iterator[float]:
+    above = field.rule.greater_than if field.rule.greater_than is not None else -math.inf
     yield from (value if value > above else above + value for value in values)
 
 

@@ -40,11 +40,11 @@ def step_figures(rows: pl.DataFrame) -> Iterator[Figure]:
 
     The quantity that moves most heads it. Where a run has several steps, what is constant is not drawn.
     """
-    told = {
+    panel_lines = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()
     }
-    there = {title: lines for title, lines in told.items() if lines}
+    there = {title: lines for title, lines in panel_lines.items() if lines}
     moves = {
         title: max((_largest_change(rows, name) for name in lines), key=_size)
         for title, lines in there.items()
@@ -65,12 +65,12 @@ def _size(move: ColumnChange) -> float:
 
 def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
     """The largest move of a column among the models of a run."""
-    found = [ColumnChange(0.0, 0.0)]
-    for _, own in rows.sort("step").group_by("model", maintain_order=True):
-        values = own[name].drop_nulls()
+    changes = [ColumnChange(0.0, 0.0)]
+    for _, model_rows in rows.sort("step").group_by("model", maintain_order=True):
+        values = model_rows[name].drop_nulls()
         if values.len():
-            found.append(ColumnChange(float(values[0]), float(values[-1])))
-    return max(found, key=_size)
+            changes.append(ColumnChange(float(values[0]), float(values[-1])))
+    return max(changes, key=_size)
 
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:
@@ -86,7 +86,7 @@ def _is_still(rows: pl.DataFrame, name: str) -> bool:
 
 def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
     """What moved most, in a sentence; empty where nothing did."""
-    name = max(lines, key=lambda one: _largest_change(rows, one).size)
+    name = max(lines, key=lambda column: _largest_change(rows, column).size)
     move = _largest_change(rows, name)
     if move.size <= STILL_TOLERANCE:
         return ""
@@ -108,8 +108,8 @@ def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
     drawn = []
     for title, lines in panels.items():
         long = rows.unpivot(list(lines), index=["step", "model"], variable_name="series").drop_nulls("value")
-        own = long.with_columns(pl.col("series").replace_strict(lines))
-        chart = alt.Chart(inline_data(own.to_dicts()), title=title).mark_line(
+        points = long.with_columns(pl.col("series").replace_strict(lines))
+        chart = alt.Chart(inline_data(points.to_dicts()), title=title).mark_line(
             point=alt.OverlayMarkDef(size=14, filled=True)
         )
         encoded = chart.encode(

@@ -125,12 +125,12 @@ STEP_MODES_SCHEMA = to_schema(column_kinds(STEP_MODES))
 
 def read_steps(path: Path, remedy: str) -> pl.DataFrame:
     """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
-    told = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
-    rows = read_table(path, remedy, told)
+    key_columns = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
+    rows = read_table(path, remedy, key_columns)
     known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA | STEP_MODES_SCHEMA
     present = {name: dtype for name, dtype in known.items() if name in rows.columns}
     rows = nan_to_null(require_columns(rows, present, str(path), remedy))
-    for name in told:
+    for name in key_columns:
         if rows[name].null_count():
             raise InputError(f"{path}: found a row without its {name}; {remedy}")
     return rows

@@ -60,20 +60,20 @@ class History:
         cls, model: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int
     ) -> History:
         """That of the stored rows of a model before a step."""
-        found = cls()
+        history = cls()
         earlier = _rows_before(matrices, model, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
-            found.starts = {
+            history.starts = {
                 tuple(row[name] for name in PLACE_NAMES): {name: row[name] for name in FACTOR_SIZES}
                 for row in earlier.filter(pl.col("step") == pl.col("step").min()).iter_rows(named=True)
             }
         last = _rows_before(modes, model, before)
         if last is not None:
             newest = last.filter(pl.col("step") == pl.col("step").max())
-            found.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), PLACE_NAMES)
+            history.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), PLACE_NAMES)
         elif earlier is not None:
-            found.tracker.has_begun = True
-        return found
+            history.tracker.has_begun = True
+        return history
 
     def relative_sizes(
         self, places: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
@@ -93,12 +93,12 @@ class History:
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
     ) -> HeadReadings:
         """What the stored factors of all measured heads tell: their means, and the rows of their modes."""
-        found, seen, edges = HeadReadings(), {}, {}
+        readings, seen, edges = HeadReadings(), {}, {}
         for place, (left, right), spectrum in (
             measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
         ):
             if left.shape[0] == right.shape[1]:
-                found.means[place] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
+                readings.means[place] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
             null = null_of_spectrum(spectrum) if "modes" in quantities else None
             compared = None if null is None else null.compare(without_round_off(spectrum))
             if compared is not None and compared.outliers is not None:
@@ -109,35 +109,35 @@ class History:
             {
                 "step": step,
                 **dict(zip(PLACE_NAMES, key, strict=True)),
-                "mode": one.number,
-                "left_step": one.left_step,
-                "value": one.value,
+                "mode": mode.number,
+                "left_step": mode.left_step,
+                "value": mode.value,
                 "edge": edges[key],
             }
-            for key, own in self.tracker.follow(step, seen).items()
-            for one in own
+            for key, modes in self.tracker.follow(step, seen).items()
+            for mode in modes
         ]
-        return replace(found, modes=to_frame(rows, STEP_MODES_SCHEMA))
+        return replace(readings, modes=to_frame(rows, STEP_MODES_SCHEMA))
 
 
 def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:
     """The rows of a model before a step; None where there are none."""
-    own = None if rows is None else rows.filter((pl.col("model") == model) & (pl.col("step") < step))
-    return own if own is not None and own.height else None
+    earlier = None if rows is None else rows.filter((pl.col("model") == model) & (pl.col("step") < step))
+    return earlier if earlier is not None and earlier.height else None
 
 
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
     """The measured heads with their stored factors, N x d and d x N, read block by block."""
-    own: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
+    cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or place.head is None or not isinstance(product.block, Attention):
             continue
-        if own[0] != (product.tensors, place.kind):
+        if cache[0] != (product.tensors, place.kind):
             factors = list(product.block.factors(model, place.kind))
-            own = (product.tensors, place.kind), factors
-        left, right = (np.asarray(factor, dtype=float) for factor in own[1][place.head])
+            cache = (product.tensors, place.kind), factors
+        left, right = (np.asarray(factor, dtype=float) for factor in cache[1][place.head])
         yield place, (left, right), spectrum
 
 
@@ -146,8 +146,10 @@ def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:
-        own = known.filter(pl.col("kind") == group).group_by(PLACE_NAMES, maintain_order=True)
-        found = stronger_first([(head["value"].to_list(), head["left_step"].to_list()) for _, head in own])
-        row[f"stronger_first_{group}"] = None if found is None else found.tau
-        row[f"stronger_first_p_{group}"] = None if found is None else found.p_value
+        heads = known.filter(pl.col("kind") == group).group_by(PLACE_NAMES, maintain_order=True)
+        agreement = stronger_first(
+            [(head["value"].to_list(), head["left_step"].to_list()) for _, head in heads]
+        )
+        row[f"stronger_first_{group}"] = None if agreement is None else agreement.tau
+        row[f"stronger_first_p_{group}"] = None if agreement is None else agreement.p_value
     return row

@@ -28,26 +28,26 @@ class WatchedMargins:
         """
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise BadSetting("margins", EXPECTED, type(given).__name__)
-        found = cls(as_inputs(given[0]), check_value("margins", given[1], int, minimum=1))
-        if found.every % spacing:
+        margins = cls(as_inputs(given[0]), check_value("margins", given[1], int, minimum=1))
+        if margins.every % spacing:
             raise BadSetting(
-                "margins", f"expected a multiple of the monitor's {{every}} {spacing}", found.every
+                "margins", f"expected a multiple of the monitor's {{every}} {spacing}", margins.every
             )
-        measure_margins(model, found.inputs)
-        return found
+        measure_margins(model, margins.inputs)
+        return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
         """The row of a step with the columns of margins; without them, and why, where a model has none."""
         try:
-            found = measure_margins(model, self.inputs)
+            margins = measure_margins(model, self.inputs)
         except InputError as error:
             return row | {"remark": _join_remarks(row["remark"], f"no margins: {error}")}
-        mean = found.mean_log
+        mean = margins.mean_log
         return row | {
             "margins_mean_log": mean and mean.value,
             "margins_mean_log_error": mean and mean.error,
-            "margins_median": found.median.value,
-            "remark": _join_remarks(row["remark"], found.remark and f"margins: {found.remark}"),
+            "margins_median": margins.median.value,
+            "remark": _join_remarks(row["remark"], margins.remark and f"margins: {margins.remark}"),
         }
 
 

@@ -49,12 +49,12 @@ class ModeTracker:
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
         """That of stored rows of one step, whose places are the columns of `key`."""
-        found = cls(has_begun=True)
+        tracker = cls(has_begun=True)
         for row in rows:
             place = tuple(row[name] for name in key)
-            found.modes.setdefault(place, []).append(Mode(row["mode"], row["left_step"], row["value"]))
-            found.counts[place] = max(found.counts.get(place, 0), row["mode"] + 1)
-        return found
+            tracker.modes.setdefault(place, []).append(Mode(row["mode"], row["left_step"], row["value"]))
+            tracker.counts[place] = max(tracker.counts.get(place, 0), row["mode"] + 1)
+        return tracker
 
     def follow(
         self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
@@ -63,31 +63,31 @@ class ModeTracker:
 
         `seen`: by head values (k,), descending, u (rows, k) and v (cols, k).
         """
-        found = {}
+        modes = {}
         for place, (values, u, v) in seen.items():
             earlier = self.modes.get(place, [])
             same = _match_modes(earlier, values, u, v)
-            own = []
+            head_modes = []
             for i, value in enumerate(values.tolist()):
                 before = same.get(i)
                 if before is None:
                     number = self.counts.get(place, 0)
                     self.counts[place] = number + 1
                     before = Mode(number, step if self.has_begun else None, value)
-                own.append(Mode(before.number, before.left_step, value, u[:, i], v[:, i]))
-            found[place] = own
-        self.modes, self.has_begun = found, True
-        return found
+                head_modes.append(Mode(before.number, before.left_step, value, u[:, i], v[:, i]))
+            modes[place] = head_modes
+        self.modes, self.has_begun = modes, True
+        return modes
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
     """Which value is which mode of before."""
     if not earlier or not values.size:
         return {}
-    lefts = [one.u for one in earlier if one.u is not None]
-    rights = [one.v for one in earlier if one.v is not None]
+    lefts = [mode.u for mode in earlier if mode.u is not None]
+    rights = [mode.v for mode in earlier if mode.v is not None]
     if not lefts:
-        ranked = sorted(earlier, key=lambda one: -one.value)
+        ranked = sorted(earlier, key=lambda mode: -mode.value)
         return dict(zip(range(values.size), ranked, strict=False))
     shared = np.abs(np.stack(lefts) @ u) * np.abs(np.stack(rights) @ v)
     rows, columns = linear_sum_assignment(shared**2, maximize=True)

@@ -42,7 +42,7 @@ def stronger_first(
     rng = np.random.default_rng(seed)
     score, pairs, shuffled = 0.0, 0, np.zeros(SHUFFLES)
     for given in heads:
-        sizes, steps = (np.asarray(one, dtype=float) for one in given)
+        sizes, steps = (np.asarray(numbers, dtype=float) for numbers in given)
         first, second = np.triu_indices(sizes.size, 1)
         larger = np.sign(sizes[first] - sizes[second])
         score += float(larger @ np.sign(steps[second] - steps[first]))

@@ -86,9 +86,9 @@ def take_snapshot(
         "spectral_norm": [spectrum.spectral for spectrum in spectra],
         "log10_contribution": _contributions(bounds, len(spectra)),
     }
-    for name, found in SPECTRUM_QUANTITIES.items():
+    for name, compute in SPECTRUM_QUANTITIES.items():
         if name in quantities:
-            columns[name] = found(spectra)
+            columns[name] = compute(spectra)
     if "factor_imbalance" in quantities:
         columns["factor_difference"] = _differences(spectra)
         keys = [tuple(place_row(model.name, place).values()) for place, _ in measured]
@@ -125,8 +125,8 @@ def take_snapshot(
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
-    told = {"status": Outcome.FAILED, "remark": reason}
-    row = {"step": step, "model": name, **told, "attnlaw_version": __version__}
+    failure = {"status": Outcome.FAILED, "remark": reason}
+    row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, to_frame([], STEP_MATRICES_SCHEMA), to_frame([], STEP_MODES_SCHEMA))
 
 
@@ -216,39 +216,42 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
     """The logits of the heads of self-attention that were measured."""
-    found = {}
+    logits = {}
     for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is not None and place.kind == "qk" and isinstance(product.block, Attention):
-            found[place] = head_logits(model, place, product.block, spectrum.scores)
-    return found
+            logits[place] = head_logits(model, place, product.block, spectrum.scores)
+    return logits
 
 
 def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
     """The median spread and the largest bound of the logits of self-attention, over heads that have them."""
-    spreads = [one.typical for one in logits if one.typical is not None]
-    bounds = [one.bound for one in logits if one.bound is not None]
+    spreads = [head.typical for head in logits if head.typical is not None]
+    bounds = [head.bound for head in logits if head.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}
 
 
 def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
     """Which layers the bound does not cover, one sentence for each reason."""
     layers: dict[str, dict[int | None, None]] = {}
-    for place, one in logits.items():
-        if one.reason is not None:
-            layers.setdefault(one.reason, {})[place.layer] = None
-    return [f"no logit bound of layer {', '.join(map(str, own))}: {reason}" for reason, own in layers.items()]
+    for place, head in logits.items():
+        if head.reason is not None:
+            layers.setdefault(head.reason, {})[place.layer] = None
+    return [
+        f"no logit bound of layer {', '.join(map(str, numbers))}: {reason}"
+        for reason, numbers in layers.items()
+    ]
 
 
 def _group_columns(matrices: pl.DataFrame) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for group, kinds in LAYER_GROUPS.items():
-        own = matrices.filter(pl.col("kind").is_in(kinds))
-        outliers = own["outliers"].drop_nulls()
-        row[f"stable_rank_{group}"] = own["stable_rank"].median()
+        group_rows = matrices.filter(pl.col("kind").is_in(kinds))
+        outliers = group_rows["outliers"].drop_nulls()
+        row[f"stable_rank_{group}"] = group_rows["stable_rank"].median()
         row[f"outliers_{group}"] = outliers.sum() if outliers.len() else None
-        row[f"alpha_{group}"] = own["alpha"].median()
+        row[f"alpha_{group}"] = group_rows["alpha"].median()
     for group in HEAD_KINDS:
-        own = matrices.filter(pl.col("kind") == group)
+        group_rows = matrices.filter(pl.col("kind") == group)
         for name in ("factor_excess", "factor_imbalance_kept", "factor_difference_kept", "mean", "frobenius"):
-            row[f"{name}_{group}"] = own[name].abs().median()
+            row[f"{name}_{group}"] = group_rows[name].abs().median()
     return row

@@ -45,9 +45,9 @@ def find_verb(name: str) -> Verb[Any, Any]:
     first, _, beside = name.partition(".")
     known = VERBS | STUDY_VERBS
     if first in known:
-        found: Verb[Any, Any] = import_module(known[first][0]).VERB
+        verb: Verb[Any, Any] = import_module(known[first][0]).VERB
         if not beside:
-            return found
-        if found.simulation is not None and found.simulation.name == name:
-            return found.simulation
+            return verb
+        if verb.simulation is not None and verb.simulation.name == name:
+            return verb.simulation
     raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")

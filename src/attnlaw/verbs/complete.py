@@ -71,9 +71,16 @@ class CompletionMeans:
 def solve(case: CompletionSettings, progress: Progress) -> CompletionLimit:
     from attnlaw.theory.implicit_bias.completion import mean_cosine, predict_completion
 
-    found = predict_completion(case.problem)
-    corner = abs(float(found.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
-    return CompletionLimit(corner, found.rank, found.nuclear, found.exponent, found.outcome, found.remark)
+    prediction = predict_completion(case.problem)
+    corner = abs(float(prediction.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
+    return CompletionLimit(
+        corner,
+        prediction.rank,
+        prediction.nuclear,
+        prediction.exponent,
+        prediction.outcome,
+        prediction.remark,
+    )
 
 
 def simulate(case: CompletionSimulationSettings, progress: Progress) -> CompletionMeans:

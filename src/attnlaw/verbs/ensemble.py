@@ -47,10 +47,14 @@ class EnsembleNumbers:
 
     @property
     def quantities(self) -> Mapping[str, Any]:
-        own, K = self.prediction, self.learners
-        overlaps = {name: getattr(own, name) for name in ("m", "q", "q1", "V", "residual")}
-        limit = own.error(math.inf)
-        return overlaps | {"mean_error": own.error(K), "vote_error": own.vote_error(K), "limit_error": limit}
+        prediction, K = self.prediction, self.learners
+        overlaps = {name: getattr(prediction, name) for name in ("m", "q", "q1", "V", "residual")}
+        limit = prediction.error(math.inf)
+        return overlaps | {
+            "mean_error": prediction.error(K),
+            "vote_error": prediction.vote_error(K),
+            "limit_error": limit,
+        }
 
 
 def solve(case: EnsembleSettings, progress: Progress) -> EnsembleNumbers:

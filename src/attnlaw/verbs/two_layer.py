@@ -81,10 +81,10 @@ class TwoLayerNumbers:
     def quantities(self) -> Mapping[str, Any]:
         split, risk = self.split, self.risk
         head, tail = split.noise_terms or (None, None)
-        own = {
+        numbers = {
             name: getattr(risk, name) for name in ("excess", "bias", "variance", "start", "norm", "residual")
         }
-        return own | {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
+        return numbers | {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> TwoLayerNumbers:

@@ -56,9 +56,16 @@ class Damage:
 
 def maps(layer: StoredLayer) -> list[View]:
     """The six maps of a layer without a gate."""
-    own = layer.attention
+    attention = layer.attention
     assert layer.feed_forward is not None
-    return [own.query, own.key, own.value, own.output, layer.feed_forward.inner, layer.feed_forward.outer]
+    return [
+        attention.query,
+        attention.key,
+        attention.value,
+        attention.output,
+        layer.feed_forward.inner,
+        layer.feed_forward.outer,
+    ]
 
 
 def _head(attention: Attention, matrix: Matrix, head: int) -> Matrix:
@@ -112,16 +119,21 @@ def _int4(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> Non
 
 def _duplicated(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
     other = weights.model.layers[layer.index - 1 if layer.index else 1]
-    for own, copied in zip(maps(layer), maps(other), strict=True):
-        weights.tensors[own.tensor] = weights.tensors[copied.tensor].copy()
+    for view, copied in zip(maps(layer), maps(other), strict=True):
+        weights.tensors[view.tensor] = weights.tensors[copied.tensor].copy()
 
 
 def _copied_head(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
-    own = layer.attention
-    for view, across in ((own.query, 1), (own.key, 1), (own.value, 1), (own.output, 0)):
+    attention = layer.attention
+    for view, across in (
+        (attention.query, 1),
+        (attention.key, 1),
+        (attention.value, 1),
+        (attention.output, 0),
+    ):
         matrix = weights.read(view)
         heads = matrix if across else matrix.T
-        _head(own, heads, 1)[:] = _head(own, heads, 0)
+        _head(attention, heads, 1)[:] = _head(attention, heads, 0)
         weights.write(view, matrix)
 
 
@@ -134,10 +146,15 @@ def _zero_query(weights: Weights, layer: StoredLayer, rng: np.random.Generator) 
 
 
 def _random_head(weights: Weights, layer: StoredLayer, rng: np.random.Generator) -> None:
-    own = layer.attention
-    for view, across in ((own.query, 1), (own.key, 1), (own.value, 1), (own.output, 0)):
+    attention = layer.attention
+    for view, across in (
+        (attention.query, 1),
+        (attention.key, 1),
+        (attention.value, 1),
+        (attention.output, 0),
+    ):
         matrix = weights.read(view)
-        part = _head(own, matrix if across else matrix.T, 1)
+        part = _head(attention, matrix if across else matrix.T, 1)
         part[:] = matrix.std() * rng.standard_normal(part.shape)
         weights.write(view, matrix)
 

@@ -37,14 +37,14 @@ def tiny_by_hand(layer: int, head: int) -> dict[str, np.ndarray]:
         name: tensor.astype(np.float64) for name, tensor in load_file(f"{TINY}/model.safetensors").items()
     }
     prefix = next(name for name in tensors if name.endswith("h.0.ln_1.weight")).removesuffix("0.ln_1.weight")
-    one, two = (tensors[f"{prefix}{layer}.ln_{number}.weight"] for number in (1, 2))
+    first_gain, two = (tensors[f"{prefix}{layer}.ln_{number}.weight"] for number in (1, 2))
     centre = np.eye(128) - np.full((128, 128), 1 / 128)
     query, key, value = np.split(tensors[f"{prefix}{layer}.attn.c_attn.weight"], 3, axis=1)
-    own = slice(32 * head, 32 * head + 32)
-    before = centre @ np.diag(one)
+    span = slice(32 * head, 32 * head + 32)
+    before = centre @ np.diag(first_gain)
     return {
-        "qk": before @ query[:, own] @ (before @ key[:, own]).T,
-        "vo": before @ value[:, own] @ tensors[f"{prefix}{layer}.attn.c_proj.weight"][own],
+        "qk": before @ query[:, span] @ (before @ key[:, span]).T,
+        "vo": before @ value[:, span] @ tensors[f"{prefix}{layer}.attn.c_proj.weight"][span],
         "ffn_in": centre @ np.diag(two) @ tensors[f"{prefix}{layer}.mlp.c_fc.weight"],
     }
 
@@ -86,7 +86,7 @@ def test_smollm2_as_its_own_gains_make_it():
     """The largest QK norm of layer 0 is 4.85 (stored 1061), and the largest of all stands in layer 18."""
     model = open_model(real_checkpoint("smollm2"))
     tree = measure(model, Selection(), jobs=None)
-    matrices = matrix_table(model, tree, [None] * sum(1 for _, one in tree.leaves() if one), None)
+    matrices = matrix_table(model, tree, [None] * sum(1 for _, spectrum in tree.leaves() if spectrum), None)
     heads = matrices.filter(kind="qk").sort("spectral_norm_applied", descending=True)
     first = heads.filter(layer=0).row(0, named=True)
     assert first["head"] == 7
@@ -119,13 +119,13 @@ def state(gain: np.ndarray | None, width: int = 16) -> dict[str, np.ndarray]:
 
 
 def test_where_the_norm_is_not_known_nothing_is_said_to_be_applied():
-    found = attnlaw.audit(state(None), heads=2)
-    known = found.matrices.drop_nulls("spectral_norm_applied")
+    audit = attnlaw.audit(state(None), heads=2)
+    known = audit.matrices.drop_nulls("spectral_norm_applied")
     assert set(known["kind"]) == {"ffn_out"}
-    assert found.layers["log10_alpha_applied"].null_count() == found.layers.height
-    assert found.summary["norms"] == "stored"
-    assert found.summary["norms_unknown"] == ["qk", "vo", "ffn_in", "ffn_gate"]
-    assert "not known of QK, VO, FFN in, FFN gate" in norms_sentence(found.summary)
+    assert audit.layers["log10_alpha_applied"].null_count() == audit.layers.height
+    assert audit.summary["norms"] == "stored"
+    assert audit.summary["norms_unknown"] == ["qk", "vo", "ffn_in", "ffn_gate"]
+    assert "not known of QK, VO, FFN in, FFN gate" in norms_sentence(audit.summary)
 
 
 def test_as_stored_changes_what_is_shown_and_no_number(tiny):
@@ -160,8 +160,8 @@ def fresh(name: str) -> torch.nn.Module:
     """A model as it is initialised, its gains drawn at random (standard deviation of the logarithm 0.2)."""
     torch.manual_seed(1)
     config = getattr(transformers, name).config_class
-    own = FRESH[name]
-    model = getattr(transformers, name)(config(**(own if name == "GPT2Model" else SIZES | own)))
+    sizes = FRESH[name]
+    model = getattr(transformers, name)(config(**(sizes if name == "GPT2Model" else SIZES | sizes)))
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if "norm" in key.lower() or ".ln_" in key:
@@ -171,10 +171,10 @@ def fresh(name: str) -> torch.nn.Module:
 
 @pytest.mark.parametrize("name", FRESH)
 def test_a_fresh_model_with_random_gains_is_random(name):
-    found = attnlaw.audit(fresh(name))
-    assert found.matrices["spectral_norm_applied"].null_count() == 0
-    assert found.summary["norms"] == "applied"
-    assert found.summary["not_random"]["p_value"] > 1e-3
+    audit = attnlaw.audit(fresh(name))
+    assert audit.matrices["spectral_norm_applied"].null_count() == 0
+    assert audit.summary["norms"] == "applied"
+    assert audit.summary["not_random"]["p_value"] > 1e-3
 
 
 def test_the_same_gains_folded_into_the_weights_would_not_look_random():
@@ -194,24 +194,24 @@ def test_the_same_gains_folded_into_the_weights_would_not_look_random():
 def test_null_test_and_proxies_do_not_see_the_gain():
     """Every column but those as applied and of logits, and every proxy, is that of other gains."""
     rng = np.random.default_rng(1)
-    one, other = (
+    plain, other = (
         attnlaw.audit(state(np.exp(sd * rng.standard_normal(16))), heads=2, name="m") for sd in (0.0, 1.0)
     )
     names = [
-        name for name in one.matrices.columns if "_applied" not in name and not name.startswith("logit_")
+        name for name in plain.matrices.columns if "_applied" not in name and not name.startswith("logit_")
     ]
-    assert one.matrices.select(names).equals(other.matrices.select(names))
-    assert not one.matrices.select(APPLIED).equals(other.matrices.select(APPLIED))
+    assert plain.matrices.select(names).equals(other.matrices.select(names))
+    assert not plain.matrices.select(APPLIED).equals(other.matrices.select(APPLIED))
     for key in ("proxies", "not_random", "log10_alpha", "value_of_adaptivity"):
-        assert one.summary[key] == other.summary[key]
+        assert plain.summary[key] == other.summary[key]
 
 
 def test_an_audit_without_these_columns_is_still_reported(tmp_path):
     """As 0.1.0 wrote it: no columns and no keys of norms as applied."""
     from attnlaw.report.write import write_report
 
-    found = attnlaw.audit(TINY, layers="0:1", only="qk")
-    found.save(tmp_path / "old")
+    audit = attnlaw.audit(TINY, layers="0:1", only="qk")
+    audit.save(tmp_path / "old")
     for table in ("matrices", "spectra", "layers"):
         path = tmp_path / "old" / f"{table}.parquet"
         rows = pl.read_parquet(path)
@@ -221,7 +221,7 @@ def test_an_audit_without_these_columns_is_still_reported(tmp_path):
     for key in ("norms", "norms_unknown", "log10_alpha_applied"):
         del summary[key]
     path.write_text(json.dumps(summary))
-    found.save(tmp_path / "new")
+    audit.save(tmp_path / "new")
     write_report([tmp_path / "old"], figures="svg")
     assert (tmp_path / "old" / "figures" / "heads.svg").exists()
     assert "as applied" not in (tmp_path / "old" / "report.html").read_text().split("<script")[0]

@@ -54,11 +54,11 @@ def assert_made_again(matrices: pl.DataFrame, layers: pl.DataFrame, model: str) 
     of at most 1e3 of them: 1e-9 holds them all. An applied norm of a feed-forward matrix tells how far it may
     lie off, and a p-value moves in steps of one draw.
     """
-    for name, found in (("matrices", matrices), ("layers", layers)):
+    for name, rows in (("matrices", matrices), ("layers", layers)):
         shipped = getattr(ATLAS, name).filter(pl.col("model") == model)
-        assert found.height == shipped.height > 0
+        assert rows.height == shipped.height > 0
         for column in SHIPPED_COLUMNS[name]:
-            mine, theirs = found[column], shipped[column]
+            mine, theirs = rows[column], shipped[column]
             if column in PLACE or column in ("family", "outliers"):
                 assert mine.to_list() == theirs.to_list(), column
                 continue
@@ -68,9 +68,9 @@ def assert_made_again(matrices: pl.DataFrame, layers: pl.DataFrame, model: str) 
             if column == "random_p_value":
                 room = room + (1.0 / (shipped["null_draws"] + 1)).fill_null(0.0)
             elif column == "log10_alpha_applied":  # of norms that have errors; they add up over the layers
-                room = room + 1e-9 * layers["applications"].sum() + found[f"{column}_error"].fill_null(0.0)
-            elif f"{column}_error" in found.columns:
-                room = room + found[f"{column}_error"].fill_null(0.0)
+                room = room + 1e-9 * layers["applications"].sum() + rows[f"{column}_error"].fill_null(0.0)
+            elif f"{column}_error" in rows.columns:
+                room = room + rows[f"{column}_error"].fill_null(0.0)
             assert (off <= room).all(), (column, (off - room).max())
 
 
@@ -81,17 +81,17 @@ def test_the_rows_of_the_example_are_made_again() -> None:
 
 
 def test_the_rows_of_a_real_checkpoint_are_made_again() -> None:
-    found = audited("rxnmapper")
-    assert_made_again(found.matrices, found.layers, "rxnmapper")
+    audit = audited("rxnmapper")
+    assert_made_again(audit.matrices, audit.layers, "rxnmapper")
 
 
 def test_the_rows_of_a_fresh_model_are_made_again(make_atlas: ModuleType, tmp_path: Path) -> None:
     (row,) = ATLAS.models.filter(pl.col("model") == "fresh-tiny-decoder").to_dicts()
     if row["made_with"] != make_atlas.made_with():
         pytest.skip(f"drawn with {row['made_with']}, here is {make_atlas.made_with()}")
-    found = attnlaw.audit(make_atlas.draw("fresh-tiny-decoder", tmp_path), jobs=1)
-    assert_made_again(found.matrices, found.layers, "fresh-tiny-decoder")
-    assert found.summary["atlas"]["left_out"] == ["fresh-tiny-decoder"]
+    audit = attnlaw.audit(make_atlas.draw("fresh-tiny-decoder", tmp_path), jobs=1)
+    assert_made_again(audit.matrices, audit.layers, "fresh-tiny-decoder")
+    assert audit.summary["atlas"]["left_out"] == ["fresh-tiny-decoder"]
 
 
 @pytest.mark.long
@@ -103,11 +103,11 @@ def test_the_study_makes_the_whole_atlas_again(make_atlas: ModuleType, tmp_path:
         pytest.skip(str(error))
     report = run(read_study(tmp_path / "atlas.toml"), tmp_path / "rows", Backend())
     assert (report.done, report.failures) == (16, ())
-    found = make_atlas.packed(tmp_path / "rows", tmp_path / "atlas")
-    same = [name for name in found.models.columns if name not in ("made_with", "attnlaw_version")]
-    if found.models["made_with"].to_list() != ATLAS.models["made_with"].to_list():
+    atlas = make_atlas.packed(tmp_path / "rows", tmp_path / "atlas")
+    same = [name for name in atlas.models.columns if name not in ("made_with", "attnlaw_version")]
+    if atlas.models["made_with"].to_list() != ATLAS.models["made_with"].to_list():
         pytest.skip(f"drawn with {make_atlas.made_with()}, the atlas with other versions")
-    assert found.models.select(same).rows() == ATLAS.models.select(same).rows()
+    assert atlas.models.select(same).rows() == ATLAS.models.select(same).rows()
     for (model,), matrices in _with_errors(tmp_path / "rows", "matrices").group_by("model"):
         layers = _with_errors(tmp_path / "rows", "layers").filter(pl.col("model") == model)
         assert_made_again(matrices, layers, str(model))
@@ -124,9 +124,9 @@ def test_what_ships_is_small_and_told_by_the_study() -> None:
     assert [task.case.name for task in study.tasks] == ATLAS.models["model"].to_list()
     for table in (ATLAS.matrices, ATLAS.layers):
         assert list(dict.fromkeys(table["model"])) == ATLAS.models["model"].to_list()
-    told = ATLAS.models.with_columns(fresh=~pl.col("trained"))
-    assert (told["seed"].is_not_null() == told["fresh"]).all()
-    assert told.select("source", "sha256", "attnlaw_version").null_count().sum_horizontal()[0] == 0
+    models = ATLAS.models.with_columns(fresh=~pl.col("trained"))
+    assert (models["seed"].is_not_null() == models["fresh"]).all()
+    assert models.select("source", "sha256", "attnlaw_version").null_count().sum_horizontal()[0] == 0
 
 
 def heads(name: str, layer: int, weights: dict[str, Any]) -> Iterator[np.ndarray]:
@@ -183,7 +183,7 @@ def test_trained_models_differ_from_fresh_ones_as_the_page_says() -> None:
         trained = rows[name]
         fresh = rows["fresh-rxnfp" if name.startswith("rxnfp") else f"fresh-{name}"]
         assert trained["rejected_share"] > 0.85 > 0.02 > fresh["rejected_share"]
-        for column in (one.name for one in COLUMNS.values() if one.norms is not None):
+        for column in (quantity.name for quantity in COLUMNS.values() if quantity.norms is not None):
             lower = "stable_rank" in column
             assert (trained[column] < fresh[column]) == lower, (name, column)
         if trained["median_effective_rank_qk"] == pytest.approx(fresh["median_effective_rank_qk"], rel=0.03):
@@ -231,21 +231,21 @@ def bert(layers: int = 2, width: int = 16) -> dict[str, Any]:
 
 
 def test_ranges_are_over_trained_models_of_the_kind() -> None:
-    found = attnlaw.audit(bert(), heads=2, jobs=1)
-    entry = found.summary["atlas"]
+    audit = attnlaw.audit(bert(), heads=2, jobs=1)
+    entry = audit.summary["atlas"]
     assert (entry["kind"], entry["among"], entry["left_out"]) == ("encoder", "encoder", [])
-    assert found.summary["norms"] == "stored"  # no norm is in the file
+    assert audit.summary["norms"] == "stored"  # no norm is in the file
     rows = {row["model"]: row for row in ATLAS.values.iter_rows(named=True)}
     encoders = {name: row for name, row in rows.items() if row["kind"] == "encoder"}
     assert entry["trained"] == [name for name, row in encoders.items() if row["trained"]]
     assert entry["fresh"] == [name for name, row in encoders.items() if not row["trained"]]
     assert len(entry["columns"]) == 10
-    for name, one in entry["columns"].items():
+    for name, ranges in entry["columns"].items():
         assert COLUMNS[name].norms in (None, STORED)
         trained, fresh = ([encoders[model][name] for model in entry[state]] for state in ("trained", "fresh"))
-        below = sum(value < one["value"] for value in trained)
-        assert one["trained"] == {"low": min(trained), "high": max(trained), "models": 6, "below": below}
-        assert one["fresh"] == {"low": min(fresh), "high": max(fresh), "models": 4}
+        below = sum(value < ranges["value"] for value in trained)
+        assert ranges["trained"] == {"low": min(trained), "high": max(trained), "models": 6, "below": below}
+        assert ranges["fresh"] == {"low": min(fresh), "high": max(fresh), "models": 4}
 
 
 def test_a_kind_of_few_models_is_compared_with_all_and_not_with_itself() -> None:
@@ -298,9 +298,9 @@ def test_the_terminal_and_the_json_tell_the_same() -> None:
     printed = [line.split() for line in invoke("audit", TINY, columns=100).stdout.splitlines()]
     for label, here, trained, below, fresh in range_lines(entry):
         assert [*label.split(), here, *trained.split(), *below.split(), *fresh.split()] in printed
-    one = entry["columns"]["median_stable_rank_qk_applied"]
-    low, high = (one["trained"][end] for end in ("low", "high"))
-    line = f"stable rank of QK {one['value']:.2f} {low:.2f} to {high:.1f} 0 of 8 11.1 to 32.5"
+    ranges = entry["columns"]["median_stable_rank_qk_applied"]
+    low, high = (ranges["trained"][end] for end in ("low", "high"))
+    line = f"stable rank of QK {ranges['value']:.2f} {low:.2f} to {high:.1f} 0 of 8 11.1 to 32.5"
     assert line.split() in printed
 
 
@@ -325,10 +325,10 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
         f'[[list]]\nmodel = "{TINY}"\nname = "part"\nlayers = "0"\n'
     )
     run(read_study(file), tmp_path / "rows", Backend())
-    own = attnlaw.atlas(tmp_path / "rows")
-    assert own.models.select("model", "trained", "source").rows() == [("mine", True, None)]
-    found = own.values.select(list(COLUMNS)).row(0)
-    assert found == column_values(tiny().matrices, tiny().layers).select(list(COLUMNS)).row(0)
+    atlas = attnlaw.atlas(tmp_path / "rows")
+    assert atlas.models.select("model", "trained", "source").rows() == [("mine", True, None)]
+    row = atlas.values.select(list(COLUMNS)).row(0)
+    assert row == column_values(tiny().matrices, tiny().layers).select(list(COLUMNS)).row(0)
 
 
 def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:

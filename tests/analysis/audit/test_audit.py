@@ -144,9 +144,9 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
 @pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit])
 def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
     path = request.config.rootpath / TINY
-    found = work(path, layers=0, only=["qk", "vo"]).matrices
-    assert found.equals(work(path, layers="0", only="qk,vo").matrices)
-    assert found.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
+    matrices = work(path, layers=0, only=["qk", "vo"]).matrices
+    assert matrices.equals(work(path, layers="0", only="qk,vo").matrices)
+    assert matrices.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
     assert {"layers", "only", "jobs"} <= inspect.signature(work).parameters.keys()
 
 
@@ -164,15 +164,15 @@ def test_what_comes_back_is_shown_in_a_line(tiny, request):
 def test_a_feed_forward_that_is_not_read_leaves_no_proxies():
     layer = {name: tensor for name, tensor in _gated_layer().items() if name.startswith("self_attn")}
     layer["mixer.experts.0.w1.weight"] = np.ones((8, 4))
-    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
-    assert found.summary["proxies"] is None
-    assert "no feed-forward" not in found.summary["extensions"]
-    assert any("could not be read" in warning for warning in found.summary["warnings"])
+    audit = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in layer.items()}, heads=2)
+    assert audit.summary["proxies"] is None
+    assert "no feed-forward" not in audit.summary["extensions"]
+    assert any("could not be read" in warning for warning in audit.summary["warnings"])
 
 
 def test_an_assumed_activation_is_said(tmp_path):
-    found = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}, heads=2)
-    assert "activation not stated: silu assumed" in found.summary["warnings"]
+    audit = attnlaw.audit({f"layers.0.{name}": tensor for name, tensor in _gated_layer().items()}, heads=2)
+    assert "activation not stated: silu assumed" in audit.summary["warnings"]
 
 
 def test_zero_matrices_are_drawn_or_left_out(tmp_path):
@@ -213,26 +213,30 @@ def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypat
     """Errors beside every number that rests on an estimate, null without any."""
     monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
     state = _encoder()
-    exact, found = attnlaw.audit(state, heads=8), attnlaw.audit(state, heads=8, approximate=True)
+    exact, estimated = attnlaw.audit(state, heads=8), attnlaw.audit(state, heads=8, approximate=True)
     large = pl.col("kind").str.starts_with("ffn")
-    assert found.matrices.filter(large)["route"].to_list() == ["lanczos"] * 4
-    assert found.spectra.filter(large)["singular_values"].null_count() == 4
-    own = found.matrices.columns[: found.matrices.columns.index("route") + 1]
-    assert found.matrices.filter(~large).select(own).equals(exact.matrices.filter(~large).select(own))
+    assert estimated.matrices.filter(large)["route"].to_list() == ["lanczos"] * 4
+    assert estimated.spectra.filter(large)["singular_values"].null_count() == 4
+    columns = estimated.matrices.columns[: estimated.matrices.columns.index("route") + 1]
+    assert (
+        estimated.matrices.filter(~large)
+        .select(columns)
+        .equals(exact.matrices.filter(~large).select(columns))
+    )
     for table in ("matrices", "layers"):
-        one, other = getattr(exact, table), getattr(found, table)
-        for error in (name for name in one.columns if name.endswith("_error")):
-            measured = table == "matrices" and error in own
+        rows, other = getattr(exact, table), getattr(estimated, table)
+        for error in (name for name in rows.columns if name.endswith("_error")):
+            measured = table == "matrices" and error in columns
             # Of a state dict without norms only what no norm stands before is known as applied: FFN out.
             applied = {"spectral_norm_applied_error": 34, "log10_alpha_applied_error": other.height}
             # Norms of entries and Frobenius norms are not estimated, conditions are not known.
             sizes = ("frobenius_norm_error", "frobenius_norm_over_initial_error")
             exactly = (*sizes, "norm_11_error", "condition_error")
             applied |= dict.fromkeys(exactly, other.height)
-            assert one[error].null_count() == one.height
+            assert rows[error].null_count() == rows.height
             missing = applied.get(error, other.filter(~large).height if measured else 0)
             assert other[error].null_count() == missing
-            gap = (other[name := error.removesuffix("_error")] - one[name]).abs()
+            gap = (other[name := error.removesuffix("_error")] - rows[name]).abs()
             # 15 degrees of freedom: beyond 6 once in 40,000; ranks are rounded.
             rounded = 0.5 if name == "numerical_rank" else 1e-9
             assert (gap <= 6 * other[error].fill_null(0.0) + rounded).drop_nulls().all()
@@ -240,7 +244,7 @@ def test_approximate_audit_agrees_with_the_exact_one_within_its_errors(monkeypat
 
 def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
     monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
-    exact, found = (
+    exact, estimated = (
         attnlaw.audit(_encoder(), heads=8, samples=1000, approximate=approximate).summary
         for approximate in (False, True)
     )
@@ -249,14 +253,16 @@ def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
         proxies = dict(summary["proxies"])
         return [*proxies.pop("fixed_p").values(), *proxies.values(), summary["proxy_over_sqrt_samples"]]
 
-    assert len(entries(found)) == 8
-    for one, other in zip(entries(exact), entries(found), strict=True):
-        assert set(one) == {"log10"}
-        assert abs(one["log10"] - other["log10"]) <= 6 * other["error"] + 1e-9
-    assert found["proxies"]["fixed_p"]["1"]["error"] > 1e-5
+    assert len(entries(estimated)) == 8
+    for entry, other in zip(entries(exact), entries(estimated), strict=True):
+        assert set(entry) == {"log10"}
+        assert abs(entry["log10"] - other["log10"]) <= 6 * other["error"] + 1e-9
+    assert estimated["proxies"]["fixed_p"]["1"]["error"] > 1e-5
     for name in ("log10_alpha", "value_of_adaptivity"):
         assert exact[f"{name}_error"] is None
-        value, other, error = (np.array(s) for s in (exact[name], found[name], found[f"{name}_error"]))
+        value, other, error = (
+            np.array(s) for s in (exact[name], estimated[name], estimated[f"{name}_error"])
+        )
         assert (np.abs(value - other) <= 6 * error + 1e-9).all()
 
 
@@ -331,8 +337,8 @@ def test_every_matrix_is_compared_with_noise(tiny):
     """The same draws and the same numbers as in the fits; the summary counts them."""
     names = ["random_p_value", "outliers", "null_draws"]
     assert tiny.matrices.select(names).equals(tiny.with_fits().fits.select(names))
-    found = attnlaw.fit("examples/tiny-decoder").rejections()
-    assert [tiny.summary["not_random"]] == [vars(one) for one in found.values()]
+    rejections = attnlaw.fit("examples/tiny-decoder").rejections()
+    assert [tiny.summary["not_random"]] == [vars(counts) for counts in rejections.values()]
     quantities = tiny.summary["quantities"]
     assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
     assert null_test_sentence(tiny.summary).startswith("40 of 40 matrices differ from noise; 0.4 expected")
@@ -341,11 +347,11 @@ def test_every_matrix_is_compared_with_noise(tiny):
 def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
     """Approximate spectra and zeros; the others are tested."""
     monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 256)
-    found = attnlaw.audit(_encoder(), heads=8, approximate=True)
+    audit = attnlaw.audit(_encoder(), heads=8, approximate=True)
     large = pl.col("route") == "lanczos"
-    assert found.matrices.filter(large)["random_p_value"].null_count() == 4
-    assert found.matrices.filter(~large)["random_p_value"].null_count() == 0
-    assert found.summary["not_random"]["tested"] == 32
+    assert audit.matrices.filter(large)["random_p_value"].null_count() == 4
+    assert audit.matrices.filter(~large)["random_p_value"].null_count() == 0
+    assert audit.summary["not_random"]["tested"] == 32
     nothing = {"in_proj_weight": np.zeros((12, 4)), "out_proj.weight": np.zeros((4, 4))}
     summary = attnlaw.audit(nothing, heads=2).summary
     assert summary["not_random"] == {"tested": 0, "rejected": 0, "expected": 0.0, "p_value": 1.0}
@@ -388,6 +394,6 @@ def test_a_model_in_memory_is_a_setting_too():
     """Rows call it by its name, or by what it is."""
     block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
     settings = [attnlaw.audit(block, heads=2, **more).summary["settings"] for more in ({}, {"name": "mine"})]
-    assert [one["model"] for one in settings] == ["dict", "mine"]
+    assert [case["model"] for case in settings] == ["dict", "mine"]
     first, second = attnlaw.audit([block, block], heads=2)
     assert first.matrices.equals(second.matrices)

@@ -47,15 +47,18 @@ def _tiny(request: pytest.FixtureRequest) -> Model:
 
 
 def rules_of(model: Model) -> dict[str, list[Finding]]:
-    found: dict[str, list[Finding]] = {}
-    for one in attnlaw.findings(model):
-        found.setdefault(one.rule, []).append(one)
-    return found
+    findings: dict[str, list[Finding]] = {}
+    for finding in attnlaw.findings(model):
+        findings.setdefault(finding.rule, []).append(finding)
+    return findings
 
 
 def counted(audit: attnlaw.Audit) -> dict[tuple[str, str], int]:
     assert audit.findings is not None
-    return {(one.rule, one.level): one.count for one in group_findings(audit.findings.iter_rows(named=True))}
+    return {
+        (group.rule, group.level): group.count
+        for group in group_findings(audit.findings.iter_rows(named=True))
+    }
 
 
 def test_sound_models_have_no_findings_but_notes(tiny: Model) -> None:
@@ -73,12 +76,12 @@ TELLING = [name for name in DAMAGES if name not in ("transposed V", "transposed 
 
 @pytest.mark.parametrize("name", TELLING)
 def test_damages_are_found_where_they_are(name: str, tiny: Model) -> None:
-    found = rules_of(DAMAGES[name](tiny, LAYER))
+    findings = rules_of(DAMAGES[name](tiny, LAYER))
     for rule in DAMAGES[name].rules:
         if rule == "norm-outlier":  # four layers are too few to tell one by its norm
             continue
-        assert rule in found, (rule, list(found))
-        assert {one.place.layer for one in found[rule]} <= {LAYER}
+        assert rule in findings, (rule, list(findings))
+        assert {finding.place.layer for finding in findings[rule]} <= {LAYER}
 
 
 def test_a_fresh_model_is_untrained() -> None:
@@ -86,28 +89,28 @@ def test_a_fresh_model_is_untrained() -> None:
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(64, 4, 128, activation="gelu", batch_first=True)
     fresh = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-    for own in fresh.layers:  # torch copies one layer four times
-        torch.nn.init.normal_(own.self_attn.in_proj_weight, std=0.05)
-        for linear in (own.self_attn.out_proj, own.linear1, own.linear2):
+    for encoder_layer in fresh.layers:  # torch copies one layer four times
+        torch.nn.init.normal_(encoder_layer.self_attn.in_proj_weight, std=0.05)
+        for linear in (encoder_layer.self_attn.out_proj, encoder_layer.linear1, encoder_layer.linear2):
             torch.nn.init.normal_(linear.weight, std=0.05)
-    found = {one.rule: one.level for one in attnlaw.findings(fresh)}
-    assert found == {"untrained-model": "error", "untrained-layer": "error", "random-head": "note"}
+    levels = {finding.rule: finding.level for finding in attnlaw.findings(fresh)}
+    assert levels == {"untrained-model": "error", "untrained-layer": "error", "random-head": "note"}
 
 
 def test_torch_encoders_are_born_with_copied_layers() -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     fresh = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    assert {"identical-tensors", "duplicate-layers"} <= {one.rule for one in attnlaw.findings(fresh)}
+    assert {"identical-tensors", "duplicate-layers"} <= {finding.rule for finding in attnlaw.findings(fresh)}
 
 
 def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     damaged = DAMAGES["a NaN"](tiny, LAYER)
-    found = attnlaw.findings(damaged)
-    assert [one.rule for one in found] == ["non-finite"]
-    assert (found[0].value, found[0].place.tensor) == (1, "transformer.h.2.attn.c_attn.weight")
+    findings = attnlaw.findings(damaged)
+    assert [finding.rule for finding in findings] == ["non-finite"]
+    assert (findings[0].value, findings[0].place.tensor) == (1, "transformer.h.2.attn.c_attn.weight")
     tensors = {name: damaged.tensors.read(name) for name in damaged.tensors.shapes}
     save_file(tensors, tmp_path / "m.safetensors")
     with pytest.raises(attnlaw.InputError, match=r"c_attn\.weight has 1 NaN"):
@@ -115,7 +118,7 @@ def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: P
     weights = Weights(tiny)
     for name in weights.tensors:
         weights.tensors[name] = np.full_like(weights.tensors[name], np.nan)
-    assert {one.rule for one in attnlaw.findings(weights.changed)} == {"non-finite"}
+    assert {finding.rule for finding in attnlaw.findings(weights.changed)} == {"non-finite"}
 
 
 def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> None:
@@ -125,17 +128,17 @@ def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> N
 
     audit = audit_model(weights.changed, options=AuditOptions(tolerant=True))
     assert audit.matrices.height == 39  # all but the map that reads this norm
-    assert [one.place.tensor for one in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
+    assert [finding.place.tensor for finding in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
 
 
 def test_levels_thresholds_and_names() -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     audit = attnlaw.audit(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
-    levels = {one.level for one in attnlaw.findings(audit, levels={"duplicate-layers": "note"})}
+    levels = {finding.level for finding in attnlaw.findings(audit, levels={"duplicate-layers": "note"})}
     assert "note" in levels
     quiet = attnlaw.findings(audit, ignore=["identical-tensors"], levels={"duplicate-layers": "off"})
-    assert not {"identical-tensors", "duplicate-layers"} & {one.rule for one in quiet}
+    assert not {"identical-tensors", "duplicate-layers"} & {finding.rule for finding in quiet}
     others = set(RULES) - {"untrained-model"}
     assert attnlaw.findings(audit, thresholds={"untrained-model": 1.0}, ignore=others) == []
     for thresholds in ({"non-finite": 1.0}, {"duplicate-heads": 0.2}, {"unbalanced": float("nan")}):
@@ -150,9 +153,9 @@ def test_levels_thresholds_and_names() -> None:
 )
 def test_bits_tell_what_numbers_tell(dtype: str) -> None:
     """Two routes: integer maxima of bits, and numpy on the numbers."""
-    own = np.dtype(getattr(ml_dtypes, dtype, dtype) if "8" in dtype or "bf" in dtype else dtype)
+    numpy_dtype = np.dtype(getattr(ml_dtypes, dtype, dtype) if "8" in dtype or "bf" in dtype else dtype)
     rng = np.random.default_rng(1)
-    array = rng.standard_normal((40, 96)).astype(own)
+    array = rng.standard_normal((40, 96)).astype(numpy_dtype)
     array[3], array[:, 5] = 0, 0
     seen, plain = scan(array), np.abs(array.astype(float))
     assert (seen.peak, seen.not_finite) == (plain.max(), 0)
@@ -162,8 +165,8 @@ def test_bits_tell_what_numbers_tell(dtype: str) -> None:
     )
     array[7, 8], array[9, 9] = np.nan, -np.nan
     assert (scan(array).not_finite, scan(array).peak) == (2, None)
-    assert scan(np.full((4, 4), -0.5, own)).constant
-    assert not scan(np.array([[0.5, -0.5]], own)).constant
+    assert scan(np.full((4, 4), -0.5, numpy_dtype)).constant
+    assert not scan(np.array([[0.5, -0.5]], numpy_dtype)).constant
 
 
 def test_grids_are_told_by_their_values() -> None:
@@ -194,21 +197,22 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
     assert is_mask(weights.tensors["masked_bias"])
     assert attnlaw.findings(weights.changed) == []
     weights.tensors["classifier.weight"] = np.array([[np.nan, 1.0, 2.0]], np.float32)
-    assert [one.place.tensor for one in attnlaw.findings(weights.changed)] == ["classifier.weight"]
+    assert [finding.place.tensor for finding in attnlaw.findings(weights.changed)] == ["classifier.weight"]
 
 
 def test_sketches_estimate_cosines(tiny: Model) -> None:
     """Against exact cosines, which are those of the formed products; |error| about (1 - c^2) / 6."""
     for kind in ("qk", "vo"):
         for layer in tiny.layers:
-            own = layer.attention
+            attention = layer.attention
             maps = {
-                view: project_map(own, view, tiny.read(view).astype(np.float32)) for view in own.views(kind)
+                view: project_map(attention, view, tiny.read(view).astype(np.float32))
+                for view in attention.views(kind)
             }
-            rough = sketch_heads(own, kind, maps)
-            exact = list(own.factors(tiny, kind))
+            rough = sketch_heads(attention, kind, maps)
+            exact = list(attention.factors(tiny, kind))
             formed = [left @ right for left, right in exact]
-            for i in range(own.heads):
+            for i in range(attention.heads):
                 for j in range(i):
                     true = cosine(exact[i], exact[j])
                     dense = (
@@ -223,63 +227,66 @@ def test_both_sides_of_a_sketch_are_drawn_apart(tiny: Model) -> None:
 
     Of rank 32 the products of sketches spread by about (1/4096 + 2/(64 * 32))^(1/2) = 0.035.
     """
-    weights, own = Weights(tiny), tiny.layers[0].attention
+    weights, attention = Weights(tiny), tiny.layers[0].attention
     basis = np.linalg.qr(np.random.default_rng(0).standard_normal((128, 128)))[0]
-    for view in (own.query, own.key):
+    for view in (attention.query, attention.key):
         weights.write(view, basis)
     model = weights.changed
-    maps = {view: project_map(own, view, model.read(view).astype(np.float32)) for view in own.views("qk")}
-    rough = sketch_heads(own, "qk", maps)
+    maps = {
+        view: project_map(attention, view, model.read(view).astype(np.float32))
+        for view in attention.views("qk")
+    }
+    rough = sketch_heads(attention, "qk", maps)
     assert np.abs(np.triu(rough @ rough.T, 1)).max() < 5 * 0.035
 
 
 def test_a_head_in_another_basis_is_still_a_duplicate(tiny: Model) -> None:
     """A gauge changes every tensor of a head, and not what it computes."""
-    weights, own = Weights(tiny), tiny.layers[LAYER].attention
+    weights, attention = Weights(tiny), tiny.layers[LAYER].attention
     gauge = np.eye(32) + 0.3 * np.random.default_rng(0).standard_normal((32, 32)) / 32**0.5
-    for view, factor in ((own.query, gauge), (own.key, np.linalg.inv(gauge).T)):
+    for view, factor in ((attention.query, gauge), (attention.key, np.linalg.inv(gauge).T)):
         matrix = weights.read(view)
         matrix[:, 32:64] = matrix[:, :32] @ factor
         weights.write(view, matrix)
-    for view, factor in ((own.value, gauge), (own.output, np.linalg.inv(gauge))):
+    for view, factor in ((attention.value, gauge), (attention.output, np.linalg.inv(gauge))):
         matrix = weights.read(view)
-        if view == own.value:
+        if view == attention.value:
             matrix[:, 32:64] = matrix[:, :32] @ factor
         else:
             matrix[32:64] = factor @ matrix[:32]
         weights.write(view, matrix)
-    (found,) = rules_of(weights.changed)["duplicate-heads"]
-    assert (found.place.layer, found.place.head) == (LAYER, 1)
-    assert found.value == pytest.approx(1, abs=1e-6)
+    (finding,) = rules_of(weights.changed)["duplicate-heads"]
+    assert (finding.place.layer, finding.place.head) == (LAYER, 1)
+    assert finding.value == pytest.approx(1, abs=1e-6)
 
 
 def test_both_sides_of_a_matrix_are_told_apart(tiny: Model) -> None:
     """The fits of a transposed matrix are those of the matrix with its sides exchanged."""
-    own = tiny.layers[1].attention
-    found = {
-        field: side_grams(field, tiny.read(getattr(own, field)))
+    attention = tiny.layers[1].attention
+    matrix_sides = {
+        field: side_grams(field, tiny.read(getattr(attention, field)))
         for field in ("query", "key", "value", "output")
     }
-    before = {role: pair for role, *pair in side_fits(found)}
-    turned = found | {"query": side_grams("query", tiny.read(own.query).T)}
+    before = {role: pair for role, *pair in side_fits(matrix_sides)}
+    turned = matrix_sides | {"query": side_grams("query", tiny.read(attention.query).T)}
     after = {role: pair for role, *pair in side_fits(turned)}
     assert after["query"] == pytest.approx(before["query"][::-1], abs=1e-5)
 
 
 def test_ratios_are_compared_with_the_median_layer() -> None:
-    def found(ratios: list[float], threshold: float | None = None) -> list[int | None]:
+    def unbalanced_layers(ratios: list[float], threshold: float | None = None) -> list[int | None]:
         balance = tuple(
             Balance(TensorLocation(layer, kind="qk"), "Q/K", ratio) for layer, ratio in enumerate(ratios)
         )
         subject = Subject(Evidence(balances=balance), EMPTY)
         given = {} if threshold is None else {"unbalanced": threshold}
-        return [one.place.layer for one in apply_rules(subject, thresholds=given)]
+        return [finding.place.layer for finding in apply_rules(subject, thresholds=given)]
 
-    assert found([1, 1, 1, 3.1]) == [3]
-    assert found([1, 1, 1, 1 / 3.1]) == [3]
-    assert found([1, 1, 1, 2.9]) == []
-    assert found([1, 1, 1, 2.9], 2.5) == [3]
-    assert found([1, 1, 3.1]) == []  # three layers have no median to trust
+    assert unbalanced_layers([1, 1, 1, 3.1]) == [3]
+    assert unbalanced_layers([1, 1, 1, 1 / 3.1]) == [3]
+    assert unbalanced_layers([1, 1, 1, 2.9]) == []
+    assert unbalanced_layers([1, 1, 1, 2.9], 2.5) == [3]
+    assert unbalanced_layers([1, 1, 3.1]) == []  # three layers have no median to trust
 
 
 def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
@@ -300,20 +307,20 @@ def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
         for view in layer.views:
             watched.model.read(view)
     noted = watched.evidence(whole=False)
-    assert {one.pair for one in noted.balances} == {"V/O", "in/out"}
+    assert {balance.pair for balance in noted.balances} == {"V/O", "in/out"}
 
 
 def test_logits_are_those_of_the_folded_product(tiny: Model) -> None:
     """From M = C g Q K^T g C and the biases, formed densely here: every head's own typical size and bound."""
     damaged = DAMAGES["query x 1000"](tiny, LAYER)
-    found = rules_of(damaged)
-    own, norm = damaged.layers[LAYER].attention, damaged.layers[LAYER].attention.norm
+    findings = rules_of(damaged)
+    attention, norm = damaged.layers[LAYER].attention, damaged.layers[LAYER].attention.norm
     assert norm is not None
     gain, shift, n = damaged.gain(norm), damaged.shift(norm), 128
     typical, bound = {}, {}
     for number in range(4):
         head, maps, constants = slice(32 * number, 32 * number + 32), [], []
-        for view in (own.query, own.key):
+        for view in (attention.query, attention.key):
             matrix = damaged.read(view)[:, head]
             folded = gain[:, None] * matrix
             maps.append(folded - folded.mean(axis=0))
@@ -326,8 +333,10 @@ def test_logits_are_those_of_the_folded_product(tiny: Model) -> None:
     for rule, values, threshold in (("saturated-scores", typical, 100.0), ("logit-overflow", bound, 65504.0)):
         expected = {head: value for head, value in values.items() if value > threshold}
         assert expected
-        told = {one.place.head: one.value for one in found[rule] if one.place.layer == LAYER}
-        assert told == pytest.approx(expected, rel=1e-9)
+        sizes = {
+            finding.place.head: finding.value for finding in findings[rule] if finding.place.layer == LAYER
+        }
+        assert sizes == pytest.approx(expected, rel=1e-9)
 
 
 def test_evidence_does_not_depend_on_threads(tiny: Model) -> None:

@@ -53,33 +53,35 @@ def opened(name: str) -> Model:
 
 
 def counts(of: Any) -> Counter[str]:
-    return Counter(one.rule for one in attnlaw.findings(of))
+    return Counter(finding.rule for finding in attnlaw.findings(of))
 
 
 @pytest.fixture(scope="module", name="printed")
 def _printed() -> Iterator[dict[str, list[str]]]:
     lines: dict[str, list[str]] = defaultdict(list)
     yield lines
-    for title, own in lines.items():
-        sys.stdout.write("\n".join([f"\n{title}", *(f"  {line}" for line in own), ""]))
+    for title, section in lines.items():
+        sys.stdout.write("\n".join([f"\n{title}", *(f"  {line}" for line in section), ""]))
 
 
-def told(found: Counter[str]) -> str:
-    return ", ".join(f"{rule} {count}" for rule, count in sorted(found.items())) or "nothing"
+def format_counts(rule_counts: Counter[str]) -> str:
+    return ", ".join(f"{rule} {count}" for rule, count in sorted(rule_counts.items())) or "nothing"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trained_models_are_sound(name: str, printed: dict[str, list[str]]) -> None:
     audit = audited(name)
-    found = counts(audit)
-    printed["found in trained models"].append(f"{name}, {audit.matrices.height} maps: {told(found)}")
-    assert found == BELIEVED.get(name, {})
+    rule_counts = counts(audit)
+    printed["found in trained models"].append(
+        f"{name}, {audit.matrices.height} maps: {format_counts(rule_counts)}"
+    )
+    assert rule_counts == BELIEVED.get(name, {})
 
 
 def test_the_example_is_sound(request: pytest.FixtureRequest, printed: dict[str, list[str]]) -> None:
     audit = attnlaw.audit(request.config.rootpath / "examples/tiny-decoder", jobs=1)
     printed["found in trained models"].append(
-        f"tiny-decoder, {audit.matrices.height} maps: {told(counts(audit))}"
+        f"tiny-decoder, {audit.matrices.height} maps: {format_counts(counts(audit))}"
     )
     assert not counts(audit)
 
@@ -90,14 +92,14 @@ def test_damages_are_found(damage: str, printed: dict[str, list[str]]) -> None:
     cases = [(name, layer) for name, layers in LAYERS.items() for layer in layers]
     strangers: Counter[str] = Counter()
     for name, layer in cases:
-        found = attnlaw.findings(DAMAGES[damage](opened(name), layer))
+        findings = attnlaw.findings(DAMAGES[damage](opened(name), layer))
         # Of two layers that are the same the later one is told.
         told_at = {1, layer} if damage == "a duplicated layer" else {layer}
-        seen.update({one.rule for one in found if one.place.layer in told_at})
-        elsewhere = Counter(one.rule for one in found if one.place.layer not in told_at)
+        seen.update({finding.rule for finding in findings if finding.place.layer in told_at})
+        elsewhere = Counter(finding.rule for finding in findings if finding.place.layer not in told_at)
         strangers.update(elsewhere - Counter(BELIEVED.get(name, {})))
     hits = ", ".join(f"{rule} {seen[rule]}/{len(cases)}" for rule in DAMAGES[damage].rules)
-    beside = f"; in other layers: {told(strangers)}" if strangers else ""
+    beside = f"; in other layers: {format_counts(strangers)}" if strangers else ""
     printed["damages found, at layers 0, 3, 7, 11 of rxnfp and 0, 2, 5 of MiniLM"].append(
         f"{damage}: {hits}{beside}"
     )
@@ -111,12 +113,12 @@ def test_wrong_scales_are_found(factor: float, printed: dict[str, list[str]]) ->
     hits = cases = 0
     for name in ("rxnfp-pretrained", "rxnfp-finetuned", "minilm", "whisper-tiny.en", "smollm2"):
         (subject,) = audited(name).subjects
-        for place, one in enumerate(subject.evidence.balances):
-            for moved in (one.ratio * factor, one.ratio / factor):
+        for place, original in enumerate(subject.evidence.balances):
+            for moved in (original.ratio * factor, original.ratio / factor):
                 balance = list(subject.evidence.balances)
-                balance[place] = replace(one, ratio=moved)
-                found = apply_rules(Subject(Evidence(balances=tuple(balance)), subject.matrices.clear()))
-                hits += any(other.place == one.spot for other in found)
+                balance[place] = replace(original, ratio=moved)
+                findings = apply_rules(Subject(Evidence(balances=tuple(balance)), subject.matrices.clear()))
+                hits += any(other.place == original.spot for other in findings)
                 cases += 1
     printed["tensors with a wrong scale"].append(f"x {factor:g}: unbalanced {hits}/{cases}")
     assert hits >= {10.0: 1.0, 4.0: 0.95, 3.0: 0.3}[factor] * cases
@@ -142,11 +144,11 @@ def fresh(kind: str, seed: int) -> Any:
 def test_fresh_models_are_untrained_and_nothing_else(kind: str, printed: dict[str, list[str]]) -> None:
     untrained = 0
     for seed in range(4):
-        found = counts(fresh(kind, seed))
-        printed["found in fresh BERTs"].append(f"{kind}, seed {seed}: {told(found)}")
-        untrained += found["untrained-model"]
-        assert found["untrained-layer"] == 12
-        assert set(found) <= UNTRAINED
+        rule_counts = counts(fresh(kind, seed))
+        printed["found in fresh BERTs"].append(f"{kind}, seed {seed}: {format_counts(rule_counts)}")
+        untrained += rule_counts["untrained-model"]
+        assert rule_counts["untrained-layer"] == 12
+        assert set(rule_counts) <= UNTRAINED
     # The null is of Gaussian entries: uniform ones differ from it a little more often than its level says.
     assert untrained >= (4 if kind == "normal" else 3)
 
@@ -155,19 +157,19 @@ def test_fresh_models_are_untrained_and_nothing_else(kind: str, printed: dict[st
 def test_other_families(family: str, printed: dict[str, list[str]]) -> None:
     """Small models of families that no threshold was chosen by: trained, fresh, and damaged."""
     before, after = trained(family)
-    printed["other families"].append(f"{family}, trained: {told(counts(after))}")
-    printed["other families"].append(f"{family}, fresh: {told(counts(before))}")
+    printed["other families"].append(f"{family}, trained: {format_counts(counts(after))}")
+    printed["other families"].append(f"{family}, fresh: {format_counts(counts(before))}")
     grave = {"note"}
-    assert {one.level for one in attnlaw.findings(after)} <= grave
+    assert {finding.level for finding in attnlaw.findings(after)} <= grave
     assert counts(before)["untrained-model"] == 1
-    assert {one.rule for one in attnlaw.findings(before)} <= {
+    assert {finding.rule for finding in attnlaw.findings(before)} <= {
         "untrained-model",
         "untrained-layer",
         "random-head",
     }
     model = open_model(after)
     for damage in ("a NaN", "a tensor of zeros", "a copied head", "a re-initialised layer", "FFN in x 10"):
-        found = counts(DAMAGES[damage](model, 2))
+        rule_counts = counts(DAMAGES[damage](model, 2))
         rules = [rule for rule in DAMAGES[damage].rules if rule in RULES and rule != "norm-outlier"]
-        printed["other families"].append(f"{family}, {damage}: {told(found)}")
-        assert all(found[rule] for rule in rules)
+        printed["other families"].append(f"{family}, {damage}: {format_counts(rule_counts)}")
+        assert all(rule_counts[rule] for rule in rules)

@@ -41,13 +41,13 @@ def fresh():
 
 
 def test_a_freshly_initialised_model_comes_out_as_random(fresh):
-    found = fresh.rejections()["fresh"]
-    assert found.tested == fresh.matrices.height == 12 * (4 + 4 + 2)
-    assert found.expected == pytest.approx(120 * 2 / 201)
+    rejections = fresh.rejections()["fresh"]
+    assert rejections.tested == fresh.matrices.height == 12 * (4 + 4 + 2)
+    assert rejections.expected == pytest.approx(120 * 2 / 201)
     # The false-alarm rate is the nominal one: more rejections than these come once in a thousand.
-    assert found.p_value > 0.001
+    assert rejections.p_value > 0.001
     random = fresh.matrices.filter(pl.col("law") == "random")
-    assert random.height == found.tested - found.rejected
+    assert random.height == rejections.tested - rejections.rejected
     assert random["outliers"].sum() <= 3
 
 
@@ -68,9 +68,9 @@ def gated(attention, width=48, inner=96):
 
 def test_heads_wider_than_the_model_come_out_as_random():
     names = dict.fromkeys(("q_proj", "k_proj", "v_proj"), (4 * 96, 48))
-    found = fit(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
-    assert set(found.matrices["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
-    assert found.rejections()["wide"].p_value > 0.001
+    fits = fit(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
+    assert set(fits.matrices["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
+    assert fits.rejections()["wide"].p_value > 0.001
 
 
 def test_latent_attention_has_no_null():
@@ -78,18 +78,18 @@ def test_latent_attention_has_no_null():
     narrow = {"q_a_proj": (24, 48), "q_b_proj": (4 * 12, 24), "kv_a_proj_with_mqa": (20, 48)}
     tensors = gated(narrow | {"kv_b_proj": (4 * 20, 16), "o_proj": (48, 4 * 12)})
     fitted = audit(tensors, heads=4, name="latent").with_fits()
-    found = Fits(fitted.fits, fitted.curves)
-    heads, others = (found.matrices.filter(pl.col("head").is_null() == bare) for bare in (False, True))
+    fits = Fits(fitted.fits, fitted.curves)
+    heads, others = (fits.matrices.filter(pl.col("head").is_null() == bare) for bare in (False, True))
     assert heads.height == 8
     for name in ("law", "random_p_value", "outliers", "null_shape", "null_scale"):
         assert heads[name].null_count() == 8
     assert heads["remark"].str.contains("latent attention has no null here").all()
     assert heads["alpha"].null_count() == 0
     assert others["law"].to_list() == ["random"] * 3
-    assert found.rejections()["latent"].tested == 3
-    assert 1 - 1e-12 < found.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
-    assert set(found.curves["null_shape"]) == {"48 x 96"}
-    assert "8 not fitted" in repr(found)
+    assert fits.rejections()["latent"].tested == 3
+    assert 1 - 1e-12 < fits.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
+    assert set(fits.curves["null_shape"]) == {"48 x 96"}
+    assert "8 not fitted" in repr(fits)
     shown = audit_payload(AuditRows(fitted.summaries, fitted.tables()))
     assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
@@ -151,8 +151,8 @@ def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
         without.select(pl.col("learned_distance", "rank_fraction").is_not_null().all()).row(0) == (True,) * 2
     )
     ranges = fitted.select("^.*_(low|high)$", "untied_fits")
-    own = ranges.select(pl.exclude("^untied_.*$"))
-    assert own.null_count().row(0) == (0,) * 10
+    tied_ranges = ranges.select(pl.exclude("^untied_.*$"))
+    assert tied_ranges.null_count().row(0) == (0,) * 10
     # The untied law stands beside it, with a b/t of its own where it fits.
     assert ranges["untied_cut_ratio_low"].is_null().to_list() == (~ranges["untied_fits"]).to_list()
 
@@ -160,13 +160,13 @@ def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
 def test_json_has_a_row_for_every_matrix(fresh):
     """A number with an error, or within a range, is one object."""
     case = VERB.settings(model=encoder(layers=12), heads=4, name="fresh")
-    found = json.loads(to_json(VERB.json(case, fresh)))
-    assert list(found) == ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
-    assert (found["settings"]["model"], found["settings"]["heads"]) == ("fresh", 4)
-    assert found["quantities"]["matrix_count"] == 120
-    assert found["quantities"]["not_random_tested"] == 120
-    assert sum(found["quantities"][law.column] for law in LAWS.values()) == 120
-    first = found["tables"]["fits"][0]
+    output = json.loads(to_json(VERB.json(case, fresh)))
+    assert list(output) == ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
+    assert (output["settings"]["model"], output["settings"]["heads"]) == ("fresh", 4)
+    assert output["quantities"]["matrix_count"] == 120
+    assert output["quantities"]["not_random_tested"] == 120
+    assert sum(output["quantities"][law.column] for law in LAWS.values()) == 120
+    first = output["tables"]["fits"][0]
     assert {"layer", "head", "kind", "law", "random_p_value", "outliers"} <= set(first)
     assert set(first["alpha"]) == {"value", "error"}
     assert set(first["kappa"]) == {"value", "low", "high"}
@@ -187,11 +187,11 @@ def test_an_approximate_spectrum_has_a_row_that_says_so():
     without_values = done.spectra.head(2).with_columns(
         singular_values=pl.lit(None, schema(SPECTRA)["singular_values"])
     )
-    found = fit_spectra(without_values, approximate).matrices
-    assert found["law"].to_list() == [None, None]
-    assert found["status"][0] == "not fitted"
-    assert "approximate" in found["remark"][0]
-    assert Fits(found, pl.DataFrame(schema=schema(CURVES))).rejections()["m"].tested == 0
+    rows = fit_spectra(without_values, approximate).matrices
+    assert rows["law"].to_list() == [None, None]
+    assert rows["status"][0] == "not fitted"
+    assert "approximate" in rows["remark"][0]
+    assert Fits(rows, pl.DataFrame(schema=schema(CURVES))).rejections()["m"].tested == 0
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +200,9 @@ def pretrained():
 
 
 def test_a_trained_model_is_told_from_noise(pretrained):
-    found = pretrained.rejections()["rxnfp"]
-    assert found.rejected == found.tested == 30
-    assert found.p_value < 1e-6
+    rejections = pretrained.rejections()["rxnfp"]
+    assert rejections.rejected == rejections.tested == 30
+    assert rejections.p_value < 1e-6
     assert pretrained.matrices["law"].n_unique() > 1
     assert (pretrained.matrices.filter(pl.col("head").is_null())["kappa"] < 10).all()
 

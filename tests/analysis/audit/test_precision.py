@@ -47,11 +47,11 @@ def llama(folder: Path, dtype: Any = ml_dtypes.bfloat16) -> Path:
 
 def test_rows_say_how_precisely_they_were_factorised(tmp_path: Path) -> None:
     narrow, wide = (llama(tmp_path / name, dtype) for name, dtype in (("b", ml_dtypes.bfloat16), ("f", "f4")))
-    found, double = attnlaw.audit(narrow), attnlaw.audit(narrow, precision="double")
-    feed_forward = found.matrices.filter(pl.col("kind").str.starts_with("ffn"))
+    default, double = attnlaw.audit(narrow), attnlaw.audit(narrow, precision="double")
+    feed_forward = default.matrices.filter(pl.col("kind").str.starts_with("ffn"))
     assert set(feed_forward["precision"]) == {"float32"}
     assert feed_forward["spectral_norm_error"].null_count() == 0
-    heads = found.matrices.filter(pl.col("inner").is_not_null())
+    heads = default.matrices.filter(pl.col("inner").is_not_null())
     assert set(heads["precision"]) == {"float64"}
     assert "cholesky" in set(heads["route"])
     assert set(double.matrices["precision"]) == {"float64"}
@@ -63,7 +63,7 @@ def test_rows_say_how_precisely_they_were_factorised(tmp_path: Path) -> None:
 
 def test_errors_of_rows_and_proxies_cover_what_float32_moved(tmp_path: Path) -> None:
     folder = llama(tmp_path / "model")
-    found, double = attnlaw.audit(folder), attnlaw.audit(folder, precision="double")
+    default, double = attnlaw.audit(folder), attnlaw.audit(folder, precision="double")
     for name in (
         "spectral_norm",
         "nuclear_norm",
@@ -72,23 +72,23 @@ def test_errors_of_rows_and_proxies_cover_what_float32_moved(tmp_path: Path) -> 
         "condition",
         "log10_alpha",
     ):
-        one, two = (audit.matrices[name].to_numpy() for audit in (found, double))
-        error = found.matrices[f"{name}_error"].fill_null(0).to_numpy()
-        assert np.all(np.abs(one - two) <= error + 1e-12 * np.abs(two)), name
+        estimate, two = (audit.matrices[name].to_numpy() for audit in (default, double))
+        error = default.matrices[f"{name}_error"].fill_null(0).to_numpy()
+        assert np.all(np.abs(estimate - two) <= error + 1e-12 * np.abs(two)), name
     for name in ("log10_fixed_p_1", "log10_edelman", "log10_trauger_tewari", "log10_spectrum_adaptive"):
-        one, two = found.quantities[name], double.quantities[name]
-        assert abs(one.value - two.value) <= one.error + 1e-12
-        assert one.error < 1e-4
+        estimate, two = default.quantities[name], double.quantities[name]
+        assert abs(estimate.value - two.value) <= estimate.error + 1e-12
+        assert estimate.error < 1e-4
         assert two.error is None
 
 
 def test_threads_and_workers_give_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "MANY_ENTRIES", 1000)
     folder = str(llama(tmp_path / "model"))
-    one, two = (attnlaw.audit(folder, jobs=jobs) for jobs in (1, 2))
+    serial, two = (attnlaw.audit(folder, jobs=jobs) for jobs in (1, 2))
     (units,) = spread(VERB, [AuditSettings(model=folder)], tmp_path / "store")
     assert isinstance(units, attnlaw.Audit)
-    for name, table in one.tables().items():
+    for name, table in serial.tables().items():
         assert table.equals(two.tables()[name]), name
         assert table.equals(units.tables()[name]), name
     (exact,) = spread(VERB, [AuditSettings(model=folder, exact=True)], tmp_path / "store")
@@ -105,24 +105,24 @@ def test_sampled_norms_carry_their_error_into_the_proxy(
     monkeypatch.setattr(measure, "MANY_ENTRIES", 1000)
     monkeypatch.setattr("attnlaw.spectra.sampled.COLUMNS", 8)
     monkeypatch.setattr("attnlaw.spectra.sampled.ACCURACY", 0.05)
-    found = attnlaw.audit(folder)
+    sampled = attnlaw.audit(folder)
     heads = pl.col("inner").is_not_null()
-    one, two = (audit.matrices.filter(heads)["norm_11"].to_numpy() for audit in (found, exact))
-    error = found.matrices.filter(heads)["norm_11_error"].to_numpy()
+    norms, two = (audit.matrices.filter(heads)["norm_11"].to_numpy() for audit in (sampled, exact))
+    error = sampled.matrices.filter(heads)["norm_11_error"].to_numpy()
     assert np.all(error > 0)
-    assert np.sqrt(np.mean(((one - two) / error) ** 2)) < 2.5  # of 16; eight columns tell an error roughly
-    assert found.matrices.filter(~heads)["norm_11_error"].null_count() == 6
-    proxy, known = (audit.quantities["log10_trauger_tewari"] for audit in (found, exact))
+    assert np.sqrt(np.mean(((norms - two) / error) ** 2)) < 2.5  # of 16; eight columns tell an error roughly
+    assert sampled.matrices.filter(~heads)["norm_11_error"].null_count() == 6
+    proxy, known = (audit.quantities["log10_trauger_tewari"] for audit in (sampled, exact))
     assert known.error is None
     # By hand: B^(2/3) = 1 + sum of (s |W|)^(2/3), so d ln B is the sum of (s |W|)^(2/3) / B^(2/3) d ln |W|.
-    terms = [part.factors for part in proxies(found.trees[0]).parts]
+    terms = [part.factors for part in proxies(sampled.trees[0]).parts]
     logs = [np.log(m.spectrum.norm_11) + m.log_alpha.value + m.log_norm_gamma for m in terms]
     total = 1 + np.sum(np.exp(np.array(logs) * 2 / 3))
     relative = [(m.spectrum.norm_11_error or 0) / m.spectrum.norm_11 for m in terms]
     expected = np.sqrt(np.sum((np.exp(np.array(logs) * 2 / 3) / total * relative) ** 2)) / np.log(10)
     assert proxy.error == pytest.approx(expected, rel=1e-9)
     assert abs(proxy.value - known.value) < 5 * proxy.error
-    assert found.quantities["log10_edelman"] == exact.quantities["log10_edelman"]
+    assert sampled.quantities["log10_edelman"] == exact.quantities["log10_edelman"]
 
 
 @pytest.mark.parametrize(
@@ -132,15 +132,15 @@ def test_what_is_counted_in_real_checkpoints_is_the_same(name: str, tmp_path: Pa
     folder = real_checkpoint(name)
     if name not in ("whisper-tiny.en", "smollm2"):
         folder = rounded(folder, tmp_path)
-    found, double = (attnlaw.audit(folder, precision=kind, jobs=1) for kind in ("storage", "double"))
+    storage, double = (attnlaw.audit(folder, precision=kind, jobs=1) for kind in ("storage", "double"))
     if name != "whisper-tiny.en":  # float16 keeps more than float32 could add to
-        feed_forward = found.matrices.filter(pl.col("kind").str.starts_with("ffn"))
+        feed_forward = storage.matrices.filter(pl.col("kind").str.starts_with("ffn"))
         assert (feed_forward["precision"] == "float32").mean() > 0.9
-    assert found.matrices.select(COUNTED).equals(double.matrices.select(COUNTED))
-    for audit in (found, double):
+    assert storage.matrices.select(COUNTED).equals(double.matrices.select(COUNTED))
+    for audit in (storage, double):
         assert audit.quantities["not_random_rejected"] == double.quantities["not_random_rejected"]
-    kept = [name for name in found.findings.columns if name not in ("value", "meaning")]
-    assert found.findings.select(kept).equals(double.findings.select(kept))
-    values, expected = (audit.spectra["singular_values"].explode().to_numpy() for audit in (found, double))
+    kept = [name for name in storage.findings.columns if name not in ("value", "meaning")]
+    assert storage.findings.select(kept).equals(double.findings.select(kept))
+    values, expected = (audit.spectra["singular_values"].explode().to_numpy() for audit in (storage, double))
     # The gate: nothing moved by more than storing moved it, 0.42 of half a unit of bfloat16 at most.
     assert np.abs(values / expected - 1).max() < 0.42 * 2**-8

@@ -12,6 +12,6 @@ PROXIES = {
 
 def test_adaptive_proxies_come_first_and_round_off_is_no_error():
     """This summary does not know the (1,1) norm and the index 0."""
-    found = proxy_entries(PROXIES)
-    assert [value for _, value, _ in found] == [0.0, 1.0, 0.5, 0.7, 2.0]
-    assert [error for *_, error in found] == [None, None, 0.1, None, None]
+    entries = proxy_entries(PROXIES)
+    assert [value for _, value, _ in entries] == [0.0, 1.0, 0.5, 0.7, 2.0]
+    assert [error for *_, error in entries] == [None, None, 0.1, None, None]

@@ -26,23 +26,23 @@ from attnlaw.verbs.audit import VERB, AuditSettings
 LAYER = 2
 
 
-def equal(one: attnlaw.Audit, other: attnlaw.Audit) -> bool:
+def equal(audit: attnlaw.Audit, other: attnlaw.Audit) -> bool:
     """Every table to the bit, and the summary."""
-    tables, others = one.tables(), other.tables()
+    tables, others = audit.tables(), other.tables()
     assert tables.keys() == others.keys()
     for name, table in tables.items():
         assert to_parquet(table) == to_parquet(others[name]), name
-    assert json.dumps(one.summary) == json.dumps(other.summary)
+    assert json.dumps(audit.summary) == json.dumps(other.summary)
     return True
 
 
 def in_units(store: Path, **given: Any) -> attnlaw.Audit:
     """The audit of one case whose units were sent, packed and put together again."""
-    (found,) = spread(VERB, [AuditSettings(**given)], store)
-    if isinstance(found, InputError):
-        raise found
-    assert isinstance(found, attnlaw.Audit)
-    return found
+    (result,) = spread(VERB, [AuditSettings(**given)], store)
+    if isinstance(result, InputError):
+        raise result
+    assert isinstance(result, attnlaw.Audit)
+    return result
 
 
 @pytest.fixture(scope="module", name="tiny")
@@ -60,9 +60,9 @@ def saved(model: Model, like: Path, folder: Path) -> Path:
 
 def test_a_model_in_units_is_the_model(tiny: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"model": str(tiny), "samples": 1000, "name": "tiny"}
-    found = in_units(tmp_path, **given)
-    assert equal(found, attnlaw.audit(**given))
-    assert equal(found.with_fits(), attnlaw.audit(**given).with_fits())
+    audit = in_units(tmp_path, **given)
+    assert equal(audit, attnlaw.audit(**given))
+    assert equal(audit.with_fits(), attnlaw.audit(**given).with_fits())
     before = {path: path.stat().st_ino for path in tmp_path.glob("parts/*/*")}
     assert len(before) == 16
     # A choice of matrices, and another name, need nothing that was not measured.
@@ -76,10 +76,12 @@ def test_a_model_in_units_is_the_model(tiny: Path, tmp_path: Path) -> None:
 )
 def test_findings_are_those_of_one_process(name: str, tiny: Path, tmp_path: Path) -> None:
     model = saved(DAMAGES[name](open_model(tiny), LAYER), tiny, tmp_path)
-    found = in_units(tmp_path / "store", model=str(model))
-    assert found.findings is not None
-    assert {one.rule for one in group_findings(found.findings.iter_rows(named=True))} & {*DAMAGES[name].rules}
-    assert equal(found, attnlaw.audit(model))
+    audit = in_units(tmp_path / "store", model=str(model))
+    assert audit.findings is not None
+    assert {group.rule for group in group_findings(audit.findings.iter_rows(named=True))} & {
+        *DAMAGES[name].rules
+    }
+    assert equal(audit, attnlaw.audit(model))
 
 
 def test_approximate_spectra_with_their_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,10 +103,10 @@ def test_approximate_spectra_with_their_errors(tmp_path: Path, monkeypatch: pyte
     more = {"num_key_value_heads": 2, "hidden_act": "silu"}
     (tmp_path / "config.json").write_text(json.dumps(config | more))
     given: dict[str, Any] = {"model": str(tmp_path), "approximate": True}
-    found = in_units(tmp_path / "store", **given)
-    assert found.matrices.filter(route="lanczos").height == 3
-    assert found.matrices["nuclear_norm_error"].count() == 3
-    assert equal(found, attnlaw.audit(**given))
+    audit = in_units(tmp_path / "store", **given)
+    assert audit.matrices.filter(route="lanczos").height == 3
+    assert audit.matrices["nuclear_norm_error"].count() == 3
+    assert equal(audit, attnlaw.audit(**given))
 
 
 def test_an_adapter_by_itself(tmp_path: Path) -> None:
@@ -118,9 +120,9 @@ def test_an_adapter_by_itself(tmp_path: Path) -> None:
             tensors[f"{at}.lora_B.weight"] = rng.standard_normal((24, 3)).astype(np.float32)
     save_file(tensors, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 3, "lora_alpha": 6}))
-    found = in_units(tmp_path / "store", model=str(tmp_path))
-    assert found.matrices.height == 4
-    assert equal(found, attnlaw.audit(tmp_path))
+    audit = in_units(tmp_path / "store", model=str(tmp_path))
+    assert audit.matrices.height == 4
+    assert equal(audit, attnlaw.audit(tmp_path))
 
 
 def test_a_checkpoint_that_was_replaced_is_measured_anew(tiny: Path, tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ class Known:
 
 
 FINDINGS = {
-    one.name: one
-    for one in (
+    known.name: known
+    for known in (
         Known("non-finite", "error", None, "an entry is NaN or infinite: training diverged"),
         Known("unbalanced", "error", 3.0, "one factor of a product is far larger than the other"),
         Known("random-head", "note", 0.01, "a head that looks like noise"),
@@ -60,7 +60,7 @@ FINDINGS = {
 }
 FINDING_SCHEMA = to_schema(
     {"rule": "text", "level": "text"}
-    | {one.name: one.kind for one in PLACE[1:]}
+    | {column.name: column.kind for column in PLACE[1:]}
     | {"tensor": "text", "value": "float", "threshold": "float", "meaning": "text"}
 )
 
@@ -93,15 +93,15 @@ def written(folder: Path, text: str, head: str = "version = 1\n") -> RuleFile:
 
 def one_rule(folder: Path, **keys: Any) -> GateRule:
     """A rule with these keys; what it needs and is not told is about the sizes of a diff."""
-    told = {"name": "near", "of": "diff", "column": "size", "is": "< 0.25"} | keys
-    lines = [f"{key} = {_toml(value)}" for key, value in told.items()]
+    fields = {"name": "near", "of": "diff", "column": "size", "is": "< 0.25"} | keys
+    lines = [f"{key} = {_toml(value)}" for key, value in fields.items()]
     (rule,) = written(folder, "\n".join(["[[rule]]", *lines])).rules
     return rule
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + " }"
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, bool):

@@ -23,23 +23,23 @@ against = "baseline"
 SIZES = {(0, "qk", 0): 1.0, (0, "qk", 1): 2.0, (0, "ffn_in", None): 4.0}
 
 
-def gate(folder, now, *found, rules=RULES, old=None):
+def gate(folder, now, *rows, rules=RULES, old=None):
     folder.mkdir(exist_ok=True)
     if not (folder / "findings.parquet").exists():
         findings().write_parquet(folder / "findings.parquet")  # as an audit that found nothing does
     if old is not None:
         old.write_parquet(folder / "diff.parquet")
     asked = written(folder, rules)
-    return judge(asked, "m", "m.bin", TABLES, {"diff": now}.__getitem__, findings(*found), FINDINGS, folder)
+    return judge(asked, "m", "m.bin", TABLES, {"diff": now}.__getitem__, findings(*rows), FINDINGS, folder)
 
 
 def test_a_column_becomes_its_relative_change(tmp_path):
     now = heads({(0, "ffn_in", None): 5.0, (0, "qk", 1): 2.0, (0, "qk", 0): 1.6})
     (verdict,) = gate(tmp_path, now, old=heads(SIZES)).rules
     assert (verdict.outcome, verdict.held, verdict.selected) == ("failed", 2, 3)
-    assert [(one.place["kind"], one.place["head"], one.value) for one in verdict.failures] == [
-        ("qk", 0, pytest.approx(0.6))
-    ]
+    assert [
+        (failure.place["kind"], failure.place["head"], failure.value) for failure in verdict.failures
+    ] == [("qk", 0, pytest.approx(0.6))]
 
 
 def test_what_is_new_or_was_zero_is_missing_and_what_is_gone_fails(tmp_path):
@@ -67,8 +67,8 @@ def test_a_directory_that_cannot_serve(tmp_path):
         Baseline(tmp_path / "none")
     with pytest.raises(InputError) as caught:
         Baseline(tmp_path).known_identities()
-    told = "found no findings.parquet; give a directory that attnlaw audit --out wrote"
-    assert str(caught.value) == f"{tmp_path}: {told}"
+    message = "found no findings.parquet; give a directory that attnlaw audit --out wrote"
+    assert str(caught.value) == f"{tmp_path}: {message}"
     with pytest.raises(InputError, match=r"found no diff\.parquet"):
         gate(tmp_path, heads(SIZES))
     both = pl.concat([heads(SIZES), heads(SIZES, model="other")])
@@ -91,8 +91,8 @@ def test_the_summary_of_an_audit(tmp_path):
         tables = {"summary": now}.__getitem__
         return judge(asked, "m", "m.bin", TABLES, tables, baseline=tmp_path).rules[0]
 
-    for told in ({"value": 2.0, "error": 0.1}, 2.0):
-        (tmp_path / "summary.json").write_text(json.dumps({"quantities": {"log10_proxy": told}}))
+    for proxy in ({"value": 2.0, "error": 0.1}, 2.0):
+        (tmp_path / "summary.json").write_text(json.dumps({"quantities": {"log10_proxy": proxy}}))
         assert (verdict().outcome, verdict().value) == ("failed", 0.5)
     (tmp_path / "summary.json").write_text(json.dumps({"quantities": {"log10_proxy": 2.5}}))
     assert verdict().outcome == "passed"
@@ -113,16 +113,16 @@ def test_findings_of_the_baseline_are_known_whatever_their_value(tmp_path):
     there = {"rule": "unbalanced", "layer": 0, "kind": "qk", "value": 4.0, "threshold": 3.0}
     findings(there).write_parquet(tmp_path / "findings.parquet")
     known = gate(tmp_path, heads(SIZES), {**there, "value": 9.0}, rules="")
-    assert (known.status, [one.known for one in known.findings]) == (0, [True])
+    assert (known.status, [finding.known for finding in known.findings]) == (0, [True])
     assert known.headline == "gate passed: no new finding of level error by 3 rules"
     for change in ({"layer": 1}, {"kind": "vo"}, {"head": 0}, {"rule": "non-finite"}):
         new = gate(tmp_path, heads(SIZES), there, {**there, **change}, rules="")
-        assert (new.status, [one.known for one in new.findings]) == (3, [True, False])
+        assert (new.status, [finding.known for finding in new.findings]) == (3, [True, False])
         assert new.headline == "gate failed: 1 new finding of level error"
 
 
 def test_levels_and_ignored_findings(tmp_path):
-    found = [{"rule": "unbalanced", "layer": 0}, {"rule": "random-head", "level": "note", "layer": 0}]
+    rows = [{"rule": "unbalanced", "layer": 0}, {"rule": "random-head", "level": "note", "layer": 0}]
     for rules, status, levels in (
         ("", 3, ["error", "note"]),
         ('[findings]\nignore = ["unbalanced"]', 0, ["note"]),
@@ -130,5 +130,5 @@ def test_levels_and_ignored_findings(tmp_path):
         ('fail_on = "warning"\n[findings]\nlevels = { unbalanced = "warning" }', 3, ["warning", "note"]),
         ('[findings]\nlevels = { unbalanced = "off", random-head = "error" }', 3, ["error"]),
     ):
-        judged = gate(tmp_path, heads(SIZES), *found, rules=rules)
-        assert (judged.status, [one.level for one in judged.findings]) == (status, levels), rules
+        judged = gate(tmp_path, heads(SIZES), *rows, rules=rules)
+        assert (judged.status, [finding.level for finding in judged.findings]) == (status, levels), rules

@@ -71,14 +71,14 @@ def test_json_alone_is_on_standard_output(tmp_path):
     path = rules(tmp_path, RULE.replace("> 1", "> 3"))
     forms = [f"--{form}={tmp_path / form}" for form in ("junit", "sarif", "markdown")]
     ended = invoke("check", MODEL, "--rules", path, "--json", "--github", *forms, status=3)
-    told = json.loads(ended.stdout)
-    assert told["quantities"]["passed"] is False
-    assert told["quantities"]["exit_status"] == 3
-    (verdict,) = told["tables"]["verdicts"]
+    output = json.loads(ended.stdout)
+    assert output["quantities"]["passed"] is False
+    assert output["quantities"]["exit_status"] == 3
+    (verdict,) = output["tables"]["verdicts"]
     assert (verdict["rule"], verdict["outcome"]) == ("ranks", "failed")
     assert len(verdict["failures"]) == verdict["selected"] - verdict["held"] > 0
     assert "::error title=attnlaw%3A ranks::" in ended.stderr
-    assert told == json.loads(attnlaw.check(str(MODEL), rules=path).to_json())
+    assert output == json.loads(attnlaw.check(str(MODEL), rules=path).to_json())
 
 
 def test_forms_never_change_the_status(tmp_path, monkeypatch):
@@ -161,14 +161,14 @@ def test_a_rule_is_explained_without_a_model():
         assert rule.when in shown
         assert rule.meaning in shown
         assert shown.endswith(rule.remedy)
-    told = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
-    assert (told["level"], told["threshold"]) == ("error", None)
+    explanation = json.loads(invoke("check", "--explain", "non-finite", "--json").stdout)
+    assert (explanation["level"], explanation["threshold"]) == ("error", None)
     unknown = invoke("check", "--explain", "unbalancd", status=2)
     assert unknown.stderr == "attnlaw: --explain unbalancd: no such rule; did you mean unbalanced?\n"
 
 
 def test_findings_alone_decide_without_rules(monkeypatch):
-    found = findings(
+    rows = findings(
         {
             "rule": "unbalanced",
             "layer": 2,
@@ -178,12 +178,12 @@ def test_findings_alone_decide_without_rules(monkeypatch):
         },
         {"rule": "random-head", "level": "note", "layer": 0, "kind": "qk", "head": 1, "value": 0.5},
     )
-    monkeypatch.setattr(measured.RuleTables, "findings", found)
+    monkeypatch.setattr(measured.RuleTables, "findings", rows)
     shown = invoke("check", MODEL, status=3).stdout
     assert "gate failed: 1 finding of level error" in shown
     assert "error: unbalanced (once): one factor is far larger\n  at layer 2: 9.5 (threshold 3)\n" in shown
     assert "note: random-head (once)" in shown
-    monkeypatch.setattr(measured.RuleTables, "findings", found.tail(1))
+    monkeypatch.setattr(measured.RuleTables, "findings", rows.tail(1))
     passed = invoke("check", MODEL).stdout
     assert f"gate passed: no finding of level error by {len(RULES)} rules" in passed
 
@@ -193,17 +193,17 @@ def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):
     (tmp_path / "old").mkdir()  # what `--out` writes of it; a page of docs does the whole
     changed.matrices.write_parquet(tmp_path / "old" / "matrices.parquet")
     changed.findings.write_parquet(tmp_path / "old" / "findings.parquet")
-    told = RULE + 'against = "baseline"\n'
-    path = rules(tmp_path, told.replace("> 1", ">= 1"))
+    text = RULE + 'against = "baseline"\n'
+    path = rules(tmp_path, text.replace("> 1", ">= 1"))
     assert "16 of 16" in invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old").stdout
-    path = rules(tmp_path, told.replace("> 1", "< 1"))
+    path = rules(tmp_path, text.replace("> 1", "< 1"))
     invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old", status=3)
 
 
 def test_every_table_of_a_checkpoint(tmp_path, monkeypatch):
-    one = attnlaw.audit(MODEL, layers="1", jobs=1)
-    monkeypatch.setattr(measured, "audit", lambda *_, **__: one)
-    told = """
+    audit = attnlaw.audit(MODEL, layers="1", jobs=1)
+    monkeypatch.setattr(measured, "audit", lambda *_, **__: audit)
+    text = """
     [[rule]]
     name = "depth"
     of = "summary"
@@ -227,9 +227,9 @@ def test_every_table_of_a_checkpoint(tmp_path, monkeypatch):
     is = "!= random"
     mostly = 0.5
     """
-    found = attnlaw.check(MODEL, rules=rules(tmp_path, told))
-    assert found.status == 0
-    assert [(one.rule, one.selected) for one in found.rules] == [
+    verdicts = attnlaw.check(MODEL, rules=rules(tmp_path, text))
+    assert verdicts.status == 0
+    assert [(verdict.rule, verdict.selected) for verdict in verdicts.rules] == [
         ("depth", 1),
         ("family", 1),
         ("layers", 1),

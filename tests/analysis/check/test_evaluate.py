@@ -91,19 +91,19 @@ def test_random_rules_over_random_rows(tmp_path, seed):
     draw = random.Random(seed)
     seen = set()
     for _ in range(40):
-        rows, old, told = drawn(draw)
-        keys = {key: told[key] for key in ("over", "mostly", "missing") if told[key] is not None}
-        where = {"kind": list(told["kinds"])} | ({} if told["layer"] is None else {"layer": told["layer"]})
-        if told["against"]:
+        rows, old, spec = drawn(draw)
+        keys = {key: spec[key] for key in ("over", "mostly", "missing") if spec[key] is not None}
+        where = {"kind": list(spec["kinds"])} | ({} if spec["layer"] is None else {"layer": spec["layer"]})
+        if spec["against"]:
             keys["against"] = "baseline"
-        rule = one_rule(tmp_path, where=where, **keys, **{"is": f"{told['operator']} {told['bound']}"})
+        rule = one_rule(tmp_path, where=where, **keys, **{"is": f"{spec['operator']} {spec['bound']}"})
         before = None
-        if told["against"]:
+        if spec["against"]:
             before = heads(old)
         now = heads({(row["layer"], row["kind"], row["head"]): row["size"] for row in rows})
         verdict = evaluate(rule, now, before)
-        expected = naive(told, rows, old if told["against"] else None)
-        assert (verdict.outcome, verdict.held, verdict.selected) == expected, (told, rows)
+        expected = naive(spec, rows, old if spec["against"] else None)
+        assert (verdict.outcome, verdict.held, verdict.selected) == expected, (spec, rows)
         seen.add(verdict.outcome)
     assert seen == {"passed", "failed"}
 
@@ -155,7 +155,7 @@ def test_texts_and_truth_values(tmp_path):
     rows = table("diff_tensors", [{"tensor": "a", "verdict": "rounded"}, {"tensor": "b", "verdict": "dense"}])
     rule = one_rule(tmp_path, of="diff_tensors", column="verdict", **{"is": ["identical", "rounded"]})
     verdict = evaluate(rule, rows)
-    assert (verdict.outcome, [str(one) for one in verdict.failures]) == ("failed", ["b: dense"])
+    assert (verdict.outcome, [str(failure) for failure in verdict.failures]) == ("failed", ["b: dense"])
     assert evaluate(rule, rows.head(1)).outcome == "passed"
     latent = table("diff", [{"layer": 0, "kind": "qk", "latent": flag} for flag in (True, False, False)])
     assert evaluate(one_rule(tmp_path, column="latent", **{"is": "== false"}), latent).held == 2
@@ -179,7 +179,7 @@ def test_rows_that_are_gone_fail_whatever_the_share(tmp_path):
     old = heads({(0, "qk", 0): 1.0, (0, "vo", 0): 1.0, (1, "ffn_in", None): 1.0})
     verdict = evaluate(rule, now, old)
     assert (verdict.outcome, verdict.held) == ("failed", 1)
-    assert [str(one) for one in verdict.failures] == ["layer 0, vo, head 0: is gone"]
+    assert [str(failure) for failure in verdict.failures] == ["layer 0, vo, head 0: is gone"]
     assert evaluate(rule, now, old.filter(pl.col("kind") != "vo")).outcome == "passed"
 
 

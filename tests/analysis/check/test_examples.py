@@ -16,9 +16,9 @@ from attnlaw.analysis.check.verdicts import Verdicts
 TINY = Path("examples/tiny-decoder").resolve()
 
 
-def failed(found: Verdicts) -> dict[str, int]:
+def failed(verdicts: Verdicts) -> dict[str, int]:
     """How many rows of each rule do not hold, where the rule fails."""
-    return {rule.rule: len(rule.failures) for rule in found.failed_rules}
+    return {rule.rule: len(rule.failures) for rule in verdicts.failed_rules}
 
 
 def matrices(state, *parts: str) -> set[str]:
@@ -49,7 +49,9 @@ def test_an_export_of_the_small_decoder(tmp_path):
         failed(check(tmp_path / "int4", changed(state, absmax(4, 32), matrices(state)), TINY, "export")) == {}
     )
     name = sorted(matrices(state))[3]
-    moved = check(tmp_path / "one", changed(state, lambda _, one: one * (1 + 1e-4), {name}), TINY, "export")
+    moved = check(
+        tmp_path / "one", changed(state, lambda _, matrix: matrix * (1 + 1e-4), {name}), TINY, "export"
+    )
     assert failed(moved) == {"nothing but rounding": 1}
     assert moved.failed_rules[0].failures[0].place == {"tensor": name}
 
@@ -79,8 +81,10 @@ def _pretrained():
     [("rxnfp-finetuned", {"near the base": 82, "no intruders": 40}), ("rxnfp-10k", {"no intruders": 3})],
 )
 def test_fine_tuned_models(tuned, rows):
-    found = attnlaw.check(real_checkpoint(tuned), base=str(real_checkpoint(RXN)), rules="fine-tune", jobs=1)
-    assert failed(found) == rows
+    verdicts = attnlaw.check(
+        real_checkpoint(tuned), base=str(real_checkpoint(RXN)), rules="fine-tune", jobs=1
+    )
+    assert failed(verdicts) == rows
 
 
 @pytest.mark.long
@@ -115,5 +119,7 @@ def test_what_is_more_than_an_export(tmp_path, pretrained):
     halves = check(tmp_path / "adapted", changed(adapted, to_bfloat16), base, "export")
     assert failed(halves) == {"nothing but rounding": 24}
     tuned = attnlaw.check(real_checkpoint("rxnfp-finetuned"), base=str(base), rules="export", jobs=1)
-    dense = [one for one in tuned.failed_rules[0].failures if one.place["tensor"] in matrices(state)]
+    dense = [
+        failure for failure in tuned.failed_rules[0].failures if failure.place["tensor"] in matrices(state)
+    ]
     assert len(dense) == 72

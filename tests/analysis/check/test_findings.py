@@ -47,9 +47,9 @@ def test_a_nan_is_one_line_of_audit_and_a_finding_of_check(broken, tmp_path):
     ended = invoke("audit", folder, "--jobs", 1, status=1)
     assert ended.stderr.count("\n") == 1
     assert f"tensor {name} has 1 NaN or infinite entries" in ended.stderr
-    told = json.loads(invoke("check", folder, "--json", "--jobs", 1, status=3).stdout)
-    found = [one for one in told["tables"]["findings"] if one["rule"] == "non-finite"]
-    assert [(one["tensor"], one["level"], one["known"]) for one in found] == [(name, "error", False)]
+    output = json.loads(invoke("check", folder, "--json", "--jobs", 1, status=3).stdout)
+    rows = [row for row in output["tables"]["findings"] if row["rule"] == "non-finite"]
+    assert [(row["tensor"], row["level"], row["known"]) for row in rows] == [(name, "error", False)]
 
 
 def test_the_example_for_a_release(broken):
@@ -65,8 +65,8 @@ def test_what_does_not_need_the_damaged_tensor_is_still_judged(broken, tmp_path)
     folder, _ = broken
     path = tmp_path / "rules.toml"
     path.write_text(RULES.format(levels='non-finite = "warning"'))
-    told = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1).stdout)
-    (verdict,) = told["tables"]["verdicts"]
+    output = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1).stdout)
+    (verdict,) = output["tables"]["verdicts"]
     assert verdict["outcome"] == "passed"
     assert 0 < verdict["selected"] < 40
     invoke("check", folder, "--rules", path, "--fail-on", "warning", "--jobs", 1, status=3)
@@ -77,8 +77,10 @@ def test_thresholds_of_the_rule_file_reach_the_findings(tmp_path):
     for threshold, status in ((1e-3, 3), (1e3, 0)):
         asked = f"[findings]\nthresholds = {{ saturated-scores = {threshold} }}\n"
         path.write_text(f"version = 1\nfail_on = 'warning'\n{asked}")
-        told = json.loads(invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=status).stdout)
-        rules = {one["rule"] for one in told["tables"]["findings"]}
+        output = json.loads(
+            invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=status).stdout
+        )
+        rules = {row["rule"] for row in output["tables"]["findings"]}
         assert rules == ({"saturated-scores"} if status else set())
 
 
@@ -87,14 +89,14 @@ def test_rules_about_stored_tensors(broken, tmp_path):
     path = tmp_path / "rules.toml"
     rule = '[[rule]]\nname = "peaks"\nof = "tensors"\ncolumn = "peak"\nis = "< {0}"\nwhere.role = "map"\n'
     path.write_text("version = 1\n" + rule.format(1e6))
-    told = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
-    assert told["tables"]["verdicts"][0]["failures"] == [f"{name}: missing"]
+    output = json.loads(invoke("check", folder, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
+    assert output["tables"]["verdicts"][0]["failures"] == [f"{name}: missing"]
     state = read(TINY)
     largest = max(np.abs(array).max() for array in state.values() if array.ndim == 2)
     maps = {name: array for name, array in state.items() if array.ndim == 2 and ".h." in f".{name}"}
     path.write_text("version = 1\n" + rule.format(largest / 2))
-    told = json.loads(invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
-    (verdict,) = told["tables"]["verdicts"]
+    output = json.loads(invoke("check", TINY, "--rules", path, "--json", "--jobs", 1, status=3).stdout)
+    (verdict,) = output["tables"]["verdicts"]
     above = sum(np.abs(array).max() >= largest / 2 for array in maps.values())
     assert verdict["selected"] - verdict["held"] == above
     assert verdict["selected"] == len(maps)
@@ -102,6 +104,6 @@ def test_rules_about_stored_tensors(broken, tmp_path):
 
 def test_the_page_lists_the_columns_of_tensors():
     page = (Path("docs") / "check.md").read_text(encoding="utf-8")
-    for one in TENSORS:
-        assert f"`{one.name}`" in page
-        assert one in PLACE or f"| `{one.name}` | {one.kind} | {one.description} |" in page
+    for column in TENSORS:
+        assert f"`{column.name}`" in page
+        assert column in PLACE or f"| `{column.name}` | {column.kind} | {column.description} |" in page

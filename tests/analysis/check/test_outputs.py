@@ -80,7 +80,7 @@ def verdicts(folder: Path, names: tuple[str, ...] = ("encoder.weight",), rules: 
         "diff": heads({(0, "qk", 0): 0.1, (0, "qk", 1): 0.5, (1, "vo", 0): 1.0}),
         "diff_tensors": table("diff_tensors", [{"tensor": name, "verdict": "dense"} for name in names]),
     }
-    found = findings(
+    frame = findings(
         *({"rule": "non-finite", "tensor": name, "value": 3.0} for name in names),
         {
             "rule": "random-head",
@@ -93,7 +93,7 @@ def verdicts(folder: Path, names: tuple[str, ...] = ("encoder.weight",), rules: 
         },
     )
     asked = written(folder, rules)
-    return judge(asked, names[0], "models/a b#c?.safetensors", TABLES, rows.__getitem__, found, FINDINGS)
+    return judge(asked, names[0], "models/a b#c?.safetensors", TABLES, rows.__getitem__, frame, FINDINGS)
 
 
 # JUnit
@@ -152,11 +152,15 @@ def test_sarif_tells_rules_and_places(tmp_path):
     (run,) = json.loads(sarif([verdicts(tmp_path)]))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == ["near", "largest", "rounding", "nobody", "fine", *FINDINGS]
-    told = [
-        (one["ruleId"], one["level"], one["locations"][0]["logicalLocations"][0]["fullyQualifiedName"])
-        for one in run["results"]
+    results = [
+        (
+            result["ruleId"],
+            result["level"],
+            result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"],
+        )
+        for result in run["results"]
     ]
-    assert told == [
+    assert results == [
         ("near", "error", "layer 1, vo, head 0"),
         ("near", "error", "layer 0, qk, head 1"),
         ("largest", "error", "the model"),
@@ -165,19 +169,19 @@ def test_sarif_tells_rules_and_places(tmp_path):
         ("non-finite", "error", "encoder.weight"),
         ("random-head", "note", "layer 0, qk, head 1"),
     ]
-    assert all(rules[one["ruleIndex"]] == one["ruleId"] for one in run["results"])
+    assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
     assert run["results"][2]["message"]["text"] == "found 1, asked for max of size < 0.75"
 
 
 def test_a_result_is_known_by_its_rule_and_place_and_never_by_a_value(tmp_path):
     def identities(gate: Verdicts) -> list[str]:
         results = json.loads(gate.to_sarif())["runs"][0]["results"]
-        return [one["partialFingerprints"]["attnlawRuleAndPlace/v1"] for one in results]
+        return [result["partialFingerprints"]["attnlawRuleAndPlace/v1"] for result in results]
 
     first = verdicts(tmp_path)
-    other = [replace(one, value=9.5, meaning="said otherwise") for one in first.findings]
+    other = [replace(finding, value=9.5, meaning="said otherwise") for finding in first.findings]
     rules = [
-        replace(rule, asked="more", failures=tuple(replace(one, value=7.0) for one in rule.failures))
+        replace(rule, asked="more", failures=tuple(replace(failure, value=7.0) for failure in rule.failures))
         for rule in first.rules
     ]
     again = replace(first, rules=tuple(rules), findings=tuple(other), model="elsewhere", location="x.bin")
@@ -193,8 +197,8 @@ def test_uris_are_relative_to_the_working_directory(tmp_path, monkeypatch):
     for location in (str(file), "models/a b#c?.safetensors", "./models/../models/a b#c?.safetensors"):
         log = json.loads(sarif([replace(verdicts(tmp_path), location=location)]))
         uris = {
-            one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-            for one in log["runs"][0]["results"]
+            result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            for result in log["runs"][0]["results"]
         }
         assert uris == {"models/a%20b%23c%3F.safetensors"}
     monkeypatch.chdir(tmp_path / "models")
@@ -240,7 +244,7 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     printed = "\n".join(commands(verdicts(tmp_path, (name,), RULES.replace("near", rule))))
     assert len(printed.splitlines()) == 6
     read = [runner(line) for line in printed.splitlines()]
-    assert [found[0] for found in read] == ["error"] * 4 + ["warning", "notice"]
+    assert [command[0] for command in read] == ["error"] * 4 + ["warning", "notice"]
     assert read[0][1] == {"title": f"attnlaw: {rule}"}
     assert read[3][2] == f"{printable(name)}: {printable(name)}: 3; it means this"
 

@@ -16,7 +16,7 @@ RULE = '[[rule]]\nname = "near"\nof = "diff"\ncolumn = "size"\nis = "< 0.25"\n'
 
 def test_everything_that_a_file_may_say(tmp_path):
     (tmp_path / "base").mkdir()
-    found = written(
+    rule_file = written(
         tmp_path,
         """
         fail_on = "warning"
@@ -37,13 +37,13 @@ def test_everything_that_a_file_may_say(tmp_path):
         missing = "skip"
         """,
     )
-    assert (found.fail_on, found.base) == ("warning", str(tmp_path / "base"))
-    assert (found.ignore, dict(found.levels), dict(found.thresholds)) == (
+    assert (rule_file.fail_on, rule_file.base) == ("warning", str(tmp_path / "base"))
+    assert (rule_file.ignore, dict(rule_file.levels), dict(rule_file.thresholds)) == (
         ("random-head",),
         {"random-head": "error"},
         {"unbalanced": 2.5},
     )
-    (rule,) = found.rules
+    (rule,) = rule_file.rules
     assert (rule.name, rule.of, rule.column.name, rule.level, rule.missing) == (
         "near the base",
         "diff",

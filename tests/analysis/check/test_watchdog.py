@@ -67,8 +67,8 @@ def test_a_rule_that_does_not_hold_warns_at_every_measured_step(tmp_path):
     monitor.step(0)
     collapse(model)
     for step in (2, 4):
-        told = rf"step {step}: grown: step {step}: -0\.\d+, asked for"
-        with pytest.warns(UserWarning, match=told):
+        message = rf"step {step}: grown: step {step}: -0\.\d+, asked for"
+        with pytest.warns(UserWarning, match=message):
             taken = monitor.step(step)
         assert taken.verdicts.status == 3
     assert steps(tmp_path) == [0, 2, 4]
@@ -88,7 +88,7 @@ def test_the_end_of_a_run_comes_after_its_row(tmp_path):
 
 
 def test_a_lower_level_never_stops(tmp_path):
-    for level, told in (("warning", True), ("note", False), ("off", False)):
+    for level, warned in (("warning", True), ("note", False), ("off", False)):
         model = block()
         other = '[[rule]]\nname = "other"\nof = "steps"\ncolumn = "step"\nis = ">= 0"\n'
         text = FALLING + f'level = "{level}"\n' + other
@@ -98,7 +98,7 @@ def test_a_lower_level_never_stops(tmp_path):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             monitor.step(2)
-        assert bool(said) is told
+        assert bool(said) is warned
 
 
 def test_a_run_that_resumes_compares_with_its_own_first_step(tmp_path):
@@ -135,7 +135,7 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("version = 1\n", 'found no rule of "steps"'),
         (
@@ -151,8 +151,8 @@ def test_weights_that_diverge_fail_every_rule(tmp_path):
         (RULES.replace("first", "baseline"), "steps have none; expected first"),
     ],
 )
-def test_a_bad_rule_file_is_told_before_training(tmp_path, text, told):
-    with pytest.raises(BadUsage, match=told):
+def test_a_bad_rule_file_is_told_before_training(tmp_path, text, message):
+    with pytest.raises(BadUsage, match=message):
         watch(block(), tmp_path, text.format(test="< 1") if "{test}" in text else text)
 
 
@@ -178,10 +178,10 @@ def encoder(lively: bool = True) -> torch.nn.Module:
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
-    for one in model.layers:
-        torch.nn.init.xavier_uniform_(one.self_attn.in_proj_weight)
+    for encoder_layer in model.layers:
+        torch.nn.init.xavier_uniform_(encoder_layer.self_attn.in_proj_weight)
         if lively:
-            torch.nn.init.uniform_(one.norm2.weight, 0.5, 2.0)
+            torch.nn.init.uniform_(encoder_layer.norm2.weight, 0.5, 2.0)
     return model
 
 
@@ -232,9 +232,9 @@ def test_the_watchdog_over_runs(tmp_path, rate, stopped):
     """Tokens to be reversed: at one rate a run learns, at the other its scores explode."""
     model = encoder(lively=False)
     generator = torch.Generator().manual_seed(1)
-    read, told = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8)
+    read, readout = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8)
     places = torch.randn(6, 16, generator=generator) / 4
-    optimizer = torch.optim.AdamW([*model.parameters(), *read.parameters(), *told.parameters()], lr=rate)
+    optimizer = torch.optim.AdamW([*model.parameters(), *read.parameters(), *readout.parameters()], lr=rate)
     monitor = SpectralMonitor(model, tmp_path, **(WATCHDOG | {"every": 10}))
     losses = []
 
@@ -243,7 +243,7 @@ def test_the_watchdog_over_runs(tmp_path, rate, stopped):
             monitor.step(step)
             tokens = torch.randint(0, 8, (32, 6), generator=generator)
             loss = torch.nn.functional.cross_entropy(
-                told(model(read(tokens) + places)).flatten(0, 1), tokens.flip(1).flatten()
+                readout(model(read(tokens) + places)).flatten(0, 1), tokens.flip(1).flatten()
             )
             optimizer.zero_grad()
             loss.backward()

@@ -30,7 +30,7 @@ def opened(name):
 @cache
 def compared(name):
     """The whole comparison with the pretrained model, made once a run."""
-    base, model = (str(real_checkpoint(f"rxnfp-{one}")) for one in ("pretrained", name))
+    base, model = (str(real_checkpoint(f"rxnfp-{suffix}")) for suffix in ("pretrained", name))
     return diff(base, ModelSettings(model=model, jobs=1))
 
 
@@ -38,7 +38,7 @@ def compared(name):
 def weights(name="pretrained"):
     """The 72 stored matrices of the layers, float32, by their names in the base."""
     tensors = opened(name).tensors
-    return {one: tensors.read(_there(tensors.shapes, one)) for one in NAMES}
+    return {tensor_name: tensors.read(_there(tensors.shapes, tensor_name)) for tensor_name in NAMES}
 
 
 def _there(shapes, name):

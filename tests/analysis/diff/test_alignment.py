@@ -42,12 +42,12 @@ def test_the_half_of_a_head():
         rng.standard_normal((20, 4)),
         rng.standard_normal((4, 15)),
     )
-    found = half_share(directions, factor, other)
+    share = half_share(directions, factor, other)
     dense = factor @ other
     expected = matrix_share(directions, dense, np.linalg.svd(dense, compute_uv=False)[:4])
-    assert found.value == pytest.approx(expected.value)
-    assert found.null.error == pytest.approx(expected.null.error)
-    assert found.z == pytest.approx(expected.z)
+    assert share.value == pytest.approx(expected.value)
+    assert share.null.error == pytest.approx(expected.null.error)
+    assert share.z == pytest.approx(expected.z)
     assert half_share(directions, 0 * factor, other) is None
 
 

@@ -28,12 +28,12 @@ def copies(tmp_path_factory):
     rng = np.random.default_rng(0)
     update = 0.01 * rng.standard_normal((128, 2)) @ rng.standard_normal((2, 384))
     tuned = state | {CHANGED: state[CHANGED] + update.astype(np.float32)}
-    for name, one in (
+    for name, weights in (
         ("tuned", tuned),
-        ("half", {name: one.astype(np.float16) for name, one in state.items()}),
+        ("half", {name: tensor.astype(np.float16) for name, tensor in state.items()}),
     ):
         (folder / name).mkdir()
-        save_file(one, folder / name / "model.safetensors")
+        save_file(weights, folder / name / "model.safetensors")
         (folder / name / "config.json").write_text((TINY / "config.json").read_text())
     return folder
 
@@ -57,14 +57,14 @@ def test_one_row_a_model_in_the_order_given(copies):
 
 def test_json_alone_and_its_keys(copies):
     done = invoke("diff", TINY, copies / "tuned", "--json")
-    found = json.loads(done.stdout)
-    assert found["verb"] == "diff"
-    assert found["settings"]["base"] == str(TINY)
-    assert found["quantities"]["tensors_low_rank"] == 1
-    assert found["verdicts"] == {"identical": 51, "low-rank": 1}
-    assert found["worst_tensor"]["tensor"] == CHANGED
-    assert found["worst_map"]["place"].startswith("layer 2")
-    assert found["sentence"] == found["quantities"]["verdict"]
+    output = json.loads(done.stdout)
+    assert output["verb"] == "diff"
+    assert output["settings"]["base"] == str(TINY)
+    assert output["quantities"]["tensors_low_rank"] == 1
+    assert output["verdicts"] == {"identical": 51, "low-rank": 1}
+    assert output["worst_tensor"]["tensor"] == CHANGED
+    assert output["worst_map"]["place"].startswith("layer 2")
+    assert output["sentence"] == output["quantities"]["verdict"]
 
 
 def test_what_is_written(copies, tmp_path):
@@ -74,22 +74,22 @@ def test_what_is_written(copies, tmp_path):
     tables = {"diff.parquet", "diff_tensors.parquet", "diff_spectra.parquet", "rows.parquet"}
     assert names == {*tables, "summary.json", "attnlaw.json", "report.html"}
     maps = pl.read_parquet(tmp_path / "diff.parquet")
-    assert maps.columns == [*(one.name for one in DIFF), "case"]
+    assert maps.columns == [*(column.name for column in DIFF), "case"]
     assert maps["model"].unique(maintain_order=True).to_list() == models
     tensors = pl.read_parquet(tmp_path / "diff_tensors.parquet")
-    assert tensors.columns == [*(one.name for one in DIFF_TENSORS), "case"]
-    assert [one["model"] for one in json.loads((tmp_path / "summary.json").read_text())] == models
-    told = (tmp_path / "report.html").read_text()
-    assert told.index("low-rank updates in 1 of 2 matrices") < told.index("rounded to float16")
+    assert tensors.columns == [*(column.name for column in DIFF_TENSORS), "case"]
+    assert [summary["model"] for summary in json.loads((tmp_path / "summary.json").read_text())] == models
+    page = (tmp_path / "report.html").read_text()
+    assert page.index("low-rank updates in 1 of 2 matrices") < page.index("rounded to float16")
 
 
 def test_python_gives_the_same(copies):
-    found = attnlaw.diff(TINY, copies / "tuned")
-    assert found.quantities["tensors_low_rank"] == 1
+    comparison = attnlaw.diff(TINY, copies / "tuned")
+    assert comparison.quantities["tensors_low_rank"] == 1
     both = attnlaw.diff(TINY, [copies / "tuned", copies / "half"], only="vo")
-    assert [one.quantities["verdicts"][-1] for one in both] == ["low-rank", "rounded"]
-    assert "low-rank" in repr(found)
-    assert "<table" in found._repr_html_()
+    assert [diff.quantities["verdicts"][-1] for diff in both] == ["low-rank", "rounded"]
+    assert "low-rank" in repr(comparison)
+    assert "<table" in comparison._repr_html_()
 
 
 def test_a_missing_file_is_one_line_and_the_others_go_on(copies):
@@ -111,12 +111,12 @@ def test_words_that_are_missing(copies):
 def test_a_hostile_name_stays_text():
     bad = "[bold]\x1b[31m</script>"
     base = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4), bad: np.ones(3)}
-    found = attnlaw.diff(base, base | {bad: np.zeros(3)}, heads=2, name=bad)
+    comparison = attnlaw.diff(base, base | {bad: np.zeros(3)}, heads=2, name=bad)
     screen = io.StringIO()
     console = Console(width=80, file=screen)
-    show(found, console)
-    show_together([found], console)
+    show(comparison, console)
+    show_together([comparison], console)
     assert "\x1b" not in screen.getvalue()
     assert "[bold]" in screen.getvalue()
-    assert "&lt;/script&gt;" in found._repr_html_()
-    assert "</script>" not in found._repr_html_()
+    assert "&lt;/script&gt;" in comparison._repr_html_()
+    assert "</script>" not in comparison._repr_html_()

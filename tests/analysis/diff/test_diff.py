@@ -33,15 +33,15 @@ def encoder(seed=0, layers=2, prefix="bert.", inner=96, vocabulary=50):
             strong = rng.standard_normal((shape[0], 3)) @ rng.standard_normal((3, shape[1]))
             state[f"{at}.weight"] = 0.2 * rng.standard_normal(shape) + 0.3 * strong
             state[f"{at}.bias"] = 0.1 * rng.standard_normal(shape[0])
-    return {name: one.astype(np.float32) for name, one in state.items()}
+    return {name: tensor.astype(np.float32) for name, tensor in state.items()}
 
 
 def compared(base, model, **settings):
     return diff(base, ModelSettings(model=model, heads=HEADS, jobs=1, **settings))
 
 
-def verdicts(found):
-    return found.quantities["verdicts"]
+def verdicts(comparison):
+    return comparison.quantities["verdicts"]
 
 
 def matrices_of(state, *parts):
@@ -50,19 +50,19 @@ def matrices_of(state, *parts):
 
 def test_a_model_against_itself():
     base = encoder()
-    found = compared(base, base)
-    assert verdicts(found) == ["identical"]
-    assert found.maps["size"].to_list() == [0.0] * found.maps.height
-    assert found.maps["cosine"].to_list() == [1.0] * found.maps.height
-    assert found.maps["rank"].null_count() == found.maps.height
-    assert "identical: all" in found.quantities["verdict"]
+    comparison = compared(base, base)
+    assert verdicts(comparison) == ["identical"]
+    assert comparison.maps["size"].to_list() == [0.0] * comparison.maps.height
+    assert comparison.maps["cosine"].to_list() == [1.0] * comparison.maps.height
+    assert comparison.maps["rank"].null_count() == comparison.maps.height
+    assert "identical: all" in comparison.quantities["verdict"]
 
 
 def test_the_columns_are_those_that_are_declared():
-    found = compared(encoder(), encoder(1))
-    assert found.maps.columns == [one.name for one in DIFF]
-    assert found.tensors.columns == [one.name for one in DIFF_TENSORS]
-    places = found.maps.select("layer", "kind", "head").rows()
+    comparison = compared(encoder(), encoder(1))
+    assert comparison.maps.columns == [column.name for column in DIFF]
+    assert comparison.tensors.columns == [column.name for column in DIFF_TENSORS]
+    places = comparison.maps.select("layer", "kind", "head").rows()
     assert places[:2] == [(0, "qk", 0), (0, "qk", 1)]
     assert places[8:10] == [(0, "ffn_in", None), (0, "ffn_out", None)]
 
@@ -71,9 +71,9 @@ def test_maps_against_dense_computation():
     base, model = encoder(), encoder(1)
     for name in base:
         model[name] = base[name] + 0.1 * model[name]
-    found = compared(base, model)
-    for row in found.maps.iter_rows(named=True):
-        before, after = (_dense(one, row) for one in (base, model))
+    comparison = compared(base, model)
+    for row in comparison.maps.iter_rows(named=True):
+        before, after = (_dense(state, row) for state in (base, model))
         update = after - before
         values = np.linalg.svd(update, compute_uv=False)
         assert row["size"] == pytest.approx(np.linalg.norm(update) / np.linalg.norm(before), rel=1e-6)
@@ -96,10 +96,10 @@ def _dense(state, row):
     }
     if row["head"] is None:
         return read[row["kind"]]
-    own = slice(row["head"] * WIDTH // HEADS, (row["head"] + 1) * WIDTH // HEADS)
+    span = slice(row["head"] * WIDTH // HEADS, (row["head"] + 1) * WIDTH // HEADS)
     if row["kind"] == "qk":
-        return read["query"][:, own] @ read["key"][:, own].T
-    return read["value"][:, own] @ read["output"][own]
+        return read["query"][:, span] @ read["key"][:, span].T
+    return read["value"][:, span] @ read["output"][span]
 
 
 def regauged(state, seed=0):
@@ -112,40 +112,41 @@ def regauged(state, seed=0):
         names = [f"{at}.self.query", f"{at}.self.key", f"{at}.self.value", f"{at}.output.dense"]
         query, key, value, output = (state[f"{name}.weight"].astype(float) for name in names)
         for head in range(HEADS):
-            own = slice(head * d, (head + 1) * d)
+            span = slice(head * d, (head + 1) * d)
             for _ in range(2):
                 gauge = np.eye(d) + 0.3 * rng.standard_normal((d, d)) / np.sqrt(d)
                 inverse = np.linalg.inv(gauge)
-                query[own], key[own] = gauge.T @ query[own], inverse @ key[own]
-                value[own], output[:, own] = gauge.T @ value[own], output[:, own] @ inverse.T
-        for name, one in zip(names, (query, key, value, output), strict=True):
-            changed[f"{name}.weight"] = one.astype(np.float32)
+                query[span], key[span] = gauge.T @ query[span], inverse @ key[span]
+                value[span], output[:, span] = gauge.T @ value[span], output[:, span] @ inverse.T
+        for name, weight in zip(names, (query, key, value, output), strict=True):
+            changed[f"{name}.weight"] = weight.astype(np.float32)
     return changed
 
 
 def test_a_change_of_gauge_is_told():
     base = encoder()
-    found = compared(base, regauged(base))
-    assert verdicts(found)[0] == "regauged"
-    assert found.maps["size"].max() < 1e-6
-    assert set(found.maps["rank"].drop_nulls()) == {0}
-    assert found.maps["z_left"].null_count() == found.maps.height
-    assert "dense" in verdicts(found)
+    comparison = compared(base, regauged(base))
+    assert verdicts(comparison)[0] == "regauged"
+    assert comparison.maps["size"].max() < 1e-6
+    assert set(comparison.maps["rank"].drop_nulls()) == {0}
+    assert comparison.maps["z_left"].null_count() == comparison.maps.height
+    assert "dense" in verdicts(comparison)
 
 
 def test_a_rounded_copy_is_not_called_regauged():
     base = encoder()
-    model = {name: one.astype(ml_dtypes.bfloat16) for name, one in base.items()}
-    found = compared(base, model)
-    assert verdicts(found) == ["rounded"]
-    assert set(found.maps["rank"].drop_nulls()) == {0}
-    assert "rounded to bfloat16: 12 of 12 matrices" in found.quantities["verdict"]
+    model = {name: tensor.astype(ml_dtypes.bfloat16) for name, tensor in base.items()}
+    comparison = compared(base, model)
+    assert verdicts(comparison) == ["rounded"]
+    assert set(comparison.maps["rank"].drop_nulls()) == {0}
+    assert "rounded to bfloat16: 12 of 12 matrices" in comparison.quantities["verdict"]
 
 
 def test_permuted_heads_and_neurons_leave_sizes():
     base = encoder()
     model = {
-        name: one + 0.02 * other for (name, one), other in zip(base.items(), encoder(1).values(), strict=True)
+        name: tensor + 0.02 * other
+        for (name, tensor), other in zip(base.items(), encoder(1).values(), strict=True)
     }
     plain = compared(base, model)
     order, d = [2, 0, 3, 1], WIDTH // HEADS
@@ -161,13 +162,13 @@ def test_permuted_heads_and_neurons_leave_sizes():
     for name in matrices_of(model, ".output.dense"):
         if "attention" not in name:
             moved[name] = model[name][:, neurons]
-    found = compared(base, moved)
-    assert verdicts(found)[0] == "permuted"
-    assert found.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
-    heads = found.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
+    comparison = compared(base, moved)
+    assert verdicts(comparison)[0] == "permuted"
+    assert comparison.maps["size"].to_list() == pytest.approx(plain.maps["size"].to_list(), rel=1e-9)
+    heads = comparison.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)["matched_head"].to_list()
     assert [order[head] for head in heads] == [0, 1, 2, 3]
     unmatched = diff(base, ModelSettings(model=moved, heads=HEADS), match=False)
-    assert unmatched.maps["size"].median() > 3 * found.maps["size"].median()
+    assert unmatched.maps["size"].median() > 3 * comparison.maps["size"].median()
 
 
 def test_a_rotated_stream_is_told():
@@ -178,9 +179,9 @@ def test_a_rotated_stream_is_told():
     for name in matrices_of(base, "layer"):
         reads = "self." in name or "intermediate" in name  # stored (out, in)
         model[name] = (base[name] @ turn if reads else turn.T @ base[name]).astype(np.float32)
-    found = compared(base, model)
-    assert "rotated" in verdicts(found)
-    row = found.maps.row(0, named=True)
+    comparison = compared(base, model)
+    assert "rotated" in verdicts(comparison)
+    row = comparison.maps.row(0, named=True)
     assert row["size"] == pytest.approx(np.sqrt(2 - 2 * row["cosine"]), rel=1e-5)
     assert "rotated" not in verdicts(compared(base, encoder(1)))
 
@@ -197,26 +198,26 @@ def test_a_folded_gain_is_told():
 
 def test_another_prefix_more_layers_and_a_grown_vocabulary():
     base = encoder()
-    model = {name.removeprefix("bert."): one for name, one in encoder(layers=3, vocabulary=60).items()}
-    found = compared(base, model)
-    counts = dict(found.tensors["verdict"].value_counts().iter_rows())
+    model = {name.removeprefix("bert."): tensor for name, tensor in encoder(layers=3, vocabulary=60).items()}
+    comparison = compared(base, model)
+    counts = dict(comparison.tensors["verdict"].value_counts().iter_rows())
     assert counts["added"] == 12
     assert counts["reshaped"] == 1
-    assert found.maps["layer"].unique().sort().to_list() == [0, 1]
-    names = found.tensors.filter(pl.col("verdict") == "added")["tensor"]
+    assert comparison.maps["layer"].unique().sort().to_list() == [0, 1]
+    names = comparison.tensors.filter(pl.col("verdict") == "added")["tensor"]
     assert all(name.startswith("encoder.layer.2.") for name in names)
 
 
 def test_tensors_of_one_model_alone():
     base = encoder()
-    model = {name: one for name, one in base.items() if not name.endswith("layer.1.output.dense.bias")}
+    model = {name: tensor for name, tensor in base.items() if not name.endswith("layer.1.output.dense.bias")}
     model["head.weight"] = np.ones((3, WIDTH), np.float32)
     model["steps"] = np.array([3])
-    found = compared(base, model)
-    told = dict(
-        found.tensors.filter(pl.col("verdict") != "identical").select("tensor", "verdict").iter_rows()
+    comparison = compared(base, model)
+    tensor_verdicts = dict(
+        comparison.tensors.filter(pl.col("verdict") != "identical").select("tensor", "verdict").iter_rows()
     )
-    assert told == {"bert.encoder.layer.1.output.dense.bias": "removed", "head.weight": "added"}
+    assert tensor_verdicts == {"bert.encoder.layer.1.output.dense.bias": "removed", "head.weight": "added"}
 
 
 def test_a_nan_is_named_and_the_rest_is_measured():
@@ -224,11 +225,11 @@ def test_a_nan_is_named_and_the_rest_is_measured():
     name = "bert.encoder.layer.0.attention.self.query.weight"
     model[name] = model[name].copy()
     model[name][0, 0] = np.nan
-    found = compared(base, model)
-    assert found.tensors.filter(pl.col("verdict") == "non-finite")["tensor"].to_list() == [name]
-    lost = found.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)
+    comparison = compared(base, model)
+    assert comparison.tensors.filter(pl.col("verdict") == "non-finite")["tensor"].to_list() == [name]
+    lost = comparison.maps.filter(pl.col("kind") == "qk", pl.col("layer") == 0)
     assert lost["size"].null_count() == HEADS
-    assert found.maps.filter(pl.col("kind") == "vo")["size"].null_count() == 0
+    assert comparison.maps.filter(pl.col("kind") == "vo")["size"].null_count() == 0
 
 
 def test_nothing_shared_is_one_line():
@@ -237,10 +238,10 @@ def test_nothing_shared_is_one_line():
 
 
 def test_selected_layers_and_kinds():
-    found = compared(encoder(), encoder(1), layers="1:2", only=("qk",))
-    assert set(found.maps["kind"]) == {"qk"}
-    assert set(found.maps["layer"]) == {1}
-    assert found.tensors.height == 2
+    comparison = compared(encoder(), encoder(1), layers="1:2", only=("qk",))
+    assert set(comparison.maps["kind"]) == {"qk"}
+    assert set(comparison.maps["layer"]) == {1}
+    assert comparison.tensors.height == 2
 
 
 def test_zero_maps_have_no_sizes():
@@ -278,28 +279,28 @@ def folders(tmp_path):
 def test_an_adapter_against_its_own_rows(folders):
     """What is added to each weight is what an audit of the adapter alone measures."""
     base, adapter = folders / "base", folders / "adapter"
-    found = diff(str(base), ModelSettings(model=str(adapter)))
+    comparison = diff(str(base), ModelSettings(model=str(adapter)))
     again = diff(str(base), ModelSettings(model=str(base), adapter=str(adapter)))
-    assert found.tensors.drop("model").equals(again.tensors.drop("model"))
+    assert comparison.tensors.drop("model").equals(again.tensors.drop("model"))
     lora = attnlaw.audit(adapter).matrices
-    changed = found.tensors.filter(pl.col("verdict") == "low-rank")
+    changed = comparison.tensors.filter(pl.col("verdict") == "low-rank")
     assert changed["rank"].to_list() == [2] * 4
     stored = encoder()
     sizes = [row["size"] * np.linalg.norm(stored[row["tensor"]]) for row in changed.iter_rows(named=True)]
     assert sizes == pytest.approx(lora["frobenius_norm"].to_list(), rel=1e-5)
-    assert set(found.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
-    assert "low-rank updates in 4 of 12 matrices, rank 2" in found.quantities["verdict"]
+    assert set(comparison.maps.filter(pl.col("kind") == "qk")["rank"]) == {2}
+    assert "low-rank updates in 4 of 12 matrices, rank 2" in comparison.quantities["verdict"]
 
 
 def test_files_of_other_types(folders, tmp_path):
     (tmp_path / "half").mkdir()
-    half = {name.removeprefix("bert."): one.astype(np.float16) for name, one in encoder().items()}
+    half = {name.removeprefix("bert."): tensor.astype(np.float16) for name, tensor in encoder().items()}
     save_file(half, tmp_path / "half/model.safetensors")
     (tmp_path / "half/config.json").write_text((folders / "base/config.json").read_text())
-    found = diff(str(folders / "base"), ModelSettings(model=str(tmp_path / "half")))
-    assert set(found.tensors["verdict"]) == {"rounded"}
-    assert set(found.tensors["format"]) == {"float16"}
-    assert found.tensors.row(0, named=True)["dtype_model"] == "float16"
+    comparison = diff(str(folders / "base"), ModelSettings(model=str(tmp_path / "half")))
+    assert set(comparison.tensors["verdict"]) == {"rounded"}
+    assert set(comparison.tensors["format"]) == {"float16"}
+    assert comparison.tensors.row(0, named=True)["dtype_model"] == "float16"
 
 
 def test_a_model_that_fuses_its_queries_keys_and_values():
@@ -314,14 +315,14 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
         "linear2.weight": base[f"{at}.output.dense.weight"],
     }
     for first, second in ((base, fused), (fused, base)):
-        found = compared(first, second)
-        rows = found.tensors.filter(~pl.col("verdict").is_in(["added", "removed"]))
-        told = dict(rows.select("tensor", "verdict").iter_rows())
-        assert told[f"{at}.attention.self.query.weight"] == "identical"
-        assert told[f"{at}.attention.self.key.weight"] == "dense"
-        assert told[f"{at}.attention.self.value.weight"] == "identical"
+        comparison = compared(first, second)
+        rows = comparison.tensors.filter(~pl.col("verdict").is_in(["added", "removed"]))
+        tensor_verdicts = dict(rows.select("tensor", "verdict").iter_rows())
+        assert tensor_verdicts[f"{at}.attention.self.query.weight"] == "identical"
+        assert tensor_verdicts[f"{at}.attention.self.key.weight"] == "dense"
+        assert tensor_verdicts[f"{at}.attention.self.value.weight"] == "identical"
         assert rows.height == 6
-        sizes = dict(found.maps.group_by("kind").agg(pl.col("size").max()).iter_rows())
+        sizes = dict(comparison.maps.group_by("kind").agg(pl.col("size").max()).iter_rows())
         assert sizes["qk"] > 0
         assert sizes["vo"] == pytest.approx(0)
         assert sizes["ffn_in"] == 0
@@ -329,9 +330,9 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
 
 def test_shared_layers_are_compared_once():
     folder = str(real_checkpoint("rxnmapper"))
-    found = diff(folder, ModelSettings(model=folder))
-    assert found.maps["layer"].unique().to_list() == [0]
-    assert verdicts(found) == ["identical"]
+    comparison = diff(folder, ModelSettings(model=folder))
+    assert comparison.maps["layer"].unique().to_list() == [0]
+    assert verdicts(comparison) == ["identical"]
 
 
 def test_rows_of_several_models_in_one():
@@ -344,6 +345,6 @@ def test_rows_of_several_models_in_one():
 
 def test_numbers_do_not_depend_on_the_number_of_threads():
     base, model = encoder(), encoder(1)
-    one, two = (diff(base, ModelSettings(model=model, heads=HEADS, jobs=jobs)) for jobs in (1, 3))
-    assert one.maps.equals(two.maps)
-    assert one.tensors.equals(two.tensors)
+    serial, two = (diff(base, ModelSettings(model=model, heads=HEADS, jobs=jobs)) for jobs in (1, 3))
+    assert serial.maps.equals(two.maps)
+    assert serial.tensors.equals(two.tensors)

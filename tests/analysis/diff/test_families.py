@@ -23,7 +23,7 @@ ROUTED = "block_sparse_moe.experts"
 def written(folder, tensors, **config):
     folder.mkdir()
     save_file(
-        {name: np.ascontiguousarray(one) for name, one in tensors.items()}, folder / "model.safetensors"
+        {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, folder / "model.safetensors"
     )
     (folder / "config.json").write_text(json.dumps({"hidden_act": "silu", **config}))
     return str(folder)
@@ -35,11 +35,11 @@ def smollm2():
     tensors = open_model(real_checkpoint("smollm2")).tensors
     state = {}
     for part, name in PARTS.items():
-        one = tensors.read(f"blk.0.{part}.weight").astype(np.float32)
+        matrix = tensors.read(f"blk.0.{part}.weight").astype(np.float32)
         if part in ("attn_q", "attn_k"):
             heads = HEADS if part == "attn_q" else KV_HEADS
-            one = one.reshape(heads, -1, 2, one.shape[1]).swapaxes(1, 2).reshape(one.shape)
-        state[f"model.layers.0.{name}.weight"] = one
+            matrix = matrix.reshape(heads, -1, 2, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
+        state[f"model.layers.0.{name}.weight"] = matrix
     return state
 
 
@@ -51,13 +51,13 @@ def llama(folder, state):
 def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
     """llama.cpp orders the rows of queries and keys otherwise: a change of gauge, and nothing else."""
     folder = str(real_checkpoint("smollm2"))
-    found = diff(folder, ModelSettings(model=llama(tmp_path / "m", smollm2), layers="0:1"))
-    told = dict(found.tensors.select("tensor", "verdict").iter_rows())
-    assert told["blk.0.attn_v.weight"] == told["blk.0.ffn_down.weight"] == "identical"
-    assert told["blk.0.attn_q.weight"] in ("dense", "unrelated")
-    assert found.maps["size"].max() < 1e-6
-    assert found.quantities["verdicts"][0] == "regauged"
-    row = found.tensors.row(0, named=True)
+    comparison = diff(folder, ModelSettings(model=llama(tmp_path / "m", smollm2), layers="0:1"))
+    verdicts = dict(comparison.tensors.select("tensor", "verdict").iter_rows())
+    assert verdicts["blk.0.attn_v.weight"] == verdicts["blk.0.ffn_down.weight"] == "identical"
+    assert verdicts["blk.0.attn_q.weight"] in ("dense", "unrelated")
+    assert comparison.maps["size"].max() < 1e-6
+    assert comparison.quantities["verdicts"][0] == "regauged"
+    row = comparison.tensors.row(0, named=True)
     assert (row["dtype_base"], row["dtype_model"]) == ("Q4_1", "float32")
 
 
@@ -65,7 +65,7 @@ def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
     from attnlaw.analysis.diff.tensor_pairs import pair_tensors
 
     base = open_model(real_checkpoint("smollm2"))
-    pairs = {one.base: one.model for one in pair_tensors(base, open_model(llama(tmp_path / "m", smollm2)))}
+    pairs = {pair.base: pair.model for pair in pair_tensors(base, open_model(llama(tmp_path / "m", smollm2)))}
     assert pairs["blk.0.attn_norm.weight"] == "model.layers.0.input_layernorm.weight"
     assert pairs["blk.0.ffn_norm.weight"] == "model.layers.0.post_attention_layernorm.weight"
     assert pairs["blk.1.attn_norm.weight"] is None
@@ -87,9 +87,9 @@ def test_the_rounding_of_a_quantised_model_is_below_its_floor(smollm2, tmp_path)
         ).astype(np.float32)
     base = llama(tmp_path / "base", state)
     model = ModelSettings(model=str(real_checkpoint("smollm2")), layers="0:1", only=("vo",))
-    found = diff(base, model)
-    assert set(found.maps["rank"]) == {0}
-    assert found.maps["size"].min() > 0.05
+    comparison = diff(base, model)
+    assert set(comparison.maps["rank"]) == {0}
+    assert comparison.maps["size"].min() > 0.05
 
 
 def test_permuted_groups_of_queries(smollm2, tmp_path):
@@ -108,10 +108,10 @@ def test_permuted_groups_of_queries(smollm2, tmp_path):
     at = "model.layers.0.self_attn.o_proj.weight"
     moved[at] = smollm2[at].reshape(576, 9, 64)[:, rows["q_proj"]].reshape(576, 576)
     base, model = llama(tmp_path / "a", smollm2), llama(tmp_path / "b", moved)
-    found = diff(base, ModelSettings(model=model, only=("qk", "vo")))
-    assert found.quantities["verdicts"][0] == "permuted"
-    assert found.maps["size"].max() < 1e-6
-    matched = found.maps.filter(pl.col("kind") == "qk")["matched_head"].to_list()
+    comparison = diff(base, ModelSettings(model=model, only=("qk", "vo")))
+    assert comparison.quantities["verdicts"][0] == "permuted"
+    assert comparison.maps["size"].max() < 1e-6
+    matched = comparison.maps.filter(pl.col("kind") == "qk")["matched_head"].to_list()
     assert [rows["q_proj"][head] for head in matched] == list(range(9))
 
 
@@ -122,34 +122,34 @@ def mixtral(seed=0):
         shapes = {"w1": (24, 16), "w2": (16, 24), "w3": (24, 16)}
         for part, shape in shapes.items():
             state[f"model.layers.0.{ROUTED}.{expert}.{part}.weight"] = rng.standard_normal(shape)
-    return {name: one.astype(np.float32) for name, one in state.items()}
+    return {name: tensor.astype(np.float32) for name, tensor in state.items()}
 
 
 def test_one_expert_changed():
     base = mixtral()
     name = f"model.layers.0.{ROUTED}.1.w1.weight"
     model = base | {name: 2 * base[name]}
-    found = diff(base, ModelSettings(model=model, heads=2))
-    changed = found.maps.filter(pl.col("size") > 0)
+    comparison = diff(base, ModelSettings(model=model, heads=2))
+    changed = comparison.maps.filter(pl.col("size") > 0)
     assert changed.select("kind", "expert", "head").rows() == [("ffn_gate", 1, None)]
     assert changed["size"].to_list() == pytest.approx([1.0])
-    assert found.quantities["worst_map"] == "layer 0 FFN gate expert 1"
+    assert comparison.quantities["worst_map"] == "layer 0 FFN gate expert 1"
 
 
 def test_stacked_against_numbered_experts():
     """The same experts, in one tensor and in three: each role by itself."""
     base = mixtral()
     at = f"model.layers.0.{ROUTED}"
-    stacked = {name: one for name, one in base.items() if ROUTED not in name}
+    stacked = {name: tensor for name, tensor in base.items() if ROUTED not in name}
     gate, down, up = (
         np.stack([base[f"{at}.{expert}.{part}.weight"] for expert in range(3)]) for part in ("w1", "w2", "w3")
     )
     stacked["model.layers.0.mlp.experts.gate_up_proj"] = np.concatenate([gate, up], axis=1)
     stacked["model.layers.0.mlp.experts.down_proj"] = down
-    found = diff(base, ModelSettings(model=stacked, heads=2))
-    assert set(found.tensors["verdict"]) == {"identical"}
-    assert found.tensors.height == 13
-    assert found.maps["size"].max() == 0
+    comparison = diff(base, ModelSettings(model=stacked, heads=2))
+    assert set(comparison.tensors["verdict"]) == {"identical"}
+    assert comparison.tensors.height == 13
+    assert comparison.maps["size"].max() == 0
 
 
 def test_latent_heads_have_sizes_and_no_ranks(tmp_path):
@@ -168,9 +168,9 @@ def test_latent_heads_have_sizes_and_no_ranks(tmp_path):
     sizes = {"num_attention_heads": 4, "qk_rope_head_dim": 4, "qk_nope_head_dim": 6, "v_head_dim": 5}
     config = {"model_type": "deepseek_v2", "hidden_size": 24, "kv_lora_rank": 8, **sizes}
     base = written(tmp_path / "a", state, **config)
-    model = written(tmp_path / "b", {name: 1.5 * one for name, one in state.items()}, **config)
-    found = diff(base, ModelSettings(model=model))
-    heads = found.maps.filter(pl.col("head").is_not_null())
+    model = written(tmp_path / "b", {name: 1.5 * tensor for name, tensor in state.items()}, **config)
+    comparison = diff(base, ModelSettings(model=model))
+    heads = comparison.maps.filter(pl.col("head").is_not_null())
     assert heads.height == 8
     assert heads["size"].null_count() == 0
     assert heads.filter(pl.col("kind") == "vo")["scale"].to_list() == pytest.approx([1.5**3] * 4)
@@ -189,11 +189,11 @@ def test_applied_folds_the_norm_before_a_map(tmp_path):
     names |= {"mlp.gate_proj": (24, 16), "mlp.up_proj": (24, 16), "mlp.down_proj": (16, 24)}
     state = {f"model.layers.0.{name}.weight": rng.standard_normal(shape) for name, shape in names.items()}
     state["model.layers.0.post_attention_layernorm.weight"] = np.ones(16)
-    state = {name: one.astype(np.float32) for name, one in state.items()}
+    state = {name: array.astype(np.float32) for name, array in state.items()}
     gain = rng.uniform(0.5, 2.0, 16)
     folded = {
-        name: (one * gain).astype(np.float32) if any(f".{part}_proj" in name for part in "qkv") else one
-        for name, one in state.items()
+        name: (array * gain).astype(np.float32) if any(f".{part}_proj" in name for part in "qkv") else array
+        for name, array in state.items()
     }
     config = {"model_type": "llama", "num_attention_heads": 2}
     base = written(tmp_path / "a", with_norm(state, gain), **config)

@@ -13,12 +13,12 @@ def heads(rng, count, n=20, d=3):
 def test_cosines_of_heads_against_dense_ones():
     rng = np.random.default_rng(0)
     base, model = heads(rng, 3), heads(rng, 4, d=2)
-    found = head_cosines(base, model)
+    cosines = head_cosines(base, model)
     for i, first in enumerate(base):
         for j, second in enumerate(model):
-            one, other = first[0] @ first[1], second[0] @ second[1]
-            assert found[i, j] == pytest.approx(
-                np.vdot(one, other) / np.linalg.norm(one) / np.linalg.norm(other)
+            product, other = first[0] @ first[1], second[0] @ second[1]
+            assert cosines[i, j] == pytest.approx(
+                np.vdot(product, other) / np.linalg.norm(product) / np.linalg.norm(other)
             )
 
 
@@ -58,8 +58,8 @@ def test_neurons_in_another_order():
     base = rng.standard_normal((16, 40))
     order = np.concatenate([np.arange(10), 10 + rng.permutation(30)])
     noisy = (base + 0.1 * rng.standard_normal(base.shape))[:, order]
-    found = match_neurons(base, noisy)
-    assert order[found].tolist() == list(range(40))
+    matches = match_neurons(base, noisy)
+    assert order[matches].tolist() == list(range(40))
     assert match_neurons(base, base) is None
     assert match_neurons(base, rng.standard_normal(base.shape)) is None
 

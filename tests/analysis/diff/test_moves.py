@@ -47,7 +47,7 @@ def test_the_spectrum_of_noise_in_a_head():
     n, d, m, draws = 60, 12, 50, 60
     left, right = rng.standard_normal((n, d)), rng.standard_normal((d, m))
     sizes = 3.0, 2.0
-    found = noise_spectrum(ProductVectors.of(left, right).roots, (n, m), sizes)
+    spectrum = noise_spectrum(ProductVectors.of(left, right).roots, (n, m), sizes)
     values = []
     for _ in range(draws):
         first = sizes[0] / np.sqrt(n * d) * rng.standard_normal((n, d))
@@ -55,8 +55,8 @@ def test_the_spectrum_of_noise_in_a_head():
         update = (left + first) @ (right + second) - left @ right
         values.append(np.linalg.svd(update, compute_uv=False)[: 2 * d])
     spread = np.std(values, axis=0)
-    assert np.abs(found - np.mean(values, axis=0)) == pytest.approx(0, abs=4 * spread.max())
-    assert found.sum() == pytest.approx(np.mean(values, axis=0).sum(), rel=0.05)
+    assert np.abs(spectrum - np.mean(values, axis=0)) == pytest.approx(0, abs=4 * spread.max())
+    assert spectrum.sum() == pytest.approx(np.mean(values, axis=0).sum(), rel=0.05)
 
 
 def turned(rng, base, size):
@@ -72,9 +72,9 @@ def test_a_new_direction_is_an_intruder_and_new(shape):
     base = rng.standard_normal(shape)
     vectors = MatrixVectors.of(base)
     assert count_intruders(vectors, MatrixVectors.first(base, 10)) == {"left": (0, 0), "right": (0, 0)}
-    found = count_intruders(vectors, MatrixVectors.first(turned(rng, base, 3.0), 10))
-    assert found["left"][1] == found["right"][1] == 1
-    assert found["left"][0] >= 1
+    counts = count_intruders(vectors, MatrixVectors.first(turned(rng, base, 3.0), 10))
+    assert counts["left"][1] == counts["right"][1] == 1
+    assert counts["left"][0] >= 1
 
 
 def test_intruders_against_full_decompositions():
@@ -85,8 +85,8 @@ def test_intruders_against_full_decompositions():
     (u0, _, vh0), (u1, _, vh1) = np.linalg.svd(base), np.linalg.svd(model)
     left = int(np.sum(np.abs(u0.T @ u1[:, :10]).max(axis=0) < 0.5))
     right = int(np.sum(np.abs(vh0[:30] @ vh1[:10].T).max(axis=0) < 0.5))
-    found = count_intruders(MatrixVectors.of(base), MatrixVectors.first(model, 10))
-    assert (found["left"][0], found["right"][0]) == (left, right)
+    counts = count_intruders(MatrixVectors.of(base), MatrixVectors.first(model, 10))
+    assert (counts["left"][0], counts["right"][0]) == (left, right)
     assert left > 0
 
 
@@ -104,10 +104,10 @@ def test_vectors_of_matrices_and_products(shape):
     rng = np.random.default_rng(6)
     matrix = rng.standard_normal(shape)
     u, s, vh = np.linalg.svd(matrix, full_matrices=False)
-    for found, count in ((MatrixVectors.of(matrix), 6), (MatrixVectors.first(matrix, 6), 6)):
-        assert found.values[:6] == pytest.approx(s[:6])
+    for vectors, count in ((MatrixVectors.of(matrix), 6), (MatrixVectors.first(matrix, 6), 6)):
+        assert vectors.values[:6] == pytest.approx(s[:6])
         for side, expected in (("left", u), ("right", vh.T)):
-            crossed = np.abs(np.sum(found.leading(side, count) * expected[:, :count], axis=0))
+            crossed = np.abs(np.sum(vectors.leading(side, count) * expected[:, :count], axis=0))
             assert crossed == pytest.approx(1)
     probe = rng.standard_normal((shape[1], 2))
     assert np.abs(MatrixVectors.of(matrix).coordinates("right", probe)) == pytest.approx(np.abs(vh @ probe))

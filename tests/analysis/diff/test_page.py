@@ -26,19 +26,19 @@ def saved(tmp_path_factory):
     """A base against a model that moved a little everywhere, and most in one head."""
     folder = tmp_path_factory.mktemp("page")
     base, noise = weights(0), weights(1)
-    model = {name: one + 0.1 * noise[name] for name, one in base.items()}
+    model = {name: tensor + 0.1 * noise[name] for name, tensor in base.items()}
     value = "bert.encoder.layer.2.attention.self.value.weight"
     model[value][6:12] += 2 * noise[value][6:12]  # head 1
-    found = attnlaw.diff(base, model, heads=HEADS, name=HOSTILE, jobs=1)
-    found.save(folder)
-    return folder, found
+    comparison = attnlaw.diff(base, model, heads=HEADS, name=HOSTILE, jobs=1)
+    comparison.save(folder)
+    return folder, comparison
 
 
 def test_the_verdict_heads_the_page_and_names_are_escaped(saved):
-    folder, found = saved
+    folder, comparison = saved
     text = (folder / "report.html").read_text()
     assert text.index("What happened") < text.index("Matrices of the network") < text.index("worst first")
-    assert found.quantities["verdict"] in text
+    assert comparison.quantities["verdict"] in text
     assert "<img" not in text
     assert "&lt;img src=x" in text
 
@@ -68,11 +68,11 @@ def browser():
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, saved, width):
-    folder, found = saved
+    folder, comparison = saved
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
-    page, told = context.new_page(), []
-    page.on("console", lambda message: told.append(message.text))
-    page.on("pageerror", lambda error: told.append(str(error)))
+    page, messages = context.new_page(), []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto((folder / "report.html").as_uri())
     page.wait_for_selector("html[data-ready]", state="attached")
     assert page.inner_text("#detail-title").strip() == "Layer 2 · head 1 · VO"
@@ -85,9 +85,9 @@ def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, save
     assert "above the floor" in page.inner_text("#map-caption")
     sizes = [float(text) for text in page.locator("#rows tbody tr td:nth-child(4)").all_inner_texts()]
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == pytest.approx(found.maps["size"].max(), rel=1e-3)
+    assert sizes[0] == pytest.approx(comparison.maps["size"].max(), rel=1e-3)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.title() != "1"
-    assert told == []
+    assert messages == []
     context.close()
-    assert re.search("layer 2 VO head 1", found.quantities["worst_map"])
+    assert re.search("layer 2 VO head 1", comparison.quantities["worst_map"])

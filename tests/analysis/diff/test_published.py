@@ -20,9 +20,9 @@ def first_maps(model, layer):
     """QK and VO of head 0, and both feed-forward matrices, of the base and of a model."""
     base = opened("pretrained")
     for kind in ("qk", "vo"):
-        yield tuple(next(iter(one.layers[layer].attention.factors(one, kind))) for one in (base, model))
+        yield tuple(next(iter(side.layers[layer].attention.factors(side, kind))) for side in (base, model))
     for part in ("inner", "outer"):
-        yield tuple(one.read(getattr(one.layers[layer].feed_forward, part)) for one in (base, model))
+        yield tuple(side.read(getattr(side.layers[layer].feed_forward, part)) for side in (base, model))
 
 
 def numbers(base, model):
@@ -31,10 +31,10 @@ def numbers(base, model):
     return compare_matrices(base, model, floor=0.0).numbers
 
 
-def agree(found, expected):
+def agree(actual, expected):
     """To half a unit of the last digit that was published."""
     digits = len(f"{expected}".rpartition(".")[2])
-    return found == pytest.approx(expected, abs=0.51 * 10.0**-digits)
+    return actual == pytest.approx(expected, abs=0.51 * 10.0**-digits)
 
 
 @pytest.mark.parametrize("layer", ["0", "5", "11"])
@@ -50,9 +50,9 @@ def test_sizes_and_stable_ranks_of_the_fine_tuned_model(layer):
 def test_sizes_and_stable_ranks_of_the_short_run(layer):
     figures = FIGURES["size_and_stable_rank"]["10k"][layer]
     for pair, (size, rank) in zip(first_maps(opened("10k"), int(layer)), figures, strict=True):
-        found = numbers(*pair)
-        assert agree(found["size"], size)
-        assert agree(found["stable_rank"], rank)
+        row = numbers(*pair)
+        assert agree(row["size"], size)
+        assert agree(row["stable_rank"], rank)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_sizes_and_stable_ranks_of_the_short_run(layer):
     [("bfloat16", as_bfloat16), ("int4/32", lambda matrix, rng: absmax_grid(matrix, 4, 32))],
 )
 def test_sizes_and_stable_ranks_of_rounded_copies(name, change):
-    layer = [one for one in NAMES if ".layer.5." in one]
+    layer = [tensor_name for tensor_name in NAMES if ".layer.5." in tensor_name]
     model = open_model(damaged(change, layer), heads=4)
     for pair, (size, rank) in zip(
         first_maps(model, 5), FIGURES["size_and_stable_rank"][name]["5"], strict=True
     ):
-        found = numbers(*pair)
-        assert agree(found["size"], size)
-        assert agree(found["stable_rank"], rank)
+        row = numbers(*pair)
+        assert agree(row["size"], size)
+        assert agree(row["stable_rank"], rank)
 
 
 @pytest.mark.parametrize("column", FIGURES["finetuned_layer_5"])
@@ -95,7 +95,9 @@ def _of(grid):
 def _head_sizes(model, kind):
     base = opened("pretrained")
     for layer in range(12):
-        heads = zip(*(one.layers[layer].attention.factors(one, kind) for one in (base, model)), strict=True)
+        heads = zip(
+            *(side.layers[layer].attention.factors(side, kind) for side in (base, model)), strict=True
+        )
         for before, after in heads:
             norm = np.sqrt(product_inner(*before, *before))
             yield np.linalg.norm(head_update_values(*before, *after)) / norm
@@ -103,9 +105,9 @@ def _head_sizes(model, kind):
 
 def test_intruders_and_new_directions_of_heads():
     for kind, expected in FIGURES["intruders_of_finetuned_heads"].items():
-        own = compared("finetuned").maps.filter(pl.col("kind") == kind)
-        assert [own["intruders_left"].sum(), own["intruders_right"].sum()] == expected
-        new = own["new_left"].sum() + own["new_right"].sum()
+        rows = compared("finetuned").maps.filter(pl.col("kind") == kind)
+        assert [rows["intruders_left"].sum(), rows["intruders_right"].sum()] == expected
+        new = rows["new_left"].sum() + rows["new_right"].sum()
         assert new == FIGURES["new_of_finetuned_heads"][kind]
 
 
@@ -114,17 +116,17 @@ def test_intruders_of_stored_queries(name, expected):
     """Of the first 10 left vectors of the 12 stored matrices, of which none is new on either side."""
     strange, new = 0, 0
     for query in NAMES[::6]:
-        before, after = (MatrixVectors.of(weights(one)[query].astype(float)) for one in ("pretrained", name))
-        found = count_intruders(before, after)
-        strange += found["left"][0]
-        new += found["left"][1] + found["right"][1]
+        before, after = (MatrixVectors.of(weights(run)[query].astype(float)) for run in ("pretrained", name))
+        counts = count_intruders(before, after)
+        strange += counts["left"][0]
+        new += counts["left"][1] + counts["right"][1]
     assert (strange, new) == (expected, 0)
 
 
 def test_fine_tuning_shrank_the_weights():
     """Medians of the moves of the largest value; the published ones are of 60 draws, good to some percent."""
-    found = compared("finetuned")
-    maps = found.maps
+    comparison = compared("finetuned")
+    maps = comparison.maps
     for kind, expected in (("qk", -10.8), ("ffn_in", -20.1)):
         assert maps.filter(pl.col("kind") == kind)["z_top"].median() == pytest.approx(expected, rel=0.05)
     for kind, expected in (("qk", 0.895), ("ffn_in", 0.953)):
@@ -142,11 +144,11 @@ def test_fine_tuning_shrank_the_weights():
 
 
 def test_the_sentence_of_the_pair():
-    told = compared("finetuned").quantities["verdict"]
-    assert told.startswith("fine-tuned: dense updates in 72 of 72 matrices, 12 to 35 percent")
-    assert "heads up to 63 percent, most in layer 11" in told
-    assert "everything shrank by 4.7 to 12 percent" in told
-    assert "2 new directions" in told
+    sentence = compared("finetuned").quantities["verdict"]
+    assert sentence.startswith("fine-tuned: dense updates in 72 of 72 matrices, 12 to 35 percent")
+    assert "heads up to 63 percent, most in layer 11" in sentence
+    assert "everything shrank by 4.7 to 12 percent" in sentence
+    assert "2 new directions" in sentence
 
 
 def test_permuted_heads_are_told_and_recovered():
@@ -163,13 +165,13 @@ def test_permuted_heads_are_told_and_recovered():
     state = damaged(lambda matrix, rng: matrix, [])
     state |= {name: change(name, state[name]) for name in attention}
     base = damaged(lambda matrix, rng: matrix, [])
-    found = diff(base, ModelSettings(model=state, heads=4, only=("qk", "vo")))
-    assert found.quantities["verdicts"][0] == "permuted"
-    assert found.maps["cosine"].min() == pytest.approx(1.0)
-    matched = found.maps.filter(pl.col("kind") == "qk").group_by("layer", maintain_order=True)
+    comparison = diff(base, ModelSettings(model=state, heads=4, only=("qk", "vo")))
+    assert comparison.quantities["verdicts"][0] == "permuted"
+    assert comparison.maps["cosine"].min() == pytest.approx(1.0)
+    matched = comparison.maps.filter(pl.col("kind") == "qk").group_by("layer", maintain_order=True)
     for (layer,), rows in matched:
         assert orders[layer][rows["matched_head"].to_numpy()].tolist() == [0, 1, 2, 3]
-    assert found.maps["size"].max() < 1e-12
+    assert comparison.maps["size"].max() < 1e-12
 
 
 def test_fresh_weights_share_nothing():

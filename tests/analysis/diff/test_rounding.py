@@ -27,8 +27,8 @@ def test_relative_errors_of_gaussian_weights(name, least, most):
     rng = np.random.default_rng(0)
     for deviation in (0.7, 1.0, 1.4):
         base = deviation * rng.standard_normal((512, 512))
-        found = np.linalg.norm(FLOATS[name].round_weights(base) - base) / np.linalg.norm(base)
-        assert 0.998 * least < found < 1.002 * most
+        error = np.linalg.norm(FLOATS[name].round_weights(base) - base) / np.linalg.norm(base)
+        assert 0.998 * least < error < 1.002 * most
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,9 @@ def test_errors_by_recast_and_by_variance(name):
     form = FLOATS.get(name) or INTEGERS[name]
     base = np.random.default_rng(1).standard_normal((256, 256))
     null = rounding_null(base, form)
-    found = np.sum((form.round_weights(base) - base) ** 2)
+    error = np.sum((form.round_weights(base) - base) ** 2)
     allowed = 0.01 * null.value if name == "float8_e5m2" else 0.0  # two bits are not uniform
-    assert found == pytest.approx(null.value, abs=4 * null.error + allowed)
+    assert error == pytest.approx(null.value, abs=4 * null.error + allowed)
 
 
 def test_a_grid_is_a_fixed_point():
@@ -93,5 +93,5 @@ def test_steps_of_decoded_codes_are_those_of_their_blocks():
     codes = rng.integers(0, 16, (40, 4, 32))
     step = rng.uniform(0.5, 2.0, (40, 4, 1))
     decoded = (step * codes - 3.0).astype(np.float32).reshape(40, 128)
-    found = stored_steps(decoded, "Q4_1")
-    assert found.reshape(40, 4, 32)[..., :1] == pytest.approx(step, rel=1e-5)
+    steps = stored_steps(decoded, "Q4_1")
+    assert steps.reshape(40, 4, 32)[..., :1] == pytest.approx(step, rel=1e-5)

@@ -70,10 +70,10 @@ def judged(change, names):
 
 def check(case, names):
     change, (verdict, form, rank) = CASES[case]
-    for found in judged(change, names):
-        assert found.verdict == verdict
-        assert (found.format and found.format.name) == form
-        assert rank == "any" or found.rank == rank
+    for comparison in judged(change, names):
+        assert comparison.verdict == verdict
+        assert (comparison.format and comparison.format.name) == form
+        assert rank == "any" or comparison.rank == rank
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -91,37 +91,40 @@ def test_verdicts_of_all_72_matrices(case):
 def test_an_update_below_the_floor_is_called_so():
     """LoRA of 0.1 percent in bfloat16, of queries and values: of rank 1 to 4, or below the floor."""
     queries = [name for name in NAMES if "query" in name or "value" in name]
-    found = [(one.verdict, one.rank) for one in judged(with_lora(4, 1e-3, ml_dtypes.bfloat16), queries)]
-    low = [rank for verdict, rank in found if verdict == "low-rank"]
+    verdicts = [
+        (comparison.verdict, comparison.rank)
+        for comparison in judged(with_lora(4, 1e-3, ml_dtypes.bfloat16), queries)
+    ]
+    low = [rank for verdict, rank in verdicts if verdict == "low-rank"]
     assert 18 <= len(low) <= 24
     assert set(low) <= {1, 2, 3, 4}
-    assert {verdict for verdict, _ in found} <= {"low-rank", "below-floor"}
+    assert {verdict for verdict, _ in verdicts} <= {"low-rank", "below-floor"}
 
 
 @pytest.mark.parametrize("name", ["finetuned", "10k"])
 def test_fine_tuned_matrices_are_dense(name):
-    for one in FEW:
-        found = compare_tensors(weights()[one], weights(name)[one], "float32")
-        assert found.verdict == "dense"
+    for tensor_name in FEW:
+        comparison = compare_tensors(weights()[tensor_name], weights(name)[tensor_name], "float32")
+        assert comparison.verdict == "dense"
 
 
 def test_one_changed_entry_is_of_rank_one():
     base = weights()[NAMES[0]]
     model = base.copy()
     model[3, 5] += 0.01
-    found = compare_tensors(base, model, "float32")
-    assert (found.verdict, found.rank) == ("low-rank", 1)
-    assert found.unchanged == 1 - 1 / base.size
-    assert found.max_change == pytest.approx(0.01, rel=1e-4)
+    comparison = compare_tensors(base, model, "float32")
+    assert (comparison.verdict, comparison.rank) == ("low-rank", 1)
+    assert comparison.unchanged == 1 - 1 / base.size
+    assert comparison.max_change == pytest.approx(0.01, rel=1e-4)
 
 
 def test_numbers_of_a_change():
     base = np.array([[3.0, 0.0], [0.0, 4.0]])
     model = np.array([[3.0, 0.0], [0.0, 3.0]])
-    found = compare_tensors(base, model, "float64")
-    assert (found.size, found.unchanged, found.max_change) == (0.2, 0.75, 1.0)
-    assert found.cosine == pytest.approx(21 / (5 * np.sqrt(18)))
-    assert found.sqnr_db == pytest.approx(20 * np.log10(5))
+    comparison = compare_tensors(base, model, "float64")
+    assert (comparison.size, comparison.unchanged, comparison.max_change) == (0.2, 0.75, 1.0)
+    assert comparison.cosine == pytest.approx(21 / (5 * np.sqrt(18)))
+    assert comparison.sqnr_db == pytest.approx(20 * np.log10(5))
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
@@ -129,9 +132,9 @@ def test_sizes_do_not_depend_on_the_scale(scale):
     rng = np.random.default_rng(1)
     base = rng.standard_normal((8, 6))
     model = base + 0.1 * rng.standard_normal((8, 6))
-    found, scaled = (compare_tensors(one * base, one * model, "float64") for one in (1.0, scale))
-    assert scaled.size == pytest.approx(found.size)
-    assert scaled.cosine == pytest.approx(found.cosine)
+    plain, scaled = (compare_tensors(factor * base, factor * model, "float64") for factor in (1.0, scale))
+    assert scaled.size == pytest.approx(plain.size)
+    assert scaled.cosine == pytest.approx(plain.cosine)
 
 
 def test_vectors_other_shapes_and_damage():
@@ -146,18 +149,18 @@ def test_vectors_other_shapes_and_damage():
     assert compare_tensors(bad, vector, "float32").verdict == "non-finite"
     embedding = np.ones((10, 4), dtype=np.float32)
     grown = np.vstack([2 * embedding, np.zeros((3, 4), np.float32)])
-    found = compare_tensors(embedding, grown, "float32")
-    assert (found.verdict, found.size, found.max_change) == ("reshaped", 1.0, 1.0)
+    comparison = compare_tensors(embedding, grown, "float32")
+    assert (comparison.verdict, comparison.size, comparison.max_change) == ("reshaped", 1.0, 1.0)
     other = compare_tensors(embedding, np.ones((10, 5)), "float32")
     assert (other.verdict, other.size) == ("reshaped", None)
 
 
 def test_zero_tensors_have_no_size():
-    zero, one = np.zeros((4, 4)), np.eye(4)
+    zero, identity = np.zeros((4, 4)), np.eye(4)
     assert compare_tensors(zero, zero, "float64").verdict == "identical"
-    found = compare_tensors(zero, one, "float64")
-    assert (found.size, found.cosine, found.verdict) == (None, None, "unrelated")
-    gone = compare_tensors(one, zero, "float64")
+    comparison = compare_tensors(zero, identity, "float64")
+    assert (comparison.size, comparison.cosine, comparison.verdict) == (None, None, "unrelated")
+    gone = compare_tensors(identity, zero, "float64")
     assert (gone.size, gone.cosine) == (1.0, None)
 
 
@@ -167,8 +170,8 @@ def test_stacked_experts_are_read_by_their_last_axis():
     assert compare_tensors(base, base.astype(np.float16), "float16").format.name == "float16"
     changed = base.copy()
     changed[1] += np.outer(rng.standard_normal(64), rng.standard_normal(32)).astype(np.float32)
-    found = compare_tensors(base, changed, "float32")
-    assert (found.verdict, found.rank) == ("low-rank", 1)
+    comparison = compare_tensors(base, changed, "float32")
+    assert (comparison.verdict, comparison.rank) == ("low-rank", 1)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -176,7 +179,7 @@ def test_every_scheme_is_told_from_the_others(name):
     """Of a Gaussian matrix: the scheme itself is found, unless the matrix is too small for its blocks."""
     base = np.random.default_rng(3).standard_normal((128, 256)).astype(np.float32)
     model = INTEGERS[name].round_weights(base).astype(np.float32)
-    found = compare_tensors(base, model, "float32")
-    assert found.verdict == "rounded"
-    assert found.format.bits == INTEGERS[name].bits
-    assert (found.format.round_weights(base).astype(np.float32) == model).mean() > 0.99
+    comparison = compare_tensors(base, model, "float32")
+    assert comparison.verdict == "rounded"
+    assert comparison.format.bits == INTEGERS[name].bits
+    assert (comparison.format.round_weights(base).astype(np.float32) == model).mean() > 0.99

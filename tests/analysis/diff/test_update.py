@@ -15,8 +15,8 @@ def test_split_and_dense_differences_agree():
     rng = np.random.default_rng(0)
     base, model = head(rng), head(rng)
     dense = np.linalg.svd(model[0] @ model[1] - base[0] @ base[1], compute_uv=False)
-    found = head_update_values(*base, *model)
-    assert found == pytest.approx(dense[:8], rel=1e-12)
+    spectrum = head_update_values(*base, *model)
+    assert spectrum == pytest.approx(dense[:8], rel=1e-12)
     assert dense[8:].max() < 1e-12
 
 
@@ -69,5 +69,5 @@ def test_values_that_the_gram_matrix_cannot_resolve():
     rng = np.random.default_rng(5)
     left, right = (np.linalg.qr(rng.standard_normal((20, 20)))[0] for _ in range(2))
     values = np.logspace(0, -11, 20)
-    found = matrix_update_values(left * values @ right, floor=1e-12)
-    assert found == pytest.approx(values, rel=1e-4)
+    spectrum = matrix_update_values(left * values @ right, floor=1e-12)
+    assert spectrum == pytest.approx(values, rel=1e-4)

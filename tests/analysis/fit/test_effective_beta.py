@@ -28,11 +28,11 @@ def test_agrees_with_the_logits_of_all_pairs() -> None:
     X = X / X.std(axis=1, keepdims=True)
     q, k = X @ model.read(attention.query)[:, columns], X @ model.read(attention.key)[:, columns]
     rows = (q @ k.T / np.sqrt(d)).std(axis=1)
-    found = effective_beta(model, layer, head)
-    assert found.value == pytest.approx(rows.mean(), rel=1e-10)
-    assert found.spread == pytest.approx(rows.std(), rel=1e-8)
-    assert found.tokens == X.shape[0]
-    assert found.extension.startswith("effective beta")
+    beta = effective_beta(model, layer, head)
+    assert beta.value == pytest.approx(rows.mean(), rel=1e-10)
+    assert beta.spread == pytest.approx(rows.std(), rel=1e-8)
+    assert beta.tokens == X.shape[0]
+    assert beta.extension.startswith("effective beta")
 
 
 def gaussian_model(width: int, tokens: int, std: float) -> dict[str, np.ndarray]:
@@ -76,8 +76,8 @@ def latent_heads(part: torch.nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
     """DeepSeek's logits without rotation and norms: 6 of a key are the head's own, 4 are shared."""
     queries = part.q_b_proj(part.q_a_proj(x)).reshape(-1, 4, 10)
     narrow, shared = part.kv_a_proj_with_mqa(x).split([8, 4], dim=1)
-    own = part.kv_b_proj(narrow).reshape(-1, 4, 11)[..., :6]
-    return [part.scaling * queries[:, h] @ torch.cat([own[:, h], shared], dim=1).T for h in range(4)]
+    keys = part.kv_b_proj(narrow).reshape(-1, 4, 11)[..., :6]
+    return [part.scaling * queries[:, h] @ torch.cat([keys[:, h], shared], dim=1).T for h in range(4)]
 
 
 def plain_heads(part: torch.nn.Module, x: torch.Tensor, size: int, scale: float) -> list[torch.Tensor]:

@@ -39,16 +39,16 @@ def heavy(kappa=1.5, size=80):
 @pytest.mark.parametrize("spectrum", [head(), matrix(), heavy()])
 @pytest.mark.parametrize("law", FITTERS)
 def test_every_law_gives_a_fit_or_says_why_not(spectrum, law):
-    found = fit_law(spectrum, law)
-    assert found.law == law
-    assert found.outcome is Outcome.DONE or found.remark
-    assert set(found.errors) <= set(found.parameters)
-    for value in (*found.parameters.values(), *found.errors.values(), *found.statistics.values(), found.ks):
+    fit = fit_law(spectrum, law)
+    assert fit.law == law
+    assert fit.outcome is Outcome.DONE or fit.remark
+    assert set(fit.errors) <= set(fit.parameters)
+    for value in (*fit.parameters.values(), *fit.errors.values(), *fit.statistics.values(), fit.ks):
         assert value is None or np.isfinite(value)
-    if found.ks is not None:
-        assert 0 < found.ks < 1
-    if found.curve is not None:
-        x, density = found.curve
+    if fit.ks is not None:
+        assert 0 < fit.ks < 1
+    if fit.curve is not None:
+        x, density = fit.curve
         assert x.size == density.size <= 64
         assert (np.diff(x) > 0).all()
         assert (density >= 0).all()
@@ -56,12 +56,12 @@ def test_every_law_gives_a_fit_or_says_why_not(spectrum, law):
 
 @pytest.mark.parametrize("spectrum", [head(), matrix()])
 def test_noise_is_random_by_every_measure(spectrum):
-    found = fit_law(spectrum, "random")
-    assert found.p_value > 0.01
-    assert found.statistics["outliers"] == 0
+    fit = fit_law(spectrum, "random")
+    assert fit.p_value > 0.01
+    assert fit.statistics["outliers"] == 0
     # Rigid spectra lie within about 1/n of their law.
-    assert found.ks < 3 / found.size
-    assert found.errors["scale"] < 0.05 * found.parameters["scale"]
+    assert fit.ks < 3 / fit.size
+    assert fit.errors["scale"] < 0.05 * fit.parameters["scale"]
 
 
 def test_log_likelihoods_are_in_units_of_one_variable():
@@ -69,21 +69,21 @@ def test_log_likelihoods_are_in_units_of_one_variable():
     for law in FITTERS:
         small = of_values(head(4).values, (128, 128), "qr")
         large = of_values(10 * head(4).values, (128, 128), "qr")
-        one, other = fit_law(small, law), fit_law(large, law)
-        if one.log_likelihood is None:
+        small_fit, other = fit_law(small, law), fit_law(large, law)
+        if small_fit.log_likelihood is None:
             assert other.log_likelihood is None
         else:
-            assert one.log_likelihood - other.log_likelihood == pytest.approx(2 * np.log(10), abs=1e-9)
+            assert small_fit.log_likelihood - other.log_likelihood == pytest.approx(2 * np.log(10), abs=1e-9)
 
 
 def test_power_law_log_likelihood_is_scipys():
     spectrum = heavy()
-    found = fit_law(spectrum, "power-law")
+    fit = fit_law(spectrum, "power-law")
     x = spectrum.values**2
-    tail = x[x >= found.parameters["x_min"]]
-    peer = stats.pareto(found.parameters["alpha"] - 1, scale=found.parameters["x_min"])
-    assert found.log_likelihood == pytest.approx(peer.logpdf(tail).mean())
-    assert found.errors["alpha"] == pytest.approx((found.parameters["alpha"] - 1) / np.sqrt(tail.size))
+    tail = x[x >= fit.parameters["x_min"]]
+    peer = stats.pareto(fit.parameters["alpha"] - 1, scale=fit.parameters["x_min"])
+    assert fit.log_likelihood == pytest.approx(peer.logpdf(tail).mean())
+    assert fit.errors["alpha"] == pytest.approx((fit.parameters["alpha"] - 1) / np.sqrt(tail.size))
 
 
 def test_curves_hold_the_mass_they_claim():
@@ -147,21 +147,21 @@ def test_spectra_lighter_than_the_null_are_not_heavy_tailed():
     for _ in range(3):
         u, s, v = np.linalg.svd(rng.standard_normal((256, 64)), full_matrices=False)
         spectrum = product_spectrum((u * s**0.8) @ v, rng.standard_normal((64, 1024)))
-        found = fit_law(spectrum, "heavy-tailed")
+        fit = fit_law(spectrum, "heavy-tailed")
         squares = spectrum.values**2 / np.mean(spectrum.values**2)
         assert np.mean(squares**2) < 1 + 64 / 256 + 64 / 1024
-        assert found.statistics["kappa_null"] < found.parameters["kappa"] < 2
-        assert not found.statistics["heavier"]
+        assert fit.statistics["kappa_null"] < fit.parameters["kappa"] < 2
+        assert not fit.statistics["heavier"]
         assert describe(spectrum).law != "heavy-tailed"
 
 
 def test_degenerate_spectra_have_rows_too():
     """What cannot be tested has no law; equal values are tested, and like nothing that is known."""
     for values, law in ((np.zeros(16), None), (np.ones(16), "neither"), (np.ones(1), None)):
-        found = describe(of_values(values, (64, 64), "qr"))
-        assert found.law == found.numbers["law"] == law
-        assert (found.numbers["status"] == "done") == (law is not None)
-        assert found.numbers["remark"]
+        description = describe(of_values(values, (64, 64), "qr"))
+        assert description.law == description.numbers["law"] == law
+        assert (description.numbers["status"] == "done") == (law is not None)
+        assert description.numbers["remark"]
     assert describe(of_values(np.ones(16), (64, 64), "qr")).numbers["random_p_value"] == pytest.approx(
         1 / 201
     )
@@ -174,10 +174,12 @@ def test_fresh_products_whose_inner_size_exceeds_a_side_are_random():
     rejected, tested = 0, 20
     for rows, cols, inner in shapes:
         for seed in range(tested):
-            own = product_spectrum(rng.standard_normal((rows, inner)), rng.standard_normal((inner, cols)))
-            rejected += fit_law(own, "random", seed).p_value <= 0.01
-        assert null_shape(own) == f"{rows} x {cols} through {inner}"
-        assert shape_ratio(own) == rows / max(cols, inner)
+            spectrum = product_spectrum(
+                rng.standard_normal((rows, inner)), rng.standard_normal((inner, cols))
+            )
+            rejected += fit_law(spectrum, "random", seed).p_value <= 0.01
+        assert null_shape(spectrum) == f"{rows} x {cols} through {inner}"
+        assert shape_ratio(spectrum) == rows / max(cols, inner)
     assert stats.binom.sf(rejected - 1, tested * len(shapes), 2 / 201) > 0.001
 
 
@@ -191,10 +193,10 @@ def test_round_off_of_a_rank_deficient_head_is_no_scale():
     exact, rounded = product_spectrum(pruned, right), product_spectrum(pruned @ mixed, mixed.T @ right)
     assert exact.values[-1] == 0 < rounded.values[-1]
     for spectrum in (exact, rounded):
-        found = fit_law(spectrum, "random")
-        assert found.p_value == pytest.approx(1 / 201)
-        assert found.parameters["scale"] is found.errors["scale"] is found.curve is None
-        assert found.statistics["outliers"] is found.statistics["edge"] is None
+        fit = fit_law(spectrum, "random")
+        assert fit.p_value == pytest.approx(1 / 201)
+        assert fit.parameters["scale"] is fit.errors["scale"] is fit.curve is None
+        assert fit.statistics["outliers"] is fit.statistics["edge"] is None
     assert fit_law(exact, "random").ks == pytest.approx(fit_law(rounded, "random").ks)
 
 

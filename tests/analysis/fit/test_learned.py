@@ -56,9 +56,9 @@ def test_spectra_drawn_from_the_theory_are_plausible_and_their_parameters_inside
     enough = stats.binom.ppf(0.001, trials, 0.9)
     assert sum(fit.plausible for fit in fits) >= enough
     for name, true in (("noise_level", noise), ("threshold", threshold), ("target_rank", target_rank)):
-        found = [getattr(fit, name) for fit in fits if fit.plausible]
-        assert sum(parameter.low <= true <= parameter.high for parameter in found) >= enough
-        for parameter in found:
+        parameters = [getattr(fit, name) for fit in fits if fit.plausible]
+        assert sum(parameter.low <= true <= parameter.high for parameter in parameters) >= enough
+        for parameter in parameters:
             if parameter.value is not None:
                 assert parameter.low <= parameter.value <= parameter.high <= 3 * parameter.low
 
@@ -108,16 +108,16 @@ def test_state_evolution_and_the_fit_speak_of_the_same_law():
 
 def test_a_threshold_in_a_wide_gap_is_identified_and_scales_with_the_matrix():
     values = trained(np.random.default_rng(2), 512, 0.1, 0.5, 1.2)
-    one, other = (fit_learned(factor * values, 512, limited=False) for factor in (1.0, 0.01))
+    fit, other = (fit_learned(factor * values, 512, limited=False) for factor in (1.0, 0.01))
     # Within the range, a factor of 1.1 to either side.
-    assert one.threshold.value == pytest.approx(1.2, rel=0.15)
-    assert other.threshold.value == pytest.approx(0.01 * one.threshold.value)
-    assert other.scale.value == pytest.approx(0.01 * one.scale.value)
-    assert other.distance == pytest.approx(one.distance)
+    assert fit.threshold.value == pytest.approx(1.2, rel=0.15)
+    assert other.threshold.value == pytest.approx(0.01 * fit.threshold.value)
+    assert other.scale.value == pytest.approx(0.01 * fit.scale.value)
+    assert other.distance == pytest.approx(fit.distance)
     # Every law with such a gap has as many values above it as the target has directions.
-    assert one.target_rank.value == pytest.approx(0.1, rel=0.01)
+    assert fit.target_rank.value == pytest.approx(0.1, rel=0.01)
     # Hidden: it moves the edges of the bulk by less than their fluctuations.
-    assert one.noise_level.value is None
+    assert fit.noise_level.value is None
 
 
 def test_a_target_rank_that_two_laws_differ_in_is_not_identified():
@@ -179,13 +179,13 @@ def test_a_wide_student_and_a_narrow_one_are_told_apart(attention):
     """State evolution's own spectra, cut by weight decay at rank .36 (.62) and by a width of a quarter."""
     free = Problem(0.6, noise=0.5, weight_decay=0.9, attention=attention)
     for width, cut in ((None, "decay"), (0.2, "width")):
-        found = state_evolution(replace(free, width=width))
-        size, rank = 300, found.rank_fraction.value
+        prediction = state_evolution(replace(free, width=width))
+        size, rank = 300, prediction.rank_fraction.value
         k = round(rank * size)
-        values = found.spectrum.quantile(1 - rank * (np.arange(k) + 0.5) / k)
+        values = prediction.spectrum.quantile(1 - rank * (np.arange(k) + 0.5) / k)
         fit = fit_learned(values, size, attention)
         assert fit.plausible
-        expected = 1.0 if cut == "decay" else found.threshold.value / found.cut.value
+        expected = 1.0 if cut == "decay" else prediction.threshold.value / prediction.cut.value
         assert fit.cut_ratio.low - 0.025 <= expected <= fit.cut_ratio.high + 0.025
         assert fit.law.cut is None or fit.law.cut > fit.law.threshold
 

@@ -48,10 +48,10 @@ def test_the_page_counts_the_heads_that_fit(model: str, kind: str) -> None:
     table = rows()
     name, counts = next((name, cells) for name, cells in table if name.startswith(f"{model} QK / VO, of"))
     assert len(spectra) == int(re.findall(r"\d+", name.partition("of")[2])[place])
-    found = [sum(one[form].plausible for one in fits) for form in range(4)]
-    assert found == [int(cell.split("/")[place]) for cell in counts]
+    plausible = [sum(head_fits[form].plausible for head_fits in fits) for form in range(4)]
+    assert plausible == [int(cell.split("/")[place]) for cell in counts]
     distances = next(cells for name, cells in table if f"{model} QK, VO" in name and "." in cells[0])
-    means = [np.exp(np.mean([np.log(one[form].distance) for one in fits])) for form in range(4)]
+    means = [np.exp(np.mean([np.log(head_fits[form].distance) for head_fits in fits])) for form in range(4)]
     assert means == pytest.approx([float(cell.split(",")[place]) for cell in distances], abs=5.1e-5)
 
 
@@ -65,10 +65,12 @@ def test_real_heads_are_far_from_symmetric(model: str, symmetry: str, ratio: str
         query, key = (
             network.read(view) for view in network.network.layers[layer.index].attention.qk[0].views
         )
-        for q, k in zip(*(np.split(one, layer.attention.heads, axis=1) for one in (query, key)), strict=True):
+        for q, k in zip(
+            *(np.split(weight, layer.attention.heads, axis=1) for weight in (query, key)), strict=True
+        ):
             matrix = q @ k.T
             values = np.linalg.svd(np.linalg.qr(q)[1] @ np.linalg.qr(k)[1].T, compute_uv=False)
             shares.append(np.trace(matrix @ matrix) / (matrix**2).sum())
             ratios.append(values[-1] / values[0])
-    for found, digits in ((shares, symmetry), (ratios, ratio)):
-        assert round(float(np.median(found)), len(digits) - 1) == float(digits)
+    for numbers, digits in ((shares, symmetry), (ratios, ratio)):
+        assert round(float(np.median(numbers)), len(digits) - 1) == float(digits)

@@ -71,8 +71,8 @@ def test_false_alarms_of_fresh_matrices_are_nominal():
         for inner in (None, 8):
             null = null_of_shape(16, 24, inner, seed=seed)
             for _ in range(spectra):
-                own = gaussian_matrix(rng, 16, 24) if inner is None else gaussian_head(rng, 16, 24, inner)
-                seen = null.compare(own)
+                values = gaussian_matrix(rng, 16, 24) if inner is None else gaussian_head(rng, 16, 24, inner)
+                seen = null.compare(values)
                 alarms += seen.p_value <= 0.01
                 beyond += seen.outliers > 0
     chances = false_alarms([(spectra, 200)] * (2 * seeds))
@@ -101,10 +101,10 @@ def test_chances_are_those_of_scipy(n, a, b):
 def test_rejections_by_hand():
     """Two shapes: of 3 spectra with 99 draws and 1 with 200; one without a test does not count."""
     tests = [(0.01, "a", 99), (0.5, "a", 99), (0.02, "a", 99), (0.005, "b", 200), (None, None, None)]
-    found = Rejections.count(tests)
-    assert (found.tested, found.rejected) == (4, 2)
-    assert found.expected == pytest.approx(3 / 100 + 2 / 201)
-    assert found.p_value == pytest.approx(false_alarms([(3, 99), (1, 200)])[2:].sum())
+    rejections = Rejections.count(tests)
+    assert (rejections.tested, rejections.rejected) == (4, 2)
+    assert rejections.expected == pytest.approx(3 / 100 + 2 / 201)
+    assert rejections.p_value == pytest.approx(false_alarms([(3, 99), (1, 200)])[2:].sum())
 
 
 def test_the_null_of_a_spectrum_is_that_of_its_shape():
@@ -148,9 +148,9 @@ def test_edge_scale_is_that_of_tracy_and_widom():
     top = (high + low) ** 2
     scale = (high + low) * (1 / high + 1 / low) ** (1 / 3)
     expected = scale / (2 * np.sqrt(top)) / np.sqrt(n)
-    found = null.compare(null.mean).edge_scale
+    edge_scale = null.compare(null.mean).edge_scale
     # Relative error 1/sqrt(2 draws) of a deviation, and p^(-2/3) of the limit.
-    assert found == pytest.approx(expected, rel=4 / np.sqrt(3000) + p ** (-2 / 3))
+    assert edge_scale == pytest.approx(expected, rel=4 / np.sqrt(3000) + p ** (-2 / 3))
 
 
 def test_null_tends_to_its_limiting_laws():

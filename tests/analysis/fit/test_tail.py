@@ -87,8 +87,8 @@ def test_exponent_of_a_power_law_is_found_within_its_error():
 
 def test_scaling_the_eigenvalues_scales_x_min_alone():
     x = samples()["lognormal"]
-    one, other = power_law_tail(x), power_law_tail(1e-9 * x)
-    assert (other.alpha, other.x_min, other.size) == pytest.approx((one.alpha, 1e-9 * one.x_min, one.size))
+    tail, other = power_law_tail(x), power_law_tail(1e-9 * x)
+    assert (other.alpha, other.x_min, other.size) == pytest.approx((tail.alpha, 1e-9 * tail.x_min, tail.size))
 
 
 def test_hill_is_its_formula():
@@ -158,7 +158,7 @@ def test_lognormal_is_the_maximum_of_its_likelihood():
     rng = np.random.default_rng(5)
     x = np.exp(rng.standard_normal(300))
     tail = power_law_tail(x)
-    found = lognormal_tail(x, tail)
+    fit = lognormal_tail(x, tail)
     logs, start = np.log(x[x >= tail.x_min]), np.log(tail.x_min)
 
     def negative(parameters):
@@ -167,12 +167,12 @@ def test_lognormal_is_the_maximum_of_its_likelihood():
         return -(normal.logpdf(logs) - normal.logsf(start)).sum()
 
     best = minimize(
-        negative, [found.mu, found.sigma], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
+        negative, [fit.mu, fit.sigma], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}
     )
-    assert (found.mu, found.sigma) == pytest.approx(best.x, rel=1e-5)
-    assert found.log_likelihood == pytest.approx(-(best.fun + logs.sum()) / logs.size, rel=1e-9)
-    step = 1e-3 * np.array([found.mu_error, found.sigma_error])
-    at = np.array([found.mu, found.sigma])
+    assert (fit.mu, fit.sigma) == pytest.approx(best.x, rel=1e-5)
+    assert fit.log_likelihood == pytest.approx(-(best.fun + logs.sum()) / logs.size, rel=1e-9)
+    step = 1e-3 * np.array([fit.mu_error, fit.sigma_error])
+    at = np.array([fit.mu, fit.sigma])
     information = np.empty((2, 2))
     for i in range(2):
         for j in range(2):
@@ -182,9 +182,9 @@ def test_lognormal_is_the_maximum_of_its_likelihood():
             )
             information[i, j] = corners / (4 * step[i] * step[j])
     errors = np.sqrt(np.diag(np.linalg.inv(information)))
-    assert (found.mu_error, found.sigma_error) == pytest.approx(errors, rel=1e-3)
-    above = stats.norm(found.mu, found.sigma).sf(logs) / stats.norm(found.mu, found.sigma).sf(start)
-    assert found.ks == pytest.approx(stats.kstest(1 - above, "uniform").statistic, rel=1e-9)
+    assert (fit.mu_error, fit.sigma_error) == pytest.approx(errors, rel=1e-3)
+    above = stats.norm(fit.mu, fit.sigma).sf(logs) / stats.norm(fit.mu, fit.sigma).sf(start)
+    assert fit.ks == pytest.approx(stats.kstest(1 - above, "uniform").statistic, rel=1e-9)
 
 
 def test_a_lognormal_is_not_better_on_a_power_law():

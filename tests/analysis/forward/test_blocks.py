@@ -101,8 +101,8 @@ def test_transpose_is_the_adjoint(name):
 def test_leading_axes_are_a_batch(name):
     x = RNG.standard_normal((2, 3, S, D))
     for apply in (BLOCKS[name].linear, BLOCKS[name].transpose):
-        one_by_one = np.array([[apply(x[i, j]) for j in range(3)] for i in range(2)])
-        np.testing.assert_allclose(apply(x), one_by_one, rtol=1e-12, atol=1e-12)
+        run_each_case = np.array([[apply(x[i, j]) for j in range(3)] for i in range(2)])
+        np.testing.assert_allclose(apply(x), run_each_case, rtol=1e-12, atol=1e-12)
 
 
 def test_offsets_are_what_the_blocks_add():
@@ -119,8 +119,8 @@ def test_offsets_are_what_the_blocks_add():
     centred = (x - x.mean(axis=1, keepdims=True)) * block.scales[:, None]
     expected["layer norm"] = centred * block.gain + block.shift
     for name, value in expected.items():
-        found = BLOCKS[name].linear(x) + BLOCKS[name].offset
-        np.testing.assert_allclose(found, value, rtol=1e-12, atol=1e-12)
+        output = BLOCKS[name].linear(x) + BLOCKS[name].offset
+        np.testing.assert_allclose(output, value, rtol=1e-12, atol=1e-12)
 
 
 def test_a_chain_applies_its_blocks_in_turn():

@@ -28,44 +28,48 @@ def _lens() -> attnlaw.Lens:
 def test_every_head_against_its_scores_cut_by_hand(lens: attnlaw.Lens) -> None:
     """From queries and keys, not from the network's probabilities; truncated by projection."""
     passed = trace_forward(*load_base_model(EXAMPLE), list(TEXT.encode()))
-    places = [(layer, head) for layer, own in enumerate(passed.scores) for head in range(own.heads)]
-    assert [(one.layer, one.head) for one in lens.entrywise] == places
+    places = [
+        (layer, head)
+        for layer, layer_scores in enumerate(passed.scores)
+        for head in range(layer_scores.heads)
+    ]
+    assert [(head.layer, head.head) for head in lens.entrywise] == places
     assert (lens.heads, lens.token_map, lens.spectrum) == (None, None, None)
-    for found in lens.entrywise:
-        scores = passed.scores[found.layer]
-        A = scores.attention(scores.logits(found.head))
+    for head in lens.entrywise:
+        scores = passed.scores[head.layer]
+        A = scores.attention(scores.logits(head.head))
         vectors = np.linalg.eigh(A.T @ A)[1][:, ::-1]
         missed = [A - A @ vectors[:, :rank] @ vectors[:, :rank].T for rank in range(len(A) + 1)]
-        worst = [np.abs(one).max() for one in missed]
-        assert [one.rank for one in found.errors] == [1, 4, 16]
-        assert [one.largest for one in found.errors] == pytest.approx(
+        worst = [np.abs(residual).max() for residual in missed]
+        assert [error.rank for error in head.errors] == [1, 4, 16]
+        assert [error.largest for error in head.errors] == pytest.approx(
             [worst[r] for r in (1, 4, 16)], rel=1e-6
         )
-        assert found.errors[1].rms == pytest.approx(np.sqrt(np.mean(missed[4] ** 2)), rel=1e-6)
-        assert found.rank_within == next(rank for rank, error in enumerate(worst) if error <= 0.01)
-    ranks = [one.rank_within for one in lens.entrywise]
+        assert head.errors[1].rms == pytest.approx(np.sqrt(np.mean(missed[4] ** 2)), rel=1e-6)
+        assert head.rank_within == next(rank for rank, error in enumerate(worst) if error <= 0.01)
+    ranks = [head.rank_within for head in lens.entrywise]
     assert (lens.median_rank_within, lens.largest_rank_within) == (median_high(ranks), max(ranks))
 
 
 def test_the_answer_comes_first(lens: attnlaw.Lens) -> None:
     lines = invoke(*WORDS, "--entrywise", "1,4,16").stdout.splitlines()
-    head = max(lens.entrywise, key=lambda one: one.rank_within)
+    head = max(lens.entrywise, key=lambda candidate: candidate.rank_within)
     assert lines[2] == (
         f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
         f"{head.rank_within} in all (head {head.layer}.{head.head}), of 22"
     )
     assert lines[3].split("  ")[0] == "rank"
     assert [line.split()[0] for line in lines[4:]] == ["1", "4", "16"]
-    largest = [one.errors[1].largest for one in lens.entrywise]
+    largest = [head_entry.errors[1].largest for head_entry in lens.entrywise]
     assert lines[5].split()[1:3] == [f"{median(largest):.3g}", f"{max(largest):.3g}"]
 
 
 def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    told = json.loads(
+    output = json.loads(
         invoke(*WORDS, "--entrywise", "1,4,16", "--json", "--out", out, "--figures", "svg").stdout
     )
-    rows = told["tables"]["entrywise"]
+    rows = output["tables"]["entrywise"]
     assert len(rows) == 48
     first = lens.entrywise[0]
     assert rows[0] == {
@@ -75,7 +79,7 @@ def test_rows_page_and_figure(lens: attnlaw.Lens, tmp_path: Path) -> None:
         "rank_within": first.rank_within,
         **{name: getattr(first.errors[0], name) for name in ("largest", "tail", "rms", "coherence")},
     }
-    assert told["quantities"]["largest_rank_within"] == lens.largest_rank_within
+    assert output["quantities"]["largest_rank_within"] == lens.largest_rank_within
     assert pl.read_parquet(out / "entrywise.parquet").height == 48
     page = (out / "report.html").read_text()
     assert f"rank <b>{lens.largest_rank_within}</b> in all, of 22 tokens" in page

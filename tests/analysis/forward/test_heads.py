@@ -53,11 +53,11 @@ def naive(scores: FrozenScores, head: int) -> dict[str, float]:
     logits, n = scores.logits(head), scores.tokens
     variances, entropies, A = [], [], np.zeros((n, n))
     for i in range(n):
-        own = np.flatnonzero(scores.allowed[i])
-        row = np.exp(logits[i, own] - logits[i, own].max())
-        A[i, own] = row / row.sum()
-        entropies.append(-sum(p * math.log(p) for p in A[i, own] if p > 0))
-        variances += [np.var(logits[i, own])] if len(own) > 1 else []
+        columns = np.flatnonzero(scores.allowed[i])
+        row = np.exp(logits[i, columns] - logits[i, columns].max())
+        A[i, columns] = row / row.sum()
+        entropies.append(-sum(p * math.log(p) for p in A[i, columns] if p > 0))
+        variances += [np.var(logits[i, columns])] if len(columns) > 1 else []
     uniform = np.array([scores.allowed[i] / scores.allowed[i].sum() for i in range(n)])
     s = np.linalg.svd(A - (A.mean(axis=0) if scores.unmasked else uniform), compute_uv=False)
     return {
@@ -72,33 +72,33 @@ def naive(scores: FrozenScores, head: int) -> dict[str, float]:
 @pytest.mark.parametrize("mask", ["causal", "full"])
 def test_numbers_are_those_of_loops_and_singular_values(mask: str, request: pytest.FixtureRequest) -> None:
     passed = request.getfixturevalue(mask)
-    for found in measure_heads(passed.scores, {}):
-        expected = naive(passed.scores[found.layer], found.head)
-        assert found.participation is not None
-        told = {name: getattr(found, name) for name in expected} | {
-            "participation": found.participation.value
+    for head in measure_heads(passed.scores, {}):
+        expected = naive(passed.scores[head.layer], head.head)
+        assert head.participation is not None
+        actual = {name: getattr(head, name) for name in expected} | {
+            "participation": head.participation.value
         }
-        assert told == pytest.approx(expected, rel=1e-10)
+        assert actual == pytest.approx(expected, rel=1e-10)
 
 
 def test_gaussian_heads_are_their_own_null() -> None:
     """Independent Gaussian queries and keys: beta as drawn, PR and perplexity those of the nulls."""
     n, d, beta = 160, 40, 1.0
     rng = np.random.default_rng(1)
-    found = []
+    gaussian_heads = []
     for _ in range(6):
         X = np.eye(n)  # orthogonal tokens: queries and keys are the weights themselves
         Q, K = rng.standard_normal((2, n, d))
         scores = FrozenScores(
             X, Q, np.zeros(d), K, np.zeros(d), 1, 1, beta / math.sqrt(d), np.ones((n, n), dtype=bool)
         )
-        found += measure_heads([scores], {}, seed=int(rng.integers(100)))
+        gaussian_heads += measure_heads([scores], {}, seed=int(rng.integers(100)))
     for values, expected in (
-        ([one.beta for one in found], beta),
-        ([one.participation.value / one.participation.null.value for one in found], 1.0),
-        ([one.participation.value / one.participation.random.value for one in found], 1.0),
+        ([head.beta for head in gaussian_heads], beta),
+        ([head.participation.value / head.participation.null.value for head in gaussian_heads], 1.0),
+        ([head.participation.value / head.participation.random.value for head in gaussian_heads], 1.0),
         # n e^(-beta^2/2) for n = infinity; the entropy of a finite row has lost Var(e^l)/(2 n).
-        ([math.log(one.perplexity / n) for one in found], -(beta**2) / 2),
+        ([math.log(head.perplexity / n) for head in gaussian_heads], -(beta**2) / 2),
     ):
         error = np.std(values, ddof=1) / math.sqrt(len(values))
         assert np.mean(values) == pytest.approx(expected, abs=4 * error + math.expm1(beta**2) / n)
@@ -120,10 +120,10 @@ def test_random_weights_keep_tokens_and_norms(full: Trace) -> None:
         A = rows / rows.sum(axis=1, keepdims=True)
         s = np.linalg.svd(A - A.mean(axis=0), compute_uv=False)
         values.append((s**2).sum() ** 2 / (s**4).sum())
-    found = random_weights_participation(scores, head, np.random.default_rng(1), draws=400)
+    estimate = random_weights_participation(scores, head, np.random.default_rng(1), draws=400)
     error = np.std(values, ddof=1) / math.sqrt(400)
-    assert found.error == pytest.approx(error, rel=0.3)
-    assert found.value == pytest.approx(np.mean(values), abs=4 * math.hypot(error, found.error))
+    assert estimate.error == pytest.approx(error, rel=0.3)
+    assert estimate.value == pytest.approx(np.mean(values), abs=4 * math.hypot(error, estimate.error))
 
 
 def test_made_heads_are_found() -> None:
@@ -133,37 +133,37 @@ def test_made_heads_are_found() -> None:
     before[np.arange(1, n), np.arange(n - 1)] = 30.0
     both[:, :2] = 9.0  # all weight on two columns, the same in every row but for a little noise
     both += 0.01 * np.random.default_rng(0).standard_normal((n, n))
-    found = measure_heads([made(sink), made(before), made(both)], {})
-    assert (found[0].sink, found[0].top_column, found[0].top_column_rows) == (0, 0, 1.0)
-    assert found[0].largest_column_mean == pytest.approx(1.0, abs=n * math.exp(-20))
-    assert (found[1].top_offset, found[1].top_offset_rows) == (-1, (n - 1) / n)
-    assert found[1].perplexity == pytest.approx(n ** (1 / n), rel=1e-6)  # the first row looks at all
-    assert found[2].perplexity == pytest.approx(2.0, abs=0.1)
+    made_heads = measure_heads([made(sink), made(before), made(both)], {})
+    assert (made_heads[0].sink, made_heads[0].top_column, made_heads[0].top_column_rows) == (0, 0, 1.0)
+    assert made_heads[0].largest_column_mean == pytest.approx(1.0, abs=n * math.exp(-20))
+    assert (made_heads[1].top_offset, made_heads[1].top_offset_rows) == (-1, (n - 1) / n)
+    assert made_heads[1].perplexity == pytest.approx(n ** (1 / n), rel=1e-6)  # the first row looks at all
+    assert made_heads[2].perplexity == pytest.approx(2.0, abs=0.1)
     labels = ["[CLS]", *map(str, range(1, n))]
-    told = {(one.rule, one.layer): one.sentence for one in head_findings(found, labels)}
+    text = {(finding.rule, finding.layer): finding.sentence for finding in head_findings(made_heads, labels)}
     assert (
-        told["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
+        text["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
     )
-    assert told["one-offset", 1] == "head 1.0 looks at 1 token before in 98% of rows"
+    assert text["one-offset", 1] == "head 1.0 looks at 1 token before in 98% of rows"
     # One logit of 30 among 40 in each row but the first.
-    assert found[1].beta == pytest.approx(30 * 39 / 40**1.5)
-    assert told["sharp", 1] == "head 1.0 is sharp: beta 4.6 is above beta_c 2.7, a row attends 1.1 tokens"
-    assert ("one-column", 1) not in told
-    assert ("one-offset", 0) not in told
+    assert made_heads[1].beta == pytest.approx(30 * 39 / 40**1.5)
+    assert text["sharp", 1] == "head 1.0 is sharp: beta 4.6 is above beta_c 2.7, a row attends 1.1 tokens"
+    assert ("one-column", 1) not in text
+    assert ("one-offset", 0) not in text
 
 
 def test_findings_need_their_thresholds() -> None:
     soft = measure_heads([made(0.1 * np.random.default_rng(0).standard_normal((20, 20)))], {})
     assert head_findings(soft, ["x"] * 20) == ()
     few = replace(soft[0].participation, value=0.05 * soft[0].participation.null.value)
-    (found,) = head_findings([replace(soft[0], participation=few)], ["x"] * 20)
-    assert found.rule == "few-directions"
-    assert found.size == pytest.approx(20)
-    (found,) = head_findings([replace(soft[0], logit_typical=soft[0].beta / 5.5)], ["x"] * 20)
-    assert (found.rule, round(found.size, 6)) == ("aligned", 5.5)
+    (finding,) = head_findings([replace(soft[0], participation=few)], ["x"] * 20)
+    assert finding.rule == "few-directions"
+    assert finding.size == pytest.approx(20)
+    (finding,) = head_findings([replace(soft[0], logit_typical=soft[0].beta / 5.5)], ["x"] * 20)
+    assert (finding.rule, round(finding.size, 6)) == ("aligned", 5.5)
     sink = replace(soft[0], top_column=3, top_column_rows=0.8, sink=3, largest_column_mean=0.5)
-    (found,) = head_findings([sink], ["x"] * 20)
-    assert (found.rule, found.size) == ("one-column", 0.8)
+    (finding,) = head_findings([sink], ["x"] * 20)
+    assert (finding.rule, finding.size) == ("one-column", 0.8)
     for other in ({"sink": 4}, {"largest_column_mean": 0.49}, {"top_column_rows": 0.74}):
         assert head_findings([replace(sink, **other)], ["x"] * 20) == ()
     assert len({rule.name for rule in RULES}) == len(RULES)
@@ -171,14 +171,16 @@ def test_findings_need_their_thresholds() -> None:
 
 def test_a_window_has_no_null(tmp_path: Path) -> None:
     passed = trace_forward(*load_base_model(save_tiny("mistral", tmp_path)), [3, 1, 4, 1, 5])
-    found = measure_heads(passed.scores, {})
-    assert all(one.participation is None for one in found)
-    assert all(one.beta_c == pytest.approx(math.sqrt(2 * math.log(2))) for one in found)  # two tokens a row
+    window_heads = measure_heads(passed.scores, {})
+    assert all(head.participation is None for head in window_heads)
+    assert all(
+        head.beta_c == pytest.approx(math.sqrt(2 * math.log(2))) for head in window_heads
+    )  # two tokens a row
 
 
 def test_uniform_attention_has_no_directions_and_one_token_no_heads() -> None:
-    (found,) = measure_heads([made(np.zeros((8, 8)))], {})
-    assert (found.beta, found.participation, round(found.perplexity, 9)) == (0.0, None, 8.0)
+    (head,) = measure_heads([made(np.zeros((8, 8)))], {})
+    assert (head.beta, head.participation, round(head.perplexity, 9)) == (0.0, None, 8.0)
     assert measure_heads([made(np.zeros((1, 1)))], {}) == ()
 
 
@@ -198,13 +200,13 @@ def test_rows_with_one_pair_do_not_count() -> None:
 
 
 def test_bounds_of_the_weights_stand_beside_what_was_measured() -> None:
-    found = linearise(EXAMPLE, list(TEXT), only="heads")
-    assert found.heads is not None
-    assert found.token_map is None
-    assert found.singular_values is None
-    for one in found.heads:
-        assert 0 < one.largest_logit <= one.logit_bound
-        assert one.spread_over_typical == one.beta / one.logit_typical
+    lens = linearise(EXAMPLE, list(TEXT), only="heads")
+    assert lens.heads is not None
+    assert lens.token_map is None
+    assert lens.singular_values is None
+    for head in lens.heads:
+        assert 0 < head.largest_logit <= head.logit_bound
+        assert head.spread_over_typical == head.beta / head.logit_typical
     known = {(0, 0): Logits(bound=9.0)}
     (alone,) = measure_heads([made(np.ones((3, 3)))], known)
     assert (alone.logit_bound, alone.logit_typical, alone.spread_over_typical) == (9.0, None, None)
@@ -212,35 +214,35 @@ def test_bounds_of_the_weights_stand_beside_what_was_measured() -> None:
 
 def measured(name: str, path: Path) -> list[Head]:
     kind, model = load_base_model(path)
-    found: list[Head] = []
+    all_heads: list[Head] = []
     lines = (PUBLISHED / "inputs.jsonl").read_text().splitlines()
     inputs = raw_inputs(InputSettings(file=str(PUBLISHED / "inputs.jsonl")))
     for line, given in zip(lines, inputs, strict=True):
         if f'"model": "{name}"' in line:
             read = read_input(given, open_tokenizer(path, model.config.vocab_size), 512)
-            found += measure_heads(trace_forward(kind, model, read.ids).scores, {})
-    return found
+            all_heads += measure_heads(trace_forward(kind, model, read.ids).scores, {})
+    return all_heads
 
 
 def compare(name: str, path: Path) -> None:
     """Medians within 30% of those measured on other texts, shares of heads within 0.15."""
     with (PUBLISHED / "real_heads.csv").open() as file:
-        (told,) = [row for row in csv.DictReader(file) if row["model"] == name]
-    found = measured(name, path)
-    assert len(found) % int(told["heads"]) == 0
+        (published,) = [row for row in csv.DictReader(file) if row["model"] == name]
+    model_heads = measured(name, path)
+    assert len(model_heads) % int(published["heads"]) == 0
     medians = {
-        "beta_50": [one.beta for one in found],
-        "over_null_50": [one.participation.value / one.participation.null.value for one in found],
-        "largest_column_mean_50": [one.largest_column_mean for one in found],
+        "beta_50": [head.beta for head in model_heads],
+        "over_null_50": [head.participation.value / head.participation.null.value for head in model_heads],
+        "largest_column_mean_50": [head.largest_column_mean for head in model_heads],
     }
     for column, values in medians.items():
-        assert np.median(values) == pytest.approx(float(told[column]), rel=0.3), column
+        assert np.median(values) == pytest.approx(float(published[column]), rel=0.3), column
     shares = {
-        "below_beta_2": [one.beta < one.beta_2 for one in found],
-        "above_beta_c": [one.beta > one.beta_c for one in found],
+        "below_beta_2": [head.beta < head.beta_2 for head in model_heads],
+        "above_beta_c": [head.beta > head.beta_c for head in model_heads],
     }
     for column, held in shares.items():
-        assert np.mean(held) == pytest.approx(float(told[column]), abs=0.15), column
+        assert np.mean(held) == pytest.approx(float(published[column]), abs=0.15), column
 
 
 def test_heads_of_the_shipped_decoder() -> None:

@@ -31,26 +31,31 @@ def tiny(tmp_path_factory) -> tuple[Path, Lens]:
 
 
 def test_record_holds_what_its_parts_give(tiny):
-    folder, found = tiny
+    folder, tiny_lens = tiny
     passed = trace_forward(*load_base_model(folder), IDS)
     matrix = passed.operator.dense()
     rebuilt = matrix @ passed.states.ravel(order="F") + passed.operator.offset
     error = np.linalg.norm(rebuilt - passed.output.ravel(order="F")) / np.linalg.norm(passed.output)
-    assert found.reconstruction_error < 1e-12
+    assert tiny_lens.reconstruction_error < 1e-12
     assert error < 1e-12
-    assert (found.outcome, found.remark) == (Outcome.DONE, None)
-    assert (found.family, found.layers, found.ids, found.model) == ("bert", 2, (3, 1, 4), str(folder))
+    assert (tiny_lens.outcome, tiny_lens.remark) == (Outcome.DONE, None)
+    assert (tiny_lens.family, tiny_lens.layers, tiny_lens.ids, tiny_lens.model) == (
+        "bert",
+        2,
+        (3, 1, 4),
+        str(folder),
+    )
     share = np.linalg.norm(passed.output.ravel(order="F") - matrix @ passed.states.ravel(order="F"))
-    assert found.offset_share == pytest.approx(share / np.linalg.norm(passed.output), rel=1e-10)
+    assert tiny_lens.offset_share == pytest.approx(share / np.linalg.norm(passed.output), rel=1e-10)
     expected = np.linalg.svd(matrix, compute_uv=False)[:4]
-    np.testing.assert_allclose(found.singular_values, expected, rtol=1e-10)
+    np.testing.assert_allclose(tiny_lens.singular_values, expected, rtol=1e-10)
     # The squared norms of all blocks add up to that of T.
-    assert (found.token_map.norms**2).sum() == pytest.approx(np.linalg.norm(matrix) ** 2, rel=1e-12)
+    assert (tiny_lens.token_map.norms**2).sum() == pytest.approx(np.linalg.norm(matrix) ** 2, rel=1e-12)
 
 
 def test_rows(tiny):
-    _, found = tiny
-    rows = found.rows()
+    _, tiny_lens = tiny
+    rows = tiny_lens.rows()
     assert len(rows) == 9
     assert rows[5] == {
         "output": 1,
@@ -59,14 +64,14 @@ def test_rows(tiny):
         "input": 2,
         "input_id": 4,
         "input_token": "4",
-        "norm": Estimate(found.token_map.norms[1, 2], 0.0),
-        "share": found.token_map.shares[1, 2],
-        "rollout": found.rollout[1, 2],
+        "norm": Estimate(tiny_lens.token_map.norms[1, 2], 0.0),
+        "share": tiny_lens.token_map.shares[1, 2],
+        "rollout": tiny_lens.rollout[1, 2],
     }
 
 
 def test_the_verb_is_the_call(tiny):
-    folder, found = tiny
+    folder, tiny_lens = tiny
     (case,) = VERB.cases({"model": folder, "ids": "3,1,4", "top": 4})
     shown = attnlaw.lens(folder, ids=IDS, top=4)
     row, whole = VERB.row(case, shown), VERB.json(case, shown)
@@ -82,14 +87,14 @@ def test_the_verb_is_the_call(tiny):
         "tokens": 3,
         "hidden_size": 8,
         "head_count": 8,
-        "median_beta": np.median([head.beta for head in found.heads]),
-        "heads_below_beta_2": sum(head.beta < head.beta_2 for head in found.heads),
-        "heads_above_beta_c": sum(head.beta > head.beta_c for head in found.heads),
-        "score_error": found.score_error,
-        "reconstruction_error": found.reconstruction_error,
-        "offset_share": found.offset_share,
-        "singular_values": found.singular_values,
-        "singular_values_residual": found.spectrum.residual,
+        "median_beta": np.median([head.beta for head in tiny_lens.heads]),
+        "heads_below_beta_2": sum(head.beta < head.beta_2 for head in tiny_lens.heads),
+        "heads_above_beta_c": sum(head.beta > head.beta_c for head in tiny_lens.heads),
+        "score_error": tiny_lens.score_error,
+        "reconstruction_error": tiny_lens.reconstruction_error,
+        "offset_share": tiny_lens.offset_share,
+        "singular_values": tiny_lens.singular_values,
+        "singular_values_residual": tiny_lens.spectrum.residual,
         "probes": None,
     }
     tables = {table.name: table.rows(shown) for table in VERB.tables}
@@ -99,24 +104,26 @@ def test_the_verb_is_the_call(tiny):
         | {"input": "int", "input_id": "int", "input_token": "text"}
         | dict.fromkeys(("norm", "norm_error", "share", "rollout"), "float")
     )
-    assert rows["norm"].to_list() == found.token_map.norms.ravel().tolist()
+    assert rows["norm"].to_list() == tiny_lens.token_map.norms.ravel().tolist()
     assert tables["tokens"].rows() == [(0, 3, "3"), (1, 1, "1"), (2, 4, "4")]
     heads = tables["heads"]
-    assert heads["beta"].to_list() == [head.beta for head in found.heads]
-    first = found.heads[0].participation
+    assert heads["beta"].to_list() == [head.beta for head in tiny_lens.heads]
+    first = tiny_lens.heads[0].participation
     assert heads["participation_over_null"][0] == first.value / first.null.value
     assert heads["participation_over_random"][0] == first.value / first.random.value
     assert heads["random_participation_error"][0] == first.random.error
-    assert tables["head_findings"]["sentence"].to_list() == [one.sentence for one in found.findings]
+    assert tables["head_findings"]["sentence"].to_list() == [
+        finding.sentence for finding in tiny_lens.findings
+    ]
 
 
 def test_one_part_alone(tiny):
-    folder, found = tiny
+    folder, tiny_lens = tiny
     heads = attnlaw.lens(folder, ids=IDS, only="heads")
     operator = attnlaw.lens(folder, ids=IDS, only="operator")
-    assert (heads.heads, heads.token_map, heads.spectrum) == (found.heads, None, None)
+    assert (heads.heads, heads.token_map, heads.spectrum) == (tiny_lens.heads, None, None)
     assert operator.heads is None
-    np.testing.assert_array_equal(operator.token_map.norms, found.token_map.norms)
+    np.testing.assert_array_equal(operator.token_map.norms, tiny_lens.token_map.norms)
     (table,) = [table for table in VERB.tables if table.name == "heads"]
     assert table.rows(operator) is None
     assert VERB.values(operator)["median_beta"] is None
@@ -124,15 +131,15 @@ def test_one_part_alone(tiny):
 
 
 def test_a_text_through_a_byte_level_model():
-    found = attnlaw.lens(EXAMPLE, text="a law", only="heads")
-    assert (found.ids, found.labels) == (tuple(b"a law"), ("a", "␣", "l", "a", "w"))
-    assert found.heads == attnlaw.lens(EXAMPLE, ids=list(b"a law"), only="heads").heads
+    byte_lens = attnlaw.lens(EXAMPLE, text="a law", only="heads")
+    assert (byte_lens.ids, byte_lens.labels) == (tuple(b"a law"), ("a", "␣", "l", "a", "w"))
+    assert byte_lens.heads == attnlaw.lens(EXAMPLE, ids=list(b"a law"), only="heads").heads
 
 
 def test_scores_that_are_not_rebuilt_say_so(tiny):
-    _, found = tiny
-    assert found.score_error < 1e-14
-    broken = replace(found, score_error=1e-3)
+    _, tiny_lens = tiny
+    assert tiny_lens.score_error < 1e-14
+    broken = replace(tiny_lens, score_error=1e-3)
     assert broken.outcome is Outcome.INEXACT
     assert "do not read the heads" in broken.remark
 
@@ -158,28 +165,28 @@ def test_bad_settings_are_one_line(tiny, given, line):
 
 def test_a_model_that_cannot_be_read_leaves_the_others_alone(tiny, tmp_path):
     cases = VERB.cases({"model": [str(tmp_path), str(tiny[0])], "ids": IDS})
-    missing, found = VERB.run(cases, lambda done, total: None)
+    missing, bert_lens = VERB.run(cases, lambda done, total: None)
     assert isinstance(missing, InputError)
     assert "holds no config.json" in str(missing)
-    assert found.family == "bert"
+    assert bert_lens.family == "bert"
 
 
 def test_missing_singular_values_are_null(tiny):
-    _, found = tiny
-    nothing = replace(found, spectrum=TopSingularValues(None, None, "ask for another number"))
+    _, tiny_lens = tiny
+    nothing = replace(tiny_lens, spectrum=TopSingularValues(None, None, "ask for another number"))
     assert (nothing.singular_values, nothing.singular_values_residual) == (None, None)
     assert (nothing.outcome, nothing.remark) == (Outcome.NOT_CONVERGED, "ask for another number")
 
 
 def test_a_pass_that_is_not_rebuilt_says_so(tiny, monkeypatch):
-    _, found = tiny
+    _, tiny_lens = tiny
     monkeypatch.setattr(lens, "TOLERANCE", 0.0)
-    assert found.outcome is Outcome.INEXACT
-    assert "do not read the map" in found.remark
+    assert tiny_lens.outcome is Outcome.INEXACT
+    assert "do not read the map" in tiny_lens.remark
 
 
 def test_shipped_decoder():
-    found = linearise(EXAMPLE, list(b"law"), top=3)
-    assert found.reconstruction_error < 1e-10
-    assert not found.token_map.norms[np.triu_indices(3, k=1)].any()
-    assert found.spectrum.residual < 1e-12
+    decoder_lens = linearise(EXAMPLE, list(b"law"), top=3)
+    assert decoder_lens.reconstruction_error < 1e-10
+    assert not decoder_lens.token_map.norms[np.triu_indices(3, k=1)].any()
+    assert decoder_lens.spectrum.residual < 1e-12

@@ -50,8 +50,8 @@ def assert_same_weights(model: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "llama"])
 def test_weights_are_the_stored_ones_in_float64(tmp_path, kind):
-    found, model = load_base_model(save_tiny(kind, tmp_path))
-    assert found == kind
+    family, model = load_base_model(save_tiny(kind, tmp_path))
+    assert family == kind
     assert not model.training
     assert model.config._attn_implementation == "eager"
     assert_same_weights(model, tiny_model(kind))
@@ -93,8 +93,8 @@ RENAMED = {  # transformers reads attributes under the names that `attribute_map
 @pytest.mark.parametrize("case", RENAMED)
 def test_config_can_not_rename_attributes(tmp_path, case):
     renames, values = RENAMED[case]
-    own = transformers.GPT2Config.attribute_map
-    folder = change_config(save_tiny("gpt2", tmp_path), attribute_map=own | renames, **values)
+    attribute_map = transformers.GPT2Config.attribute_map
+    folder = change_config(save_tiny("gpt2", tmp_path), attribute_map=attribute_map | renames, **values)
     _, model = load_base_model(folder)
     assert model.config._attn_implementation == "eager"
     assert model.config.activation_function == "gelu"
@@ -125,8 +125,8 @@ NO_NETWORK = ("architectures", "dtype", "transformers_version")
 def test_every_size_in_a_config_reaches_the_model(tmp_path, kind):
     _, model = load_base_model(save_tiny(kind, tmp_path))
     expected = tiny_model(kind).config.to_dict()
-    found = model.config.to_dict()
-    assert {key for key in expected if found.get(key) != expected[key]} <= set(NO_NETWORK)
+    config = model.config.to_dict()
+    assert {key for key in expected if config.get(key) != expected[key]} <= set(NO_NETWORK)
 
 
 @pytest.mark.parametrize(

@@ -31,25 +31,25 @@ def passes(tmp_path_factory) -> dict[str, Trace]:
 def test_norms_are_those_of_the_dense_blocks(passes, kind, monkeypatch):
     operator, s = passes[kind].operator, len(IDS)
     monkeypatch.setattr(operator_module, "BATCH_ENTRIES", 3 * operator.size)
-    found = token_map(operator)
+    norm_map = token_map(operator)
     matrix = operator.dense()
     expected = np.array([[np.linalg.norm(matrix[i::s, j::s]) for j in range(s)] for i in range(s)])
-    np.testing.assert_allclose(found.norms, expected, rtol=1e-12, atol=1e-13 * expected.max())
-    assert found.probes is None
-    assert not found.errors.any()
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1, rtol=1e-14)
+    np.testing.assert_allclose(norm_map.norms, expected, rtol=1e-12, atol=1e-13 * expected.max())
+    assert norm_map.probes is None
+    assert not norm_map.errors.any()
+    np.testing.assert_allclose(norm_map.shares.sum(axis=1), 1, rtol=1e-14)
 
 
 def test_probes_estimate_the_norms_within_their_errors(passes):
     operator = passes["bert"].operator
     exact = token_map(operator).norms
-    found = token_map(operator, seed=1, probes=200)
-    deviations = (found.norms - exact) / found.errors
+    norm_map = token_map(operator, seed=1, probes=200)
+    deviations = (norm_map.norms - exact) / norm_map.errors
     # 25 approximately normal deviations, dependent within a column: one passes 4 with chance 0.2%.
     assert np.abs(deviations).max() < 4
     assert 0.3 < np.sqrt((deviations**2).mean()) < 2
-    assert found.probes == 200
-    np.testing.assert_array_equal(token_map(operator, seed=1, probes=200).norms, found.norms)
+    assert norm_map.probes == 200
+    np.testing.assert_array_equal(token_map(operator, seed=1, probes=200).norms, norm_map.norms)
 
 
 def test_squared_estimates_have_no_bias(passes):
@@ -62,19 +62,19 @@ def test_squared_estimates_have_no_bias(passes):
 
 def test_large_operators_are_estimated(passes, monkeypatch):
     monkeypatch.setattr(maps, "DENSE_LIMIT", 39)  # one below the operator's size
-    found = token_map(passes["bert"].operator)
-    assert found.probes == 64
-    assert (found.errors > 0).all()
+    norm_map = token_map(passes["bert"].operator)
+    assert norm_map.probes == 64
+    assert (norm_map.errors > 0).all()
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_a_causal_mask_leaves_the_upper_triangle_empty(passes, kind):
     operator = passes[kind].operator
-    for found in (token_map(operator), token_map(operator, probes=4)):
+    for norm_map in (token_map(operator), token_map(operator, probes=4)):
         above = np.triu_indices(len(IDS), k=1)
-        assert not found.norms[above].any()
-        assert not found.errors[above].any()
-        assert (found.norms[np.tril_indices(len(IDS))] > 0).all()
+        assert not norm_map.norms[above].any()
+        assert not norm_map.errors[above].any()
+        assert (norm_map.norms[np.tril_indices(len(IDS))] > 0).all()
 
 
 def test_an_encoder_fills_the_map(passes):
@@ -92,9 +92,9 @@ def test_rollout_in_loops(passes, kind):
                 mean = sum(head[i, j] for head in block.probabilities) / len(block.probabilities)
                 mixing[i, j] = 0.5 * mean + 0.5 * (i == j)
         expected = mixing @ expected
-    found = rollout(attentions(passes[kind].chain))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    rollout_map = rollout(attentions(passes[kind].chain))
+    np.testing.assert_allclose(rollout_map, expected, rtol=1e-12)
+    np.testing.assert_allclose(rollout_map.sum(axis=1), 1, rtol=1e-12)
 
 
 def test_progress_and_bad_probes(passes):

@@ -62,7 +62,7 @@ def one_token(points):
 
 def naive(model, inputs, positions=None):
     """D of each input by itself: hidden states from transformers, the gradient by the full Jacobian."""
-    states, found = [], []
+    states, margins = [], []
     for number, ids in enumerate(inputs):
         tokens = torch.tensor([ids])
         h0 = model(tokens, output_hidden_states=True).hidden_states[0].detach()
@@ -79,16 +79,16 @@ def naive(model, inputs, positions=None):
         z, jacobian = logits(h0), torch.autograd.functional.jacobian(logits, h0)
         first, second = z.topk(2).indices
         length = len(ids) if read is None else read + 1
-        found.append(
+        margins.append(
             ((z[first] - z[second]).item(), (jacobian[first] - jacobian[second]).norm().item(), length)
         )
     total = freedom = 0.0
     for t in range(max(map(len, states))):
-        here = torch.stack([one[t] for one in states if len(one) > t])
+        here = torch.stack([state[t] for state in states if len(state) > t])
         total += ((here - here.mean(dim=0)) ** 2).sum().item()
         freedom += len(here) - 1
     s = np.sqrt(total / freedom)
-    return s, [m / (g * s * np.sqrt(length)) for m, g, length in found]
+    return s, [m / (g * s * np.sqrt(length)) for m, g, length in margins]
 
 
 def test_a_linear_readout_has_the_distance_itself():
@@ -97,20 +97,20 @@ def test_a_linear_readout_has_the_distance_itself():
     for scale in (1.0, 7.0):
         model = Read(lambda x, scale=scale: scale * two(x))
         np.testing.assert_allclose(distances(model, one_token(POINTS)), expected, rtol=1e-14)
-    found = few(Read(two), one_token(POINTS))
-    assert found.spread == pytest.approx(s, rel=1e-15)
-    assert found.mean_log.value == pytest.approx(-np.log(8 / 3) / 2, rel=1e-14)
-    assert (found.median.value, found.mean) == pytest.approx((np.sqrt(0.5), np.sqrt(0.5)), rel=1e-14)
+    margins = few(Read(two), one_token(POINTS))
+    assert margins.spread == pytest.approx(s, rel=1e-15)
+    assert margins.mean_log.value == pytest.approx(-np.log(8 / 3) / 2, rel=1e-14)
+    assert (margins.median.value, margins.mean) == pytest.approx((np.sqrt(0.5), np.sqrt(0.5)), rel=1e-14)
     np.testing.assert_allclose(distances(Read(two), one_token(POINTS), margin="smooth"), expected, rtol=1e-14)
 
 
 def test_two_tokens_of_which_the_mean_is_read():
     both = torch.tensor([[point, point[::-1]] for point in POINTS], dtype=torch.float64)
-    found = few(Read(two), both)
-    np.testing.assert_allclose([row.distance for row in found.rows], [0.5**0.5, 0, 0, 0.5**0.5], rtol=1e-14)
-    assert found.ties == 2
-    assert [row.status for row in found.rows] == ["ok", "tie", "tie", "ok"]
-    assert found.mean == pytest.approx(0.5**0.5)
+    margins = few(Read(two), both)
+    np.testing.assert_allclose([row.distance for row in margins.rows], [0.5**0.5, 0, 0, 0.5**0.5], rtol=1e-14)
+    assert margins.ties == 2
+    assert [row.status for row in margins.rows] == ["ok", "tie", "tie", "ok"]
+    assert margins.mean == pytest.approx(0.5**0.5)
 
 
 def test_three_classes_hard_and_smooth():
@@ -125,10 +125,10 @@ def test_three_classes_hard_and_smooth():
 
 
 def test_a_saturated_head_is_far_too_large():
-    found = distances(Read(lambda x: torch.tanh(two(x))), one_token(POINTS))
+    values = distances(Read(lambda x: torch.tanh(two(x))), one_token(POINTS))
     closed = [np.sinh(2 * abs(x)) / (2 * np.sqrt(8)) for x, _ in POINTS]
-    np.testing.assert_allclose(found, closed, rtol=1e-12)
-    np.testing.assert_allclose(found[:2], [35.658185, 0.6411444], rtol=DIGITS)
+    np.testing.assert_allclose(values, closed, rtol=1e-12)
+    np.testing.assert_allclose(values[:2], [35.658185, 0.6411444], rtol=DIGITS)
 
 
 PUBLISHED = {
@@ -140,25 +140,25 @@ PUBLISHED = {
 @pytest.mark.parametrize("build", PUBLISHED)
 def test_sine_models(build):
     model, (s, published) = build(), PUBLISHED[build]
-    found = few(model, IDS)
-    values = [row.distance for row in found.rows]
-    assert found.spread == pytest.approx(s, rel=1e-12)
+    margins = few(model, IDS)
+    values = [row.distance for row in margins.rows]
+    assert margins.spread == pytest.approx(s, rel=1e-12)
     np.testing.assert_allclose(values, published, rtol=DIGITS)
     positions = None if build is bert else [len(ids) - 1 for ids in IDS]
     spread, expected = naive(model, IDS, positions)
-    assert found.spread == pytest.approx(spread, rel=1e-13)
+    assert margins.spread == pytest.approx(spread, rel=1e-13)
     np.testing.assert_allclose(values, expected, rtol=1e-9)
-    assert found.causal == (build is gpt2)
+    assert margins.causal == (build is gpt2)
 
 
 def test_smooth_margins_and_other_positions():
     smooth = [-1.51840817, -0.524401388, -0.720163557, -1.02357066]
     np.testing.assert_allclose(distances(bert(), IDS, margin="smooth"), smooth, rtol=DIGITS)
     at = [1, 2, 3, 2]
-    found = few(gpt2(), IDS, positions=at)
+    margins = few(gpt2(), IDS, positions=at)
     published = [0.0080264168, 0.0344695322, 0.558738355, 0.0106219358]
-    np.testing.assert_allclose([row.distance for row in found.rows], published, rtol=DIGITS)
-    np.testing.assert_allclose([row.distance for row in found.rows], naive(gpt2(), IDS, at)[1], rtol=1e-9)
+    np.testing.assert_allclose([row.distance for row in margins.rows], published, rtol=DIGITS)
+    np.testing.assert_allclose([row.distance for row in margins.rows], naive(gpt2(), IDS, at)[1], rtol=1e-9)
     kappa = condition(gpt2(), IDS, positions=at).values
     np.testing.assert_allclose(kappa, [2153.72180, 1801.70831, 103.218901, 4767.18150], rtol=DIGITS)
 
@@ -167,7 +167,7 @@ def test_kernels_padding_and_masks_change_nothing():
     expected = distances(bert(), IDS)
     fast = bert(attn_implementation="sdpa")
     np.testing.assert_allclose(distances(fast, IDS), expected, rtol=1e-11)
-    ids = torch.tensor([[0] * (5 - len(one)) + one for one in IDS])  # on the left
+    ids = torch.tensor([[0] * (5 - len(tokens)) + tokens for tokens in IDS])  # on the left
     given = {"input_ids": ids, "attention_mask": (ids > 0).long()}
     np.testing.assert_array_equal(distances(bert(), given), expected)
 
@@ -178,11 +178,11 @@ def test_condition_and_amplification_do_not_see_kernels_or_padding(build):
     fast = build(attn_implementation="sdpa")
     kappa, grown = condition(build(), IDS), amplification(build(), IDS)
     np.testing.assert_allclose(condition(fast, IDS).values, kappa.values, rtol=1e-9)
-    for number, one in enumerate(IDS):
-        assert condition(build(), [one]).values[0] == pytest.approx(kappa.values[number], rel=1e-9)
-    alone = [amplification(fast, [one], method="power", tolerance=1e-14) for one in IDS]
+    for number, tokens in enumerate(IDS):
+        assert condition(build(), [tokens]).values[0] == pytest.approx(kappa.values[number], rel=1e-9)
+    alone = [amplification(fast, [tokens], method="power", tolerance=1e-14) for tokens in IDS]
     for layer, row in enumerate(grown.rows):
-        np.testing.assert_allclose([one.rows[layer].values[0] for one in alone], row.values, rtol=1e-9)
+        np.testing.assert_allclose([growth.rows[layer].values[0] for growth in alone], row.values, rtol=1e-9)
 
 
 def test_condition_of_sine_models_and_of_one_readout():
@@ -191,21 +191,21 @@ def test_condition_of_sine_models_and_of_one_readout():
         gpt2: ([47802.1524, 188.449589, 193.037000, 4767.18150], 9),
     }
     for build, (values, maps) in published.items():
-        found = condition(build(), IDS)
-        np.testing.assert_allclose(found.values, values, rtol=DIGITS)
-        assert len(found.rows) == maps
-        assert found.total == pytest.approx(np.median(values), rel=DIGITS)
+        conditioning = condition(build(), IDS)
+        np.testing.assert_allclose(conditioning.values, values, rtol=DIGITS)
+        assert len(conditioning.rows) == maps
+        assert conditioning.total == pytest.approx(np.median(values), rel=DIGITS)
     readout = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
     with torch.no_grad():
         readout[1].weight.copy_(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
-    found = condition(readout, one_token(POINTS))
-    np.testing.assert_allclose(found.values, [np.hypot(x, y) / abs(x) for x, y in POINTS], rtol=1e-14)
+    conditioning = condition(readout, one_token(POINTS))
+    np.testing.assert_allclose(conditioning.values, [np.hypot(x, y) / abs(x) for x, y in POINTS], rtol=1e-14)
 
 
 def test_condition_is_the_derivative_along_the_worst_change():
     """The steepest change of the classifier of norm eps |W| moves m by eps kappa m."""
     model = bert()
-    row = next(one for one in condition(model, IDS[:1]).rows if one.name == "classifier")
+    row = next(candidate for candidate in condition(model, IDS[:1]).rows if candidate.name == "classifier")
     weight = model.classifier.weight
 
     def margin():
@@ -231,13 +231,13 @@ def test_amplification_by_both_routes():
         power = amplification(build(), IDS, method="power", tolerance=1e-14)
         for row, expected in zip(exact.rows, values, strict=False):
             np.testing.assert_allclose(row.values, expected, rtol=DIGITS)
-        for one, other in zip(exact.rows, power.rows, strict=True):
-            np.testing.assert_allclose(one.values, other.values, rtol=1e-10)
+        for block_row, other in zip(exact.rows, power.rows, strict=True):
+            np.testing.assert_allclose(block_row.values, other.values, rtol=1e-10)
         assert power.converged
         # Some eigenvalue of J^T J lies within residual A^2 of A^2 (it is symmetric, v a unit vector).
         default = amplification(build(), IDS, method="power")
-        for one, other in zip(default.rows, exact.rows, strict=True):
-            np.testing.assert_allclose(one.values, other.values, rtol=one.residual)
+        for block_row, other in zip(default.rows, exact.rows, strict=True):
+            np.testing.assert_allclose(block_row.values, other.values, rtol=block_row.residual)
 
 
 def test_the_worst_case_is_the_product_of_factors():
@@ -252,7 +252,7 @@ def test_the_worst_case_is_the_product_of_factors():
         np.linalg.norm(value[:, h] @ output[h], 2) * (1 + 4 * np.linalg.norm(query[:, h] @ key[:, h].T, 2))
         for h in (slice(32 * i, 32 * i + 32) for i in range(4))
     )
-    inner, outer = (np.linalg.norm(one.weight.numpy(), 2) for one in (layer.mlp.c_fc, layer.mlp.c_proj))
+    inner, outer = (np.linalg.norm(linear.weight.numpy(), 2) for linear in (layer.mlp.c_fc, layer.mlp.c_proj))
     constant = lipschitz(open_model(EXAMPLE).network.activation)
     assert worst[3] - np.log10(inner * outer * constant) == pytest.approx(np.log10(attention), abs=1e-9)
 
@@ -266,19 +266,19 @@ def test_amplification_of_all_tokens_of_a_chain():
         product = product @ layer.weight.detach()
         expected.append(torch.linalg.matrix_norm(product, 2).item())
     for output in ("logits", "tokens"):
-        found = amplification(model, inputs, output, "power", tolerance=1e-14, blocks=layers)
-        np.testing.assert_allclose([row.median for row in found.rows], expected[::-1], rtol=1e-6)
+        growth = amplification(model, inputs, output, "power", tolerance=1e-14, blocks=layers)
+        np.testing.assert_allclose([row.median for row in growth.rows], expected[::-1], rtol=1e-6)
 
 
 def test_pairs():
     points = torch.randn(40, 1, 2, generator=torch.manual_seed(1), dtype=torch.float64)
     plain, other = Read(two), Read(lambda x: torch.tanh(two(x)))
     first, second = measure_margins(plain, points), measure_margins(other, points)
-    found = compare_margins(second, first)
+    comparison = compare_margins(second, first)
     logs = [np.log(b.distance / a.distance) for a, b in zip(first.rows, second.rows, strict=True)]
-    assert found.log_ratio.value == pytest.approx(np.mean(logs), rel=1e-12)
-    assert found.log_ratio.error == pytest.approx(np.std(logs, ddof=1) / np.sqrt(40), rel=1e-12)
-    assert found.sentence.startswith(f"D is {np.exp(np.mean(logs)):.3g} times larger")
+    assert comparison.log_ratio.value == pytest.approx(np.mean(logs), rel=1e-12)
+    assert comparison.log_ratio.error == pytest.approx(np.std(logs, ddof=1) / np.sqrt(40), rel=1e-12)
+    assert comparison.sentence.startswith(f"D is {np.exp(np.mean(logs)):.3g} times larger")
     assert compare_margins(first, first).sentence == "these inputs do not tell the two apart"
     with pytest.raises(InputError, match="different inputs"):
         compare_margins(first, measure_margins(plain, points + 1))
@@ -289,12 +289,12 @@ def test_pairs():
 
 def test_flat_inputs_are_counted_and_ranked():
     points = torch.linspace(-2.5, 20, 46, dtype=torch.float64).reshape(-1, 1, 1).expand(-1, 1, 2).contiguous()
-    found = measure_margins(Read(lambda x: two(x.clamp(max=17.0))), points)
-    assert found.flat == 6
-    assert found.ties == 1
-    assert "6 flat" in found.remark
-    assert sum(row.distance == np.inf for row in found.rows) == 6
-    assert np.isfinite(found.mean)
+    margins = measure_margins(Read(lambda x: two(x.clamp(max=17.0))), points)
+    assert margins.flat == 6
+    assert margins.ties == 1
+    assert "6 flat" in margins.remark
+    assert sum(row.distance == np.inf for row in margins.rows) == 6
+    assert np.isfinite(margins.mean)
     dead = few(Read(lambda x: 0 * two(x)), points)
     assert (dead.median.value, dead.mean_log, dead.flat) == (None, None, 46)
     assert median_with_interval([1.0, np.inf, np.inf]).value == np.inf
@@ -361,4 +361,6 @@ def test_the_model_is_left_as_it_was():
     model = bert().float().train()
     measure_margins(model, IDS * 3)
     assert model.training
-    assert all(one.requires_grad and one.dtype == torch.float32 for one in model.parameters())
+    assert all(
+        parameter.requires_grad and parameter.dtype == torch.float32 for parameter in model.parameters()
+    )

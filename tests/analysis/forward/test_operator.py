@@ -39,22 +39,22 @@ def test_rmatvec_is_the_transpose(operator):
 def test_columns_of_a_matrix_go_through_together(operator):
     block = np.random.default_rng(2).standard_normal((operator.size, 3))
     for apply in (operator.matvec, operator.rmatvec):
-        one_by_one = np.array([apply(column) for column in block.T]).T
-        np.testing.assert_allclose(apply(block), one_by_one, rtol=1e-11, atol=1e-11)
+        run_each_case = np.array([apply(column) for column in block.T]).T
+        np.testing.assert_allclose(apply(block), run_each_case, rtol=1e-11, atol=1e-11)
     wrapped = operator.as_linear_operator()
     np.testing.assert_array_equal(wrapped @ block, operator.matvec(block))
     np.testing.assert_array_equal(wrapped.T @ block, operator.rmatvec(block))
 
 
 def test_singular_values_are_those_of_the_dense_matrix(operator):
-    found = top_singular_values(operator, top=6)
+    spectrum = top_singular_values(operator, top=6)
     expected = np.linalg.svd(operator.dense(), compute_uv=False)[:6]
     # Lanczos on T^T T: relative error eps (sigma_1/sigma)^2, with a factor of the size.
     bound = operator.size * np.finfo(float).eps * (expected[0] / expected) ** 2
-    assert (np.abs(found.values / expected - 1) < bound).all()
-    assert found.residual < 1e-12
-    assert found.remark is None
-    assert top_singular_values(operator, top=6) == found
+    assert (np.abs(spectrum.values / expected - 1) < bound).all()
+    assert spectrum.residual < 1e-12
+    assert spectrum.remark is None
+    assert top_singular_values(operator, top=6) == spectrum
 
 
 @pytest.mark.parametrize("top", [0, -1, 40, 41])
@@ -75,6 +75,6 @@ def test_lanczos_without_convergence_is_a_value(operator, monkeypatch):
         raise ArpackNoConvergence("no convergence", np.array([]), np.array([]))
 
     monkeypatch.setattr(operator_module, "svds", gives_up)
-    found = top_singular_values(operator, top=3)
-    assert (found.values, found.residual) == (None, None)
-    assert "ask for another number" in found.remark
+    spectrum = top_singular_values(operator, top=3)
+    assert (spectrum.values, spectrum.residual) == (None, None)
+    assert "ask for another number" in spectrum.remark

@@ -35,12 +35,12 @@ def windows() -> list[list[int]]:
 
 
 def test_the_shipped_decoder():
-    found = measure_margins(EXAMPLE, windows())
-    assert found.spread == pytest.approx(1.152306312, rel=1e-9)
-    assert found.median.value == pytest.approx(0.006517495, rel=1e-6)
-    assert found.mean_log.value == pytest.approx(-5.292800, abs=1e-6)
-    assert found.mean_log.error == pytest.approx(0.28, abs=0.0051)
-    assert "nothing is established" in found.remark
+    margins = measure_margins(EXAMPLE, windows())
+    assert margins.spread == pytest.approx(1.152306312, rel=1e-9)
+    assert margins.median.value == pytest.approx(0.006517495, rel=1e-6)
+    assert margins.mean_log.value == pytest.approx(-5.292800, abs=1e-6)
+    assert margins.mean_log.error == pytest.approx(0.28, abs=0.0051)
+    assert "nothing is established" in margins.remark
     where = condition(EXAMPLE, windows())
     assert where.worst_place == "lm_head"
     assert where.total == pytest.approx(8861.65, abs=0.01)
@@ -71,17 +71,17 @@ def test_rxnfp_on_reactions():
     folder = real_checkpoint("rxnfp-10k")
     inputs = reactions(folder)
     assert (len(inputs), sum(map(len, inputs))) == (32, 1451)
-    found = measure_margins(folder, inputs)
-    assert found.classes == 50
-    assert found.spread == pytest.approx(8.898759810, rel=1e-9)
-    assert found.median.value == pytest.approx(3.687666, abs=1e-6)
-    assert (found.mean_log.value, found.mean_log.error) == pytest.approx((0.911016, 0.2412), abs=6e-5)
-    assert found.mean == pytest.approx(3.810324, abs=1e-6)
-    assert found.confidence == pytest.approx(0.9894, abs=5e-5)
-    values = [row.distance for row in found.rows]
+    margins = measure_margins(folder, inputs)
+    assert margins.classes == 50
+    assert margins.spread == pytest.approx(8.898759810, rel=1e-9)
+    assert margins.median.value == pytest.approx(3.687666, abs=1e-6)
+    assert (margins.mean_log.value, margins.mean_log.error) == pytest.approx((0.911016, 0.2412), abs=6e-5)
+    assert margins.mean == pytest.approx(3.810324, abs=1e-6)
+    assert margins.confidence == pytest.approx(0.9894, abs=5e-5)
+    values = [row.distance for row in margins.rows]
     assert (*values[:2], min(values)) == pytest.approx((3.5971, 2.8233, 0.0108), abs=5.1e-5)
     assert values.index(min(values)) + 1 == 9  # reactions are counted from 1
-    assert np.median([row.margin for row in found.rows]) == pytest.approx(11.583467, abs=1e-6)
+    assert np.median([row.margin for row in margins.rows]) == pytest.approx(11.583467, abs=1e-6)
     smooth = measure_margins(folder, inputs, margin="smooth")
     assert smooth.median.value == pytest.approx(9.122643, abs=1e-6)
 
@@ -101,10 +101,10 @@ def test_where_rxnfp_could_lose_its_margins():
 @pytest.mark.long
 def test_rxnfp_amplifies_little():
     folder = real_checkpoint("rxnfp-10k")
-    found = amplification(folder, reactions(folder))
+    growth = amplification(folder, reactions(folder))
     published = [0.175, 0.215, 0.310, 0.373, 0.364, 0.533, 0.712, 0.760, 0.848, 0.950, 0.929, 0.981]
-    np.testing.assert_allclose([row.median for row in found.rows], published, atol=0.00051)
-    largest = [row.max for row in found.rows]
+    np.testing.assert_allclose([row.median for row in growth.rows], published, atol=0.00051)
+    largest = [row.max for row in growth.rows]
     assert min(largest) == pytest.approx(6.7, abs=0.051)
     assert max(largest) == pytest.approx(39, abs=0.51)
 
@@ -116,13 +116,13 @@ def test_the_worst_case_of_rxnfp_is_far_from_what_its_tokens_do():
     model = load_classifier(folder)[1]
     blocks = [model.bert.encoder.layer[layer] for layer in (0, 6, 11)]
     inputs = [reactions(folder)[number - 1] for number in (1, 4, 9, 15)]  # counted from 1
-    found = amplification(model, inputs, "tokens", blocks=blocks)
+    growth = amplification(model, inputs, "tokens", blocks=blocks)
     published = [[2.03, 2.85, 8.40, 3.02], [9.40, 12.0, 32.2, 11.4], [5.62, 5.85, 12.4, 9.01]]
-    for row, expected in zip(found.rows, published, strict=True):
+    for row, expected in zip(growth.rows, published, strict=True):
         np.testing.assert_allclose(row.values, expected, rtol=0.003 + 0.005 / 2.03)
     worst = log10_worst_case(measure(open_model(folder), Selection()))
-    told = [37.35, 34.11, 30.95, 27.64, 24.43, 21.16, 18.15, 15.19, 12.21, 9.31, 6.28, 3.23]
-    np.testing.assert_allclose(worst, told, atol=0.0051)
-    for row, beyond, (low, high) in zip(found.rows[::2], worst[::11], [(36, 37.1), (2, 2.5)], strict=True):
+    published_worst = [37.35, 34.11, 30.95, 27.64, 24.43, 21.16, 18.15, 15.19, 12.21, 9.31, 6.28, 3.23]
+    np.testing.assert_allclose(worst, published_worst, atol=0.0051)
+    for row, beyond, (low, high) in zip(growth.rows[::2], worst[::11], [(36, 37.1), (2, 2.5)], strict=True):
         orders = beyond - np.log10(row.values)
         assert low < orders.min() <= orders.max() < high

@@ -37,7 +37,7 @@ def llama():
 def naive(model, inputs, patch) -> dict:
     """The scales by autograd through zero matrices that are added to QK and VO, and through the weights."""
     kind = model.config.model_type
-    blocks = next(one for one in model.modules() if isinstance(one, torch.nn.ModuleList))
+    blocks = next(module for module in model.modules() if isinstance(module, torch.nn.ModuleList))
     parts = [FAMILIES[kind].find_modules(block) for block in blocks]
     size, heads = model.config.hidden_size, model.config.num_attention_heads
     added = {
@@ -50,7 +50,7 @@ def naive(model, inputs, patch) -> dict:
     def attend(module, query, key, value, attention_mask, scaling=None, **_):
         layer, scaling = numbers[module], module.scaling if scaling is None else scaling
         groups = query.shape[1] // key.shape[1]
-        key, value = (one.repeat_interleave(groups, dim=1) for one in (key, value))
+        key, value = (tensor.repeat_interleave(groups, dim=1) for tensor in (key, value))
         x = read[layer]
         more = torch.einsum("btn,hnm,bsm->bhts", x, added[layer, "qk"], x)
         scores = scaling * (query @ key.mT + more)
@@ -72,9 +72,9 @@ def naive(model, inputs, patch) -> dict:
         part.query_module.register_forward_pre_hook(keep(layer))
         part.output.register_forward_hook(add(layer))
     weights = {
-        (layer, name): one.weight
+        (layer, name): linear.weight
         for layer, part in enumerate(parts)
-        for name, one in part.feed_forward_modules.items()
+        for name, linear in part.feed_forward_modules.items()
     }
     margins, squares = [], {}
     for ids in inputs:
@@ -97,17 +97,17 @@ def naive(model, inputs, patch) -> dict:
 @pytest.mark.parametrize(("build", "error"), [(bert, 1e-9), (gpt2, 1e-9), (llama, 16 * 2**-24)])
 def test_cores_are_autograd(build, error, monkeypatch):
     inputs = as_inputs(IDS)
-    found = log_scales(open_classifier(build(), inputs), inputs)
+    logs = log_scales(open_classifier(build(), inputs), inputs)
     expected = naive(build(), IDS, monkeypatch)
-    assert found.keys() == expected.keys()
-    np.testing.assert_allclose([np.exp(found[key]) for key in expected], list(expected.values()), rtol=error)
+    assert logs.keys() == expected.keys()
+    np.testing.assert_allclose([np.exp(logs[key]) for key in expected], list(expected.values()), rtol=error)
 
 
 def test_one_input_longer_than_the_hidden_size():
     """Cores are then as large as the hidden size; tokens that are not read change nothing."""
     model = gpt2(n_positions=16)
     ids = [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]]
-    cut, whole = as_inputs([one[:10] for one in ids]), as_inputs(ids)
+    cut, whole = as_inputs([tokens[:10] for tokens in ids]), as_inputs(ids)
     short = log_scales(open_classifier(model, cut), cut)
     long = log_scales(open_classifier(model, whole), whole, positions=[9, 9])
     np.testing.assert_allclose(list(short.values()), list(long.values()), rtol=1e-9)
@@ -119,14 +119,16 @@ def test_columns_beside_those_of_an_audit(tmp_path):
     audit = attnlaw.audit(folder, jobs=1)
     rows = attnlaw.measured_proxy(audit, folder, inputs)
     assert rows.drop("log10_scale_measured", "p_measured", "effective_directions").equals(audit.matrices)
-    found = measure_model(
-        str(folder), [RawInput("ids", ids=tuple(one)) for one in inputs], amplification=True
+    measurement = measure_model(
+        str(folder), [RawInput("ids", ids=tuple(ids)) for ids in inputs], amplification=True
     )
-    for row, one in zip(rows.iter_rows(named=True), found.matrices, strict=True):
-        assert (row["layer"], row["head"], row["kind"]) == (one.layer, one.head, one.kind)
-        assert row["log10_scale_measured"] == pytest.approx(one.log10_scale_measured, rel=1e-12)
-        assert row["effective_directions"] == one.effective_directions <= one.rank
-        assert (row["log10_scale"], row["continuous_p"]) == pytest.approx((one.log10_scale, one.p), abs=1e-9)
+    for row, matrix in zip(rows.iter_rows(named=True), measurement.matrices, strict=True):
+        assert (row["layer"], row["head"], row["kind"]) == (matrix.layer, matrix.head, matrix.kind)
+        assert row["log10_scale_measured"] == pytest.approx(matrix.log10_scale_measured, rel=1e-12)
+        assert row["effective_directions"] == matrix.effective_directions <= matrix.rank
+        assert (row["log10_scale"], row["continuous_p"]) == pytest.approx(
+            (matrix.log10_scale, matrix.p), abs=1e-9
+        )
     some = attnlaw.audit(folder, jobs=1, only="qk")
     assert attnlaw.measured_proxy(some, folder, inputs).height == 8
     with pytest.raises(InputError, match="the audit is of 2 models; give that of one"):
@@ -148,37 +150,40 @@ def test_a_module_of_no_known_family_is_one_line():
 def test_gains_of_a_module_are_kept(tmp_path):
     """RMSNorm is replaced by one in float64, with the gains that it had."""
     folder = save_tiny("llama", tmp_path / "llama")
-    found = [
-        [one.distance for one in measure_margins(model, IDS * 3).rows]
+    distances = [
+        [row.distance for row in measure_margins(model, IDS * 3).rows]
         for model in (tiny_model("llama", attn_implementation="eager"), folder)
     ]
-    np.testing.assert_allclose(*found, rtol=1e-12)
+    np.testing.assert_allclose(*distances, rtol=1e-12)
 
 
 @pytest.mark.long
 def test_rxnfp_directions():
     """Nine reactions of 37 and 49 tokens: published sums, indices and directions, with and without L."""
     folder = real_checkpoint("rxnfp-10k")
-    inputs = as_inputs([one for one in reactions(folder) if len(one) in (37, 49)])
+    inputs = as_inputs([reaction for reaction in reactions(folder) if len(reaction) in (37, 49)])
     assert len(inputs) == 9
     network = open_classifier(folder, inputs)
-    found = log_scales(network, inputs)
+    logs = log_scales(network, inputs)
     audit = attnlaw.audit(folder, jobs=1)
     leaves = [leaf for layer in audit.trees[0].layers for leaf in layer.leaves()]
     published = {1.0: (18294.9, 14, 11282), 12.0: (16917.9, 50, 1426 + 2112 + 2799 + 2667)}
     for divided, (total, indices, directions) in published.items():
         sums, rows = np.sqrt(12), []
         for place, spectrum in leaves:
-            log_scale = found[place.layer, place.kind, place.head] - np.log(divided)
+            log_scale = logs[place.layer, place.kind, place.head] - np.log(divided)
             rows.append((place.kind, measure_at_scale(spectrum, log_scale, 256)))
             sums += np.exp(log_contribution(np.array([rows[-1][1].p_measured]), spectrum, log_scale, 256)[0])
         assert sums == pytest.approx(total, abs=0.051)
-        assert sum(one.p_measured > 0 for _, one in rows) == indices
-        assert sum(one.effective_directions for _, one in rows) == directions
-    by_kind = {kind: sum(one.effective_directions for own, one in rows if own == kind) for kind, _ in rows}
+        assert sum(scaled.p_measured > 0 for _, scaled in rows) == indices
+        assert sum(scaled.effective_directions for _, scaled in rows) == directions
+    by_kind = {
+        kind: sum(scaled.effective_directions for row_kind, scaled in rows if row_kind == kind)
+        for kind, _ in rows
+    }
     assert by_kind == {"qk": 1426, "vo": 2112, "ffn_in": 2799, "ffn_out": 2667}
     worst = audit.matrices["log10_scale"].to_numpy()
-    measured = [found[p.layer, p.kind, p.head] / LN10 for p, _ in leaves]
+    measured = [logs[p.layer, p.kind, p.head] / LN10 for p, _ in leaves]
     apart = worst - np.array(measured)
     assert (apart.max(), np.median(apart)) == pytest.approx((36.5, 17.0), abs=0.051)
     assert apart.min() == pytest.approx(0.26, abs=0.0051)

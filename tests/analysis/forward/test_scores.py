@@ -21,9 +21,9 @@ ROUNDED = ("llama", "mistral", "qwen2")
 def test_their_softmax_is_the_attention_of_the_network(tmp_path: Path, kind: str) -> None:
     passed = trace_forward(*load_base_model(save_tiny(kind, tmp_path)), IDS)
     for scores, block in zip(passed.scores, attentions(passed.chain), strict=True):
-        found = np.array([scores.attention(scores.logits(head)) for head in range(scores.heads)])
+        attention = np.array([scores.attention(scores.logits(head)) for head in range(scores.heads)])
         error = 5e-7 if kind in ROUNDED else 1e-14
-        np.testing.assert_allclose(found, block.probabilities, rtol=0, atol=error)
+        np.testing.assert_allclose(attention, block.probabilities, rtol=0, atol=error)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -93,9 +93,9 @@ def kronecker_pass(kind: str, model, ids: list[int]) -> np.ndarray:
         matrix, value = np.zeros((s * width, s * width)), np.tile(bo, (s, 1))
         for h in range(len(a)):
             g = h * (wv.shape[1] // size) // len(a)  # the key/value head that query head h reads
-            own, read = slice(h * size, (h + 1) * size), slice(g * size, (g + 1) * size)
-            matrix += np.kron((wv[:, read] @ wo[own]).T, a[h])
-            value = value + a[h] @ (x @ wv[:, read] + bv[read]) @ wo[own]
+            rows, read = slice(h * size, (h + 1) * size), slice(g * size, (g + 1) * size)
+            matrix += np.kron((wv[:, read] @ wo[rows]).T, a[h])
+            value = value + a[h] @ (x @ wv[:, read] + bv[read]) @ wo[rows]
         return matrix, value
 
     def feed_forward(layer: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +124,7 @@ def kronecker_pass(kind: str, model, ids: list[int]) -> np.ndarray:
         )
         return matrix, slopes * (x @ w1 + b1) @ w2 + b2
 
-    one = np.eye(s * width)
+    identity = np.eye(s * width)
     for layer in range(2):
         if kind == "bert":
             at = f"encoder.layer.{layer}."
@@ -134,7 +134,7 @@ def kronecker_pass(kind: str, model, ids: list[int]) -> np.ndarray:
             ):
                 matrix, value = branch(layer, x)
                 scale, x = norm(at + after, x + value, model.config.layer_norm_eps)
-                total = scale @ (one + matrix) @ total
+                total = scale @ (identity + matrix) @ total
         else:
             eps = model.config.rms_norm_eps if kind == "llama" else model.config.layer_norm_epsilon
             names = (
@@ -145,7 +145,7 @@ def kronecker_pass(kind: str, model, ids: list[int]) -> np.ndarray:
             for branch, before in zip((attention, feed_forward), names, strict=True):
                 scale, normed = norm(before, x, eps)
                 matrix, value = branch(layer, normed)
-                total, x = (one + matrix @ scale) @ total, x + value
+                total, x = (identity + matrix @ scale) @ total, x + value
     if kind != "bert":
         scale, x = norm("norm" if kind == "llama" else "ln_f", x, eps)
         total = scale @ total
@@ -157,8 +157,8 @@ def kronecker_pass(kind: str, model, ids: list[int]) -> np.ndarray:
 def test_operator_is_the_product_of_kronecker_products(tmp_path, kind):
     _, model = load_base_model(save_tiny(kind, tmp_path))
     expected = kronecker_pass(kind, model, IDS)
-    found = trace_forward(kind, model, IDS).operator.dense()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
+    matrix = trace_forward(kind, model, IDS).operator.dense()
+    np.testing.assert_allclose(matrix, expected, rtol=0, atol=1e-11 * np.abs(expected).max())
 
 
 def jacobian(kind: str, model, states: np.ndarray) -> np.ndarray:
@@ -210,8 +210,8 @@ def test_jacobian_agrees_where_the_network_is_linear(tmp_path, curved, agree):
     model.save_pretrained(tmp_path)
     kind, loaded = load_base_model(tmp_path)
     passed = trace_forward(kind, loaded, IDS)
-    found, derivative = passed.operator.dense(), jacobian(kind, loaded, passed.states)
-    gap = np.linalg.norm(found - derivative) / np.linalg.norm(derivative)
+    matrix, derivative = passed.operator.dense(), jacobian(kind, loaded, passed.states)
+    gap = np.linalg.norm(matrix - derivative) / np.linalg.norm(derivative)
     # A norm's scale still moves by (variance of x) / epsilon, below 1e-11 here.
     assert (gap < 1e-10) if agree else (gap > 1e-3)
 

@@ -37,16 +37,18 @@ class Largest:
 
 def largest_logits(model: Model, run: Run) -> list[Largest]:
     """Of every call of attention in a run, head by head; what is masked is left out."""
-    found = {(place.layer, place.kind, place.head): one for place, one in logit_bounds(model).items()}
+    head_logits = {
+        (place.layer, place.kind, place.head): logits for place, logits in logit_bounds(model).items()
+    }
     rows = []
     for _, number, block, scores in scored_blocks(model, run):
         layer, kind = model.layers[number].index, "cross_qk" if block.cross else "qk"
         scores = scores if block.scores.sinks is None else scores[..., :-1]  # which no token has
         # Longformer has tokens before heads.
         length = scores.shape[1] if scores.ndim == 4 and scores.shape[2] == block.heads else -1
-        for head, own in enumerate(unbanded(scores, length).numpy()):
-            largest = float(np.abs(own[own > -1e4]).max())
-            rows.append(Largest(layer, kind, head, largest, found[layer, kind, head]))
+        for head, head_scores in enumerate(unbanded(scores, length).numpy()):
+            largest = float(np.abs(head_scores[head_scores > -1e4]).max())
+            rows.append(Largest(layer, kind, head, largest, head_logits[layer, kind, head]))
     return rows
 
 

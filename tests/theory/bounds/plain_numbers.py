@@ -3,20 +3,20 @@
 from attnlaw.theory.bounds.factors import log_sensitivities
 
 
-def logs(found):
+def logs(proxies):
     """The natural logarithm of every proxy."""
-    return {name: estimate.value for name, estimate in found.values.items()}
+    return {name: estimate.value for name, estimate in proxies.values.items()}
 
 
-def errors(found):
+def errors(proxies):
     """The error of every logarithm."""
-    return {name: estimate.error for name, estimate in found.values.items()}
+    return {name: estimate.error for name, estimate in proxies.values.items()}
 
 
 def log_gamma(layer, kind, head=None, expert=None):
     """ln gamma of one matrix of a layer."""
     leaves = log_sensitivities(layer).leaves()
-    (found,) = (
+    (sensitivity,) = (
         gamma for place, gamma in leaves if (place.kind, place.head, place.expert) == (kind, head, expert)
     )
-    return found
+    return sensitivity

@@ -56,11 +56,13 @@ def approximate(seed=0, bound=None):
     if bound is None:
         return drawn(seed)
 
-    def bounded(_, found):
-        own = found.multiplicities
-        if own is None:
-            return found
-        return replace(found, multiplicities=replace(own, spectral_error=bound * found.spectral))
+    def bounded(_, spectrum):
+        multiplicities = spectrum.multiplicities
+        if multiplicities is None:
+            return spectrum
+        return replace(
+            spectrum, multiplicities=replace(multiplicities, spectral_error=bound * spectrum.spectral)
+        )
 
     return drawn(seed).map(bounded)
 
@@ -72,21 +74,24 @@ def changed(whole, layer, name, spectrum):
     return replace(whole, layers=tuple(layers))
 
 
-def adaptivities(found):
+def adaptivities(proxy_set):
     """The values of adaptivity: of the network, then of its layers."""
-    return found.adaptivity, *found.per_layer_adaptivity
+    return proxy_set.adaptivity, *proxy_set.per_layer_adaptivity
 
 
 def vector(whole):
     """The logarithms of all proxies, then the values of adaptivity."""
-    found = proxies(whole)
-    return np.array([*logs(found).values(), *(one.value for one in adaptivities(found))])
+    proxy_set = proxies(whole)
+    return np.array([*logs(proxy_set).values(), *(estimate.value for estimate in adaptivities(proxy_set))])
 
 
 def averaged(spectrum):
     """A spectrum of the same values, whose two probes are both the mean of its own: errors cost little."""
-    own = spectrum.multiplicities
-    return replace(spectrum, multiplicities=replace(own, weights=own.weights.mean(axis=0)[None][[0, 0]]))
+    multiplicities = spectrum.multiplicities
+    return replace(
+        spectrum,
+        multiplicities=replace(multiplicities, weights=multiplicities.weights.mean(axis=0)[None][[0, 0]]),
+    )
 
 
 def brute_force(whole):
@@ -107,22 +112,24 @@ def brute_force(whole):
     squares, bound = 0.0, 0.0
     for layer, name in ((layer, name) for layer in range(DEPTH) for name in ("inner", "outer")):
         spectrum = getattr(whole.layers[layer].feed_forward, name)
-        own = spectrum.multiplicities
-        raised = np.append(spectrum.values[0] + own.spectral_error, spectrum.values[1:])
+        multiplicities = spectrum.multiplicities
+        raised = np.append(spectrum.values[0] + multiplicities.spectral_error, spectrum.values[1:])
         probes = [
-            replace(spectrum, multiplicities=replace(own, weights=row[[0, 0]]))
-            for row in own.weights[:, None]
+            replace(spectrum, multiplicities=replace(multiplicities, weights=row[[0, 0]]))
+            for row in multiplicities.weights[:, None]
         ]
         others = [
             replace(
-                spectrum, values=own.lower_values, multiplicities=replace(own, weights=own.lower_weights)
+                spectrum,
+                values=multiplicities.lower_values,
+                multiplicities=replace(multiplicities, weights=multiplicities.lower_weights),
             ),
             replace(spectrum, values=raised),
         ]
         varied = (*probes, *map(averaged, others))
-        found = [vector(changed(plain, layer, name, other)) for other in varied]
-        squares += np.var(found[:-2], axis=0, ddof=1) / len(probes)
-        bound += np.abs(found[-2] - value) + np.abs(found[-1] - value)
+        vectors = [vector(changed(plain, layer, name, other)) for other in varied]
+        squares += np.var(vectors[:-2], axis=0, ddof=1) / len(probes)
+        bound += np.abs(vectors[-2] - value) + np.abs(vectors[-1] - value)
     return np.sqrt(squares + bound**2)
 
 
@@ -134,16 +141,16 @@ def test_errors_are_those_of_the_sums(bound):
     moved the ratio its own way, so there the error may be larger.
     """
     whole = approximate(bound=bound)
-    found = proxies(whole)
-    own = errors(found)
-    assert tuple(own) == NAMES
+    proxy_set = proxies(whole)
+    log_errors = errors(proxy_set)
+    assert tuple(log_errors) == NAMES
     expected = brute_force(whole)
-    assert list(own.values()) == pytest.approx(expected[: len(NAMES)], rel=0.05, abs=1e-10)
+    assert list(log_errors.values()) == pytest.approx(expected[: len(NAMES)], rel=0.05, abs=1e-10)
     # Frobenius norms and norms of entries are exact but for the norms in gamma and alpha; ranks never are.
-    assert min(own["fixed_p_0"], own["fixed_p_1"]) > 1e-5
-    assert (own["fixed_p_2"] > 1e-5) == (own["edelman"] > 1e-5) == (bound > 0)
-    ratios = np.array([one.error for one in adaptivities(found)])
-    assert found.adaptivity.value > 1.01
+    assert min(log_errors["fixed_p_0"], log_errors["fixed_p_1"]) > 1e-5
+    assert (log_errors["fixed_p_2"] > 1e-5) == (log_errors["edelman"] > 1e-5) == (bound > 0)
+    ratios = np.array([estimate.error for estimate in adaptivities(proxy_set)])
+    assert proxy_set.adaptivity.value > 1.01
     assert (ratios >= 0.95 * expected[len(NAMES) :] - 1e-10).all()
     if not bound:
         assert ratios == pytest.approx(expected[len(NAMES) :], rel=0.05, abs=1e-10)
@@ -152,10 +159,10 @@ def test_errors_are_those_of_the_sums(bound):
 def test_the_bound_of_alpha_and_gamma_by_hand():
     """alpha of the first layer holds two approximate norms, gamma of QK and VO two, of M_in one."""
     e = np.log1p(1e-3)
-    found, without = proxies(approximate(bound=1e-3)), proxies(approximate(bound=0.0))
-    assert tuple(alpha.error for alpha in found.log_alpha) == pytest.approx((2 * e, 0.0), abs=1e-12)
+    proxy_set, without = proxies(approximate(bound=1e-3)), proxies(approximate(bound=0.0))
+    assert tuple(alpha.error for alpha in proxy_set.log_alpha) == pytest.approx((2 * e, 0.0), abs=1e-12)
     expected = {"qk": 2 * e, "vo": 2 * e, "ffn_in": e, "ffn_out": 0.0}
-    for part, bracketed in zip(found.parts, without.parts, strict=True):
+    for part, bracketed in zip(proxy_set.parts, without.parts, strict=True):
         gamma, alpha = expected[part.factors.place.kind], 2 * e if part.factors.place.layer == 0 else 0.0
         assert part.factors.log_gamma.error == pytest.approx(gamma, abs=1e-12)
         assert part.factors.log_alpha.error == pytest.approx(alpha, abs=1e-12)
@@ -170,11 +177,11 @@ def test_the_errors_cover_the_exact_proxies():
     assert set(errors(exact).values()) == {None}
     scores = {name: [] for name in NAMES}
     for seed in range(20):
-        found = proxies(approximate(seed))
-        for name, value in logs(found).items():
-            scores[name].append((value - logs(exact)[name]) / (errors(found)[name] + 1e-12))
-        gap = abs(found.adaptivity.value - exact.adaptivity.value)
-        assert gap <= 5.5 * found.adaptivity.error + 1e-12
+        proxy_set = proxies(approximate(seed))
+        for name, value in logs(proxy_set).items():
+            scores[name].append((value - logs(exact)[name]) / (errors(proxy_set)[name] + 1e-12))
+        gap = abs(proxy_set.adaptivity.value - exact.adaptivity.value)
+        assert gap <= 5.5 * proxy_set.adaptivity.error + 1e-12
     for values in scores.values():
         assert np.max(np.abs(values)) < 5.5
         assert np.sqrt(np.mean(np.square(values))) < 1.5
@@ -183,15 +190,15 @@ def test_the_errors_cover_the_exact_proxies():
 def test_a_layer_applied_twice_errs_twice_in_the_same_way():
     """One shared layer, counted per application: its two terms are one random number, not two."""
     layer = approximate(bound=0.0).layers[0]
-    found = proxies(Network((layer,), (0, 0), (N,), "gelu").unroll())
+    proxy_set = proxies(Network((layer,), (0, 0), (N,), "gelu").unroll())
     spread, bound = {"qk": [], "vo": [], "ffn_in": [], "ffn_out": []}, 0.0
-    for part in found.parts:
-        share = np.exp(part.log_curve[part.log_curve.size // 2] - logs(found)["fixed_p_1"])
+    for part in proxy_set.parts:
+        share = np.exp(part.log_curve[part.log_curve.size // 2] - logs(proxy_set)["fixed_p_1"])
         spread[part.factors.place.kind].append(share * part.fixed_log_errors[1].spread)
         bound += share * part.fixed_log_errors[1].bound
     assert min(spread["ffn_in"] + spread["ffn_out"]) > 1e-6
     expected = np.sqrt(sum(sum(values) ** 2 for values in spread.values()) + bound**2)
-    assert errors(found)["fixed_p_1"] == pytest.approx(expected, rel=1e-6)
+    assert errors(proxy_set)["fixed_p_1"] == pytest.approx(expected, rel=1e-6)
 
 
 def test_zero_matrices_beside_approximate_ones_add_no_error():
@@ -202,18 +209,18 @@ def test_zero_matrices_beside_approximate_ones_add_no_error():
     live = matrix_spectrum(2 * np.eye(N))
     experts = (Maps(inner, zero, gate=inner), Maps(live, live))
     layer = Layer(0, Heads((head,), (head,)), experts=experts)
-    found = proxies(Network((layer,), (0,), (N,), "relu"))
-    dead = found.parts[2]
+    proxy_set = proxies(Network((layer,), (0,), (N,), "relu"))
+    dead = proxy_set.parts[2]
     assert dead.factors.place.kind == "ffn_in"
     assert dead.log_value == -np.inf
     assert dead.log_error == LogError(0.0, 0.0)
-    assert [value for name, value in errors(found).items() if name != "fixed_p_0"] == [0.0] * 6
+    assert [value for name, value in errors(proxy_set).items() if name != "fixed_p_0"] == [0.0] * 6
     # At p = 0 the ranks of two approximate matrices still count: ln C(0) is half of ln(rank).
     rank = inner.schatten_sum(0.0)
-    share = np.exp(dead.log_curve[0] - logs(found)["fixed_p_0"])
+    share = np.exp(dead.log_curve[0] - logs(proxy_set)["fixed_p_0"])
     uncertain = -np.log1p(-inner.bracket(lambda spectrum: spectrum.schatten_sum(0.0)) / rank) / 2
     assert uncertain > 1e-4
-    assert errors(found)["fixed_p_0"] == pytest.approx(2 * share * uncertain, rel=1e-6)
+    assert errors(proxy_set)["fixed_p_0"] == pytest.approx(2 * share * uncertain, rel=1e-6)
 
 
 @pytest.mark.parametrize("decay", [6.0, 8.0])
@@ -231,12 +238,12 @@ def test_an_uncertain_rank_does_not_win_with_a_small_error(decay):
         measured = network(
             layers, lambda matrix, number, seed=seed: approximate_spectrum(matrix, 9 * seed + number)
         )
-        found = proxies(measured)
-        for name, value in logs(found).items():
-            assert abs(value - logs(exact)[name]) <= 3 * errors(found)[name] + 1e-9, name
-        assert abs(found.adaptivity.value - exact.adaptivity.value) <= 3 * found.adaptivity.error
-        assert logs(found)["fixed_p_0"] - logs(exact)["fixed_p_0"] > 0.05
-        for part, truth in zip(found.parts, exact.parts, strict=True):
+        proxy_set = proxies(measured)
+        for name, value in logs(proxy_set).items():
+            assert abs(value - logs(exact)[name]) <= 3 * errors(proxy_set)[name] + 1e-9, name
+        assert abs(proxy_set.adaptivity.value - exact.adaptivity.value) <= 3 * proxy_set.adaptivity.error
+        assert logs(proxy_set)["fixed_p_0"] - logs(exact)["fixed_p_0"] > 0.05
+        for part, truth in zip(proxy_set.parts, exact.parts, strict=True):
             assert abs(part.log_value - truth.log_value) <= 3 * part.log_error.total + 1e-9
 
 
@@ -258,16 +265,16 @@ def test_amplification_as_applied_errs_by_its_norms_and_is_missing_where_one_is(
         return replace(spectrum, applied=Applied(size, 1.0))
 
     network = stored.map(folded)
-    found = proxies(network)
-    one = network.layers[1]
+    proxy_set = proxies(network)
+    layer = network.layers[1]
     heads = sum(
         2 * vo.spectral * (1 + 8 * qk.spectral)
-        for qk, vo in zip(one.attention.qk, one.attention.vo, strict=True)
+        for qk, vo in zip(layer.attention.qk, layer.attention.vo, strict=True)
     )
-    maps = 4 * one.feed_forward.inner.spectral * one.feed_forward.outer.spectral
+    maps = 4 * layer.feed_forward.inner.spectral * layer.feed_forward.outer.spectral
     expected = np.log(lipschitz(network.activation) * maps * heads)
-    assert [alpha.value for alpha in found.log_alpha_applied] == pytest.approx([expected, 0.0], rel=1e-12)
-    stated = [alpha.error for alpha in found.log_alpha_applied]
+    assert [alpha.value for alpha in proxy_set.log_alpha_applied] == pytest.approx([expected, 0.0], rel=1e-12)
+    stated = [alpha.error for alpha in proxy_set.log_alpha_applied]
     assert stated == pytest.approx([np.log1p(1e-3), 0.0], abs=1e-12)
-    assert found.log_alpha == proxies(stored).log_alpha
+    assert proxy_set.log_alpha == proxies(stored).log_alpha
     assert proxies(stored).log_alpha_applied is None

@@ -154,8 +154,8 @@ def test_a_whole_model_with_experts_against_dense_matrices(tmp_path):
         at = f"layers.{layer}."
         q, k, v, o = (rng.standard_normal((hidden, hidden)) for _ in range(4))
         state |= {f"{at}self_attn.{n}_proj.weight": w for n, w in zip("qkvo", (q, k, v, o), strict=True)}
-        own = [slice(h * size, (h + 1) * size) for h in range(heads)]
-        attention.append([(q[i].T @ k[i], v[i].T @ o[:, i].T) for i in own])
+        head_slices = [slice(h * size, (h + 1) * size) for h in range(heads)]
+        attention.append([(q[i].T @ k[i], v[i].T @ o[:, i].T) for i in head_slices])
         names = ["mlp"] if layer == 0 else ["mlp.shared_experts", *(f"mlp.experts.{e}" for e in range(3))]
         blocks.append([])
         for name in names:

@@ -14,11 +14,11 @@ def test_on_a_full_grid_each_exponent_is_a_simple_regression():
     """Depth and width are uncorrelated on a grid, so slopes are those of one variable at a time."""
     rng = np.random.default_rng(0)
     y = 1.5 * np.log10(DEPTH) + 0.7 * np.log10(WIDTH) + 0.1 * rng.standard_normal(18)
-    found = growth(DEPTH, WIDTH, y)
-    assert found.depth == pytest.approx(linregress(np.log10(DEPTH), y).slope, rel=1e-12)
-    assert found.width == pytest.approx(linregress(np.log10(WIDTH), y).slope, rel=1e-12)
-    for error, variable in ((found.depth_error, DEPTH), (found.width_error, WIDTH)):
-        assert error == pytest.approx(found.residual / np.sqrt(18) / np.std(np.log10(variable)), rel=1e-12)
+    fit = growth(DEPTH, WIDTH, y)
+    assert fit.depth == pytest.approx(linregress(np.log10(DEPTH), y).slope, rel=1e-12)
+    assert fit.width == pytest.approx(linregress(np.log10(WIDTH), y).slope, rel=1e-12)
+    for error, variable in ((fit.depth_error, DEPTH), (fit.width_error, WIDTH)):
+        assert error == pytest.approx(fit.residual / np.sqrt(18) / np.std(np.log10(variable)), rel=1e-12)
 
 
 def test_standard_errors_are_the_spread_of_the_exponents_over_repetitions():
@@ -37,9 +37,9 @@ def test_standard_errors_are_the_spread_of_the_exponents_over_repetitions():
 
 def test_misfit_is_in_the_residual_and_not_in_the_seed_spread():
     curved = np.log10(DEPTH) ** 2
-    found = growth(DEPTH, WIDTH, curved)
-    assert found.seed_spread == pytest.approx(0, abs=1e-12)
-    assert found.residual > 0.01
+    fit = growth(DEPTH, WIDTH, curved)
+    assert fit.seed_spread == pytest.approx(0, abs=1e-12)
+    assert fit.residual > 0.01
 
 
 def test_without_repetitions_or_freedom_errors_are_missing():
@@ -57,6 +57,6 @@ def test_too_few_sizes_are_refused(depth, width):
 def test_a_count_of_full_ranks_has_the_exponents_of_arithmetic():
     """All p = 0 and heads of size 32: L (2 (N/32) sqrt(32 N) + 2 N) + sqrt(L), between N and N^1.5."""
     count = DEPTH * (2 * WIDTH / 32 * np.sqrt(32 * WIDTH) + 2 * WIDTH) + np.sqrt(DEPTH)
-    found = growth(DEPTH, WIDTH, np.log10(count))
-    assert found.depth == pytest.approx(1, abs=0.01)
-    assert 1 < found.width < 1.5
+    fit = growth(DEPTH, WIDTH, np.log10(count))
+    assert fit.depth == pytest.approx(1, abs=0.01)
+    assert 1 < fit.width < 1.5

@@ -64,8 +64,8 @@ def check(name: str, changes: dict[str, Any] | None = None, seed: int = 0) -> fl
     inputs = TABLE.masked if (changes or {}).get("alibi") else small.inputs
     rows = small_model(small.kind, small.sizes | (changes or {}), inputs, seed)
     assert rows
-    assert {one.logits.reason for one in rows if one.ratio is None} <= UNKNOWN
-    ratios = [one.ratio for one in rows if one.ratio is not None]
+    assert {row.logits.reason for row in rows if row.ratio is None} <= UNKNOWN
+    ratios = [row.ratio for row in rows if row.ratio is not None]
     # Some types compute in float32 here and there.
     most = 1 + (TABLE.SINGLE if name in TABLE.ROUNDED else 0.0)
     assert all(ratio <= most for ratio in ratios)
@@ -117,10 +117,10 @@ def test_positions_turn_keys_towards_queries_that_they_have_nothing_in_common_wi
                 rows = weight.view(-1, 6, 24)
                 rows[:, [row for row in range(6) if row != kept]] = 0.0
 
-    for one in crafted("llama", {}, change):
-        assert one.measured > 1e-3
-        assert one.ratio is not None
-        assert one.ratio <= 1
+    for head_row in crafted("llama", {}, change):
+        assert head_row.measured > 1e-3
+        assert head_row.ratio is not None
+        assert head_row.ratio <= 1
 
 
 def test_clipping_undoes_what_cancels() -> None:
@@ -133,10 +133,10 @@ def test_clipping_undoes_what_cancels() -> None:
             weight[0, :, 1] = 9 * weight[0, :, 0]
             weight[1, :, 0] = -9 * weight[1, :, 1]
 
-    for one in crafted("mpt", {"attn_config": {"clip_qkv": 0.5}}, change):
-        assert one.measured > 1e-3
-        assert one.ratio is not None
-        assert one.ratio <= 1
+    for head_row in crafted("mpt", {"attn_config": {"clip_qkv": 0.5}}, change):
+        assert head_row.measured > 1e-3
+        assert head_row.ratio is not None
+        assert head_row.ratio <= 1
 
 
 def test_one_head_may_have_all_that_a_norm_of_all_heads_leaves() -> None:
@@ -149,16 +149,16 @@ def test_one_head_may_have_all_that_a_norm_of_all_heads_leaves() -> None:
             for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):
                 norm.weight.fill_(1.0)
 
-    first = [one for one in crafted("olmo2", {}, change) if one.head == 0]
-    assert all(one.ratio is not None and one.ratio <= 1 for one in first)
+    first = [row for row in crafted("olmo2", {}, change) if row.head == 0]
+    assert all(row.ratio is not None and row.ratio <= 1 for row in first)
     # By itself a head of 6 numbers has at most sqrt(6) sqrt(6) / sqrt(6).
-    assert max(one.measured for one in first) > 6**0.5
+    assert max(row.measured for row in first) > 6**0.5
 
 
 def test_no_logit_of_the_shipped_decoder_is_beyond_its_bound(request: pytest.FixtureRequest) -> None:
     root = request.config.rootpath
-    found = loaded_model(root / "examples" / "tiny-decoder", [*(root / "README.md").read_bytes()[:128]])
-    ratios = [one.ratio for one in found if one.ratio is not None]
+    rows = loaded_model(root / "examples" / "tiny-decoder", [*(root / "README.md").read_bytes()[:128]])
+    ratios = [row.ratio for row in rows if row.ratio is not None]
     assert len(ratios) == 16
     assert 0.1 < max(ratios) < 1
 
@@ -168,8 +168,8 @@ def test_no_logit_of_the_shipped_decoder_is_beyond_its_bound(request: pytest.Fix
 def test_no_logit_of_a_trained_model_is_beyond_its_bound(name: str) -> None:
     """On random tokens; `python benchmarks/logits.py` does so on text."""
     ids = np.random.default_rng(0).integers(5, 590, 256).tolist()
-    found = loaded_model(real_checkpoint(name), ids)
-    assert all(one.ratio is not None and one.ratio < 1 for one in found)
+    rows = loaded_model(real_checkpoint(name), ids)
+    assert all(row.ratio is not None and row.ratio < 1 for row in rows)
 
 
 def test_the_bound_is_reached_by_the_leading_singular_vectors() -> None:
@@ -180,7 +180,7 @@ def test_the_bound_is_reached_by_the_leading_singular_vectors() -> None:
         for layer in module.h:
             layer.attn.c_attn.bias.zero_()
             layer.ln_1.bias.zero_()
-    bounds = [one.bound for place, one in logit_bounds(open_model(module)).items() if place.layer == 0]
+    bounds = [logits.bound for place, logits in logit_bounds(open_model(module)).items() if place.layer == 0]
     weight = module.h[0].attn.c_attn.weight.detach().numpy().reshape(24, 3, 4, 6)
     fold = (np.eye(24) - 1 / 24) @ np.diag(module.h[0].ln_1.weight.detach().numpy())
     for head, bound in enumerate(bounds):
@@ -198,7 +198,7 @@ def climbed(name: str, changes: dict[str, Any]) -> float:
     """
     small = TABLE.TYPES[name]
     module = make(small.kind, **small.sizes | changes)
-    bounds = [one.bound for place, one in logit_bounds(open_model(module)).items() if place.layer == 0]
+    bounds = [logits.bound for place, logits in logit_bounds(open_model(module)).items() if place.layer == 0]
     embeddings = torch.randn(1, 12, 24, dtype=torch.float64, generator=torch.manual_seed(1))
     embeddings.requires_grad_()
     optimizer = torch.optim.Adam([embeddings], lr=0.1)
@@ -275,8 +275,8 @@ def test_the_largest_length_is_the_one_that_a_search_finds(seed: int) -> None:
     root = rng.normal(size=(rank, 8)) * np.geomspace(1, 0.01, 8)
     shift = rng.normal(size=8) * (1.0, 10.0, 0.1, 1.0, 0.0, 1.0)[seed]
     values = np.zeros(8)
-    _, found, right = np.linalg.svd(root)
-    values[: found.size] = found
+    _, singular_values, right = np.linalg.svd(root)
+    values[: singular_values.size] = singular_values
     exact = largest_length(Lengths(values, (right @ shift) ** 2, 7.0))
 
     def negative(z: np.ndarray) -> float:
@@ -314,20 +314,20 @@ def test_the_probable_maximum_is_rarely_passed(turned: bool) -> None:
     """
     rng = np.random.default_rng(2)
     sizes, maps = sizes_of(rng, turned)
-    found = logits_of(sizes, Scores(0.3))
-    assert found.probable is not None
-    assert found.bound is not None
-    assert found.typical is not None
+    head_logits = logits_of(sizes, Scores(0.3))
+    assert head_logits.probable is not None
+    assert head_logits.bound is not None
+    assert head_logits.typical is not None
     largest = []
     for _ in range(200):
         rotation = np.eye(8)[::-1] if turned else np.eye(8)
         tokens_ = isotropic(rng, TOKENS)
         logits = 0.3 * (tokens_ @ maps["q"] + maps["q0"]) @ rotation @ (tokens_ @ maps["k"] + maps["k0"]).T
         largest.append(np.abs(logits[~np.eye(TOKENS, dtype=bool)]).max())
-    passed = int(np.sum(np.array(largest) > found.probable))
+    passed = int(np.sum(np.array(largest) > head_logits.probable))
     assert binomtest(passed, len(largest), CHANCE, alternative="greater").pvalue > 1e-3
-    assert np.median(largest) > 0.5 * found.probable
-    assert max(largest) < found.bound
+    assert np.median(largest) > 0.5 * head_logits.probable
+    assert max(largest) < head_logits.bound
 
 
 def test_a_cap_is_taken_of_the_bound() -> None:
@@ -349,9 +349,9 @@ def test_eight_clipped_numbers_bound_the_logits() -> None:
 
 def test_what_exceeds_float64_has_no_bound() -> None:
     sizes, _ = sizes_of(np.random.default_rng(3), turned=False)
-    found = logits_of(sizes, Scores(1e308))
-    assert (found.bound, found.typical, found.probable) == (None, None, None)
-    assert found.reason == "it exceeds float64"
+    head_logits = logits_of(sizes, Scores(1e308))
+    assert (head_logits.bound, head_logits.typical, head_logits.probable) == (None, None, None)
+    assert head_logits.reason == "it exceeds float64"
 
 
 def dense(model: Model, layer: int, head: int) -> float:
@@ -367,10 +367,13 @@ def dense(model: Model, layer: int, head: int) -> float:
     fold = (np.eye(n) - 1 / n) @ np.diag(gain)
     maps, constants = [], []
     for part in ("query", "key"):
-        name, own = f"encoder.layer.{layer}.attention.self.{part}", slice(head * size, (head + 1) * size)
-        weight = read(f"{name}.weight")[own]
+        name, head_rows = (
+            f"encoder.layer.{layer}.attention.self.{part}",
+            slice(head * size, (head + 1) * size),
+        )
+        weight = read(f"{name}.weight")[head_rows]
         maps.append(fold @ weight.T)
-        constants.append(weight @ shift + read(f"{name}.bias")[own])
+        constants.append(weight @ shift + read(f"{name}.bias")[head_rows])
     linear = np.linalg.norm(maps[0] @ constants[1]) + np.linalg.norm(maps[1] @ constants[0])
     most = n * np.linalg.norm(maps[0] @ maps[1].T, 2) + n**0.5 * linear
     return float(most + abs(constants[0] @ constants[1])) / size**0.5
@@ -386,20 +389,20 @@ def test_real_encoders(name: str, heads: int, beyond: int) -> None:
     assert audit.summary["logits"]["beyond_float8"] == beyond
     model = open_model(real_checkpoint(name))
     for layer, head in ((0, 1), (3, 2), (5, 0)):
-        (found,) = rows.filter(layer=layer, head=head)["logit_bound"]
-        assert found == pytest.approx(dense(model, layer, head), rel=1e-9)
+        (bound,) = rows.filter(layer=layer, head=head)["logit_bound"]
+        assert bound == pytest.approx(dense(model, layer, head), rel=1e-9)
 
 
 def test_an_audit_has_the_numbers_of_the_function(tmp_path: Path) -> None:
     small = TABLE.TYPES["deepseek_v3"]
     make(small.kind, **small.sizes).save_pretrained(tmp_path)
     matrices = attnlaw.audit(tmp_path, jobs=1).matrices
-    found = logit_bounds(open_model(tmp_path))
-    for place, one in found.items():
+    head_logits = logit_bounds(open_model(tmp_path))
+    for place, logits in head_logits.items():
         (row,) = matrices.filter(layer=place.layer, kind=place.kind, head=place.head).iter_rows(named=True)
-        told = [row[f"logit_{name}"] for name in ("bound", "typical", "probable")]
-        assert told == pytest.approx([one.bound, one.typical, one.probable], rel=1e-12)
-    assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(found)
+        row_values = [row[f"logit_{name}"] for name in ("bound", "typical", "probable")]
+        assert row_values == pytest.approx([logits.bound, logits.typical, logits.probable], rel=1e-12)
+    assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(head_logits)
 
 
 def test_heads_of_odd_size_have_a_bound() -> None:
@@ -410,22 +413,22 @@ def test_heads_of_odd_size_have_a_bound() -> None:
     state |= {
         f"model.layers.0.mlp.{name}_proj.weight": rng.normal(size=(9, 9)) for name in ("gate", "up", "down")
     }
-    for place, one in logit_bounds(open_model(state, heads=3)).items():
+    for place, logits in logit_bounds(open_model(state, heads=3)).items():
         query, key = (
             state[f"model.layers.0.self_attn.{name}_proj.weight"][3 * place.head : 3 * place.head + 3]
             for name in "qk"
         )
         longest = 9 * np.linalg.norm(query, 2) * np.linalg.norm(key, 2)
-        assert one.bound == pytest.approx(longest / 3**0.5, rel=1e-9)
+        assert logits.bound == pytest.approx(longest / 3**0.5, rel=1e-9)
 
 
 def test_scores_that_grow_with_the_position_have_no_bound() -> None:
     small = TABLE.TYPES["llama4_text"]
     for tuned, reason in ((True, "its scores grow with the position"), (False, None)):
         sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
-        found = logit_bounds(open_model(make(small.kind, **sizes)))
-        assert {one.reason for place, one in found.items() if place.layer == 0} == {None}
-        assert {one.reason for place, one in found.items() if place.layer == 1} == {reason}
+        head_logits = logit_bounds(open_model(make(small.kind, **sizes)))
+        assert {logits.reason for place, logits in head_logits.items() if place.layer == 0} == {None}
+        assert {logits.reason for place, logits in head_logits.items() if place.layer == 1} == {reason}
 
 
 def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ def made(seed, gain=1.0, layers=3, transposed=False, zero_vo=None):
     return Network(tuple(built), tuple(range(layers)), widths=(N,), activation="gelu")
 
 
-def counts_ranks(found, depth=3):
+def counts_ranks(proxy_set, depth=3):
     """Whether the proxy is sum sqrt(rank N) + sqrt(L), C(0) by its closed form, over what contributes."""
-    ranks = [c.factors.spectrum.numerical_rank for c in found.parts if c.log_value > -np.inf]
+    ranks = [c.factors.spectrum.numerical_rank for c in proxy_set.parts if c.log_value > -np.inf]
     total = np.sum(np.sqrt(np.array(ranks) * N)) + np.sqrt(depth)
-    return logs(found)["spectrum_adaptive"] == pytest.approx(np.log(total), abs=1e-12)
+    return logs(proxy_set)["spectrum_adaptive"] == pytest.approx(np.log(total), abs=1e-12)
 
 
 def scaled(spectrum, factor):
@@ -64,20 +64,22 @@ def with_outer(layer, spectrum):
     return replace(layer, feed_forward=replace(layer.feed_forward, outer=spectrum))
 
 
-def alphas(found):
-    return tuple(alpha.value for alpha in found.log_alpha)
+def alphas(proxy_set):
+    return tuple(alpha.value for alpha in proxy_set.log_alpha)
 
 
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, GAINS)
 def test_the_post_hoc_choice_is_never_above_a_fixed_index_and_continuous_never_above_it(seed, gain):
-    found = proxies(made(seed, gain))
-    values = logs(found)
+    proxy_set = proxies(made(seed, gain))
+    values = logs(proxy_set)
     for p in (0, 1, 2):
         assert values["spectrum_adaptive"] <= values[f"fixed_p_{p}"] + 1e-13
     assert values["spectrum_adaptive_continuous"] <= values["spectrum_adaptive"] + 1e-13
-    assert all(one.value >= 1 - 1e-13 for one in (found.adaptivity, *found.per_layer_adaptivity))
-    assert found.rank_count == counts_ranks(found)
+    assert all(
+        estimate.value >= 1 - 1e-13 for estimate in (proxy_set.adaptivity, *proxy_set.per_layer_adaptivity)
+    )
+    assert proxy_set.rank_count == counts_ranks(proxy_set)
 
 
 @settings(deadline=None, max_examples=30)
@@ -178,15 +180,15 @@ def test_the_orientation_in_which_a_family_stores_its_weights_does_not_matter():
 @settings(deadline=None, max_examples=20)
 @given(SEEDS, st.integers(0, 2), st.integers(0, HEADS - 1))
 def test_a_dead_head_contributes_nothing_and_harms_nothing(seed, layer, head):
-    found = proxies(made(seed, zero_vo=(layer, head)))
-    for part in found.parts:
+    proxy_set = proxies(made(seed, zero_vo=(layer, head)))
+    for part in proxy_set.parts:
         dead = (part.factors.place.layer, part.factors.place.head) == (layer, head)
         assert (part.log_value == -np.inf) == dead
         assert (part.continuous_log_value == -np.inf) == dead
-    assert np.isfinite([*logs(found).values(), *alphas(found)]).all()
-    assert found.adaptivity.value >= 1 - 1e-13
+    assert np.isfinite([*logs(proxy_set).values(), *alphas(proxy_set)]).all()
+    assert proxy_set.adaptivity.value >= 1 - 1e-13
     # The dead head's QK costs nothing at any index above 0, which says nothing about the others.
-    assert found.rank_count == counts_ranks(found)
+    assert proxy_set.rank_count == counts_ranks(proxy_set)
 
 
 def test_a_dead_head_leaves_a_count_of_ranks_what_it_is():
@@ -196,37 +198,37 @@ def test_a_dead_head_leaves_a_count_of_ranks_what_it_is():
     """
     live, zero = matrix_spectrum(3 * np.eye(4)), matrix_spectrum(np.zeros((4, 4)))
     layer = Layer(0, Heads((live, live), (live, zero)), feed_forward=Maps(live, live))
-    found = proxies(Network((layer,), (0,), widths=(4,), activation="relu"))
-    dead = found.parts[1]
+    proxy_set = proxies(Network((layer,), (0,), widths=(4,), activation="relu"))
+    dead = proxy_set.parts[1]
     assert dead.p > 0
     assert dead.log_value == -np.inf
-    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
-    assert found.rank_count
+    assert np.exp(logs(proxy_set)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
+    assert proxy_set.rank_count
 
 
 def test_a_network_of_zeros_has_the_root_of_its_depth_and_one():
     zero = matrix_spectrum(np.zeros((4, 4)))
     layers = tuple(Layer(i, Heads((zero,), (zero,)), feed_forward=Maps(zero, zero)) for i in range(4))
-    found = proxies(Network(layers, (0, 1, 2, 3), widths=(4,), activation="relu"))
-    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(2)
-    assert (logs(found)["edelman"], logs(found)["trauger_tewari"]) == (0.0, 0.0)
-    assert found.adaptivity is None
-    assert set(found.per_layer_adaptivity) == {None}
-    assert alphas(found) == (-np.inf, -np.inf, -np.inf, 0.0)
-    assert {(part.p, part.continuous_p) for part in found.parts} == {(0.0, 0.0)}  # its rank, 0
+    proxy_set = proxies(Network(layers, (0, 1, 2, 3), widths=(4,), activation="relu"))
+    assert np.exp(logs(proxy_set)["spectrum_adaptive"]) == pytest.approx(2)
+    assert (logs(proxy_set)["edelman"], logs(proxy_set)["trauger_tewari"]) == (0.0, 0.0)
+    assert proxy_set.adaptivity is None
+    assert set(proxy_set.per_layer_adaptivity) == {None}
+    assert alphas(proxy_set) == (-np.inf, -np.inf, -np.inf, 0.0)
+    assert {(part.p, part.continuous_p) for part in proxy_set.parts} == {(0.0, 0.0)}  # its rank, 0
 
 
 def test_one_layer_of_identities_by_hand():
     """N = 4, one head, all identities, relu: gamma is 2, 1, 1, 1; scale > 1 or = 1, so C = N each."""
     eye = matrix_spectrum(np.eye(4))
     layer = Layer(0, Heads((eye,), (eye,)), feed_forward=Maps(eye, eye))
-    found = proxies(Network((layer,), (0,), (4,), "relu"))
-    assert np.exp(logs(found)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
-    assert np.exp(logs(found)["fixed_p_0"]) == pytest.approx(17)
-    assert np.exp(logs(found)["fixed_p_2"]) == pytest.approx(4 * np.sqrt(2) + 12 + 1)
+    proxy_set = proxies(Network((layer,), (0,), (4,), "relu"))
+    assert np.exp(logs(proxy_set)["spectrum_adaptive"]) == pytest.approx(4 * 4 + 1)
+    assert np.exp(logs(proxy_set)["fixed_p_0"]) == pytest.approx(17)
+    assert np.exp(logs(proxy_set)["fixed_p_2"]) == pytest.approx(4 * np.sqrt(2) + 12 + 1)
     # |I|_21 = |I|_11 = 4 and no 2 for QK: (1 + 4 * 4^(2/3))^(3/2)
     for name in ("edelman", "trauger_tewari"):
-        assert np.exp(logs(found)[name]) == pytest.approx((1 + 4 * 4 ** (2 / 3)) ** 1.5)
+        assert np.exp(logs(proxy_set)[name]) == pytest.approx((1 + 4 * 4 ** (2 / 3)) ** 1.5)
 
 
 def test_why_a_network_has_no_proxies():

@@ -31,20 +31,22 @@ def logarithm(value):
     return math.log10(plain) if 1e-290 < plain < 1e290 else float(log10(value))
 
 
-def assert_equal(found, expected, proxies="proxies"):
+def assert_equal(audit_result, expected, proxies="proxies"):
     """Every proxy, alpha and row of an audit against the oracle, in log10 to 1e-9 relative."""
-    proxies = found.summary[proxies]
+    proxies = audit_result.summary[proxies]
     for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
         assert proxies[name]["log10"] == pytest.approx(logarithm(expected[name]), rel=CLOSE), name
     for p, value in expected["fixed"].items():
         assert proxies["fixed_p"][str(p)]["log10"] == pytest.approx(logarithm(value), rel=CLOSE), p
 
 
-def assert_rows_equal(found, expected):
+def assert_rows_equal(audit_result, expected):
     alpha = [logarithm(value) for value in expected["alpha"]]
-    assert found.summary["log10_alpha"] == pytest.approx(alpha, rel=CLOSE, abs=CLOSE)
-    assert found.summary["value_of_adaptivity"] == pytest.approx(float(expected["adaptivity"]), rel=CLOSE)
-    rows = found.matrices.rows(named=True)
+    assert audit_result.summary["log10_alpha"] == pytest.approx(alpha, rel=CLOSE, abs=CLOSE)
+    assert audit_result.summary["value_of_adaptivity"] == pytest.approx(
+        float(expected["adaptivity"]), rel=CLOSE
+    )
+    rows = audit_result.matrices.rows(named=True)
     assert len(rows) == len(expected["rows"])
     for row, other in zip(rows, expected["rows"], strict=True):
         assert (row["layer"], row["kind"], row["head"]) == (other["layer"], other["kind"], other["head"])
@@ -60,14 +62,14 @@ def assert_rows_equal(found, expected):
 
 def test_rxnfp_against_its_published_figures():
     """PyPI package rxnfp 0.1.0, bert_pretrained: values by the scripts published with arXiv 2605.07297."""
-    found = audited("rxnfp-pretrained")
-    proxies = found.summary["proxies"]
+    audit_result = audited("rxnfp-pretrained")
+    proxies = audit_result.summary["proxies"]
     assert proxies["spectrum_adaptive"]["log10"] == pytest.approx(np.log10(18435.4641016151), rel=CLOSE)
     assert proxies["edelman"]["log10"] == pytest.approx(np.log10(4.441569743771e38), rel=CLOSE)
-    assert found.summary["log10_alpha"][0] == pytest.approx(np.log10(1.055783199148e34), rel=CLOSE)
-    assert found.summary["rank_count"]
-    assert found.matrices["p"].to_list() == [0.0] * 120
-    assert found.summary["value_of_adaptivity"] == pytest.approx(1.0, rel=1e-12)
+    assert audit_result.summary["log10_alpha"][0] == pytest.approx(np.log10(1.055783199148e34), rel=CLOSE)
+    assert audit_result.summary["rank_count"]
+    assert audit_result.matrices["p"].to_list() == [0.0] * 120
+    assert audit_result.summary["value_of_adaptivity"] == pytest.approx(1.0, rel=1e-12)
 
 
 def test_rxnfp_pretrained_and_fine_tuned_count_the_same_ranks():
@@ -83,9 +85,9 @@ def test_rxnfp_fine_tuned_against_the_oracle():
     folder = real_checkpoint("rxnfp-finetuned")
     state = torch_state(folder / "pytorch_model.bin")
     expected = oracle.evaluate(oracle.bert(state, 12, 4, prefix=""), range(12), 256, 1.13)
-    found = audited("rxnfp-finetuned")
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audited("rxnfp-finetuned")
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
 
 
 def test_two_layers_of_whisper_with_cross_attention_against_the_oracle(tmp_path):
@@ -103,10 +105,10 @@ def test_two_layers_of_whisper_with_cross_attention_against_the_oracle(tmp_path)
     torch.save({"dims": dims, "model_state_dict": state}, tmp_path / "tiny.pt")
     layers = oracle.whisper({name: tensor.double().numpy() for name, tensor in state.items()}, 1, 1, 6)
     expected = oracle.evaluate(layers, range(2), 384, 1.13)
-    found = audit(tmp_path / "tiny.pt", jobs=1)
-    assert "cross attention" in found.summary["extensions"]
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audit(tmp_path / "tiny.pt", jobs=1)
+    assert "cross attention" in audit_result.summary["extensions"]
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
 
 
 def test_minilm_against_the_oracle():
@@ -114,9 +116,9 @@ def test_minilm_against_the_oracle():
     expected = oracle.evaluate(
         oracle.bert(load_file(folder / "model.safetensors"), 6, 12, prefix=""), range(6), 384, 1.13
     )
-    found = audited("minilm")
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audited("minilm")
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
 
 
 @pytest.mark.long
@@ -124,22 +126,22 @@ def test_whisper_with_cross_attention_against_the_oracle():
     folder = real_checkpoint("whisper-tiny.en")
     state = torch_state(folder / "tiny.en.pt", "model_state_dict")
     expected = oracle.evaluate(oracle.whisper(state, 4, 4, 6), range(8), 384, 1.13)
-    found = audited("whisper-tiny.en")
-    assert "cross attention" in found.summary["extensions"]
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audited("whisper-tiny.en")
+    assert "cross attention" in audit_result.summary["extensions"]
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
 
 
 def test_a_shared_layer_against_the_oracle_in_both_counts():
     folder = real_checkpoint("rxnmapper")
     layers = oracle.albert(torch_state(folder / "pytorch_model.bin"), heads=8)
     expected = oracle.evaluate(layers, [0] * 12, 256, 1.13)
-    found = audited("rxnmapper")
-    assert "shared layers" in found.summary["extensions"]
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audited("rxnmapper")
+    assert "shared layers" in audit_result.summary["extensions"]
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
     each = oracle.evaluate(layers, [0] * 12, 256, 1.13, per_application=True)
-    assert_equal(found, each, proxies="per_application")
+    assert_equal(audit_result, each, proxies="per_application")
 
 
 def made_bert(layers, hidden, width, decay, size, seed=0):
@@ -165,34 +167,34 @@ def made_bert(layers, hidden, width, decay, size, seed=0):
 def test_a_shallow_model_with_decaying_spectra_takes_many_indices():
     state = made_bert(layers=2, hidden=48, width=96, decay=1.5, size=1.1)
     expected = oracle.evaluate(oracle.bert(state, 2, 4), range(2), 48, 1.13)
-    found = audit(state, heads=4, jobs=1)
-    assert found.matrices["p"].n_unique() >= 6
-    assert not found.summary["rank_count"]
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
-    assert found.summary["value_of_adaptivity"] > 1.001
+    audit_result = audit(state, heads=4, jobs=1)
+    assert audit_result.matrices["p"].n_unique() >= 6
+    assert not audit_result.summary["rank_count"]
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
+    assert audit_result.summary["value_of_adaptivity"] > 1.001
 
 
 def test_eighty_layers_pass_float64_and_stay_finite():
     state = made_bert(layers=80, hidden=16, width=32, decay=0.3, size=5.0)
     expected = oracle.evaluate(oracle.bert(state, 80, 1), range(80), 16, 1.13)
     assert expected["alpha"][0] > mp.mpf(10) ** 308
-    found = audit(state, heads=1, jobs=1)
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
-    assert found.summary["proxies"]["edelman"]["log10"] > 308
-    assert found.matrices["log10_scale"].is_finite().all()
+    audit_result = audit(state, heads=1, jobs=1)
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
+    assert audit_result.summary["proxies"]["edelman"]["log10"] > 308
+    assert audit_result.matrices["log10_scale"].is_finite().all()
 
 
 @pytest.mark.parametrize("gain", [0.2, 1.0])
 def test_grouped_queries_and_a_gate_against_the_oracle(gain):
     drawn = llama_weights(np.random.default_rng(0), 3, heads=6, kv_heads=2, hidden=24, size=5, width=40)
-    state = {name: gain * one / np.sqrt(one.shape[1]) for name, one in drawn.items()}
+    state = {name: gain * weight / np.sqrt(weight.shape[1]) for name, weight in drawn.items()}
     expected = oracle.evaluate(oracle.llama(state, 3, 6, 2), range(3), 24, 1.10)
-    found = audit(state, heads=6, jobs=1)
-    assert {"grouped-query attention", "gated feed-forward"} <= set(found.summary["extensions"])
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    audit_result = audit(state, heads=6, jobs=1)
+    assert {"grouped-query attention", "gated feed-forward"} <= set(audit_result.summary["extensions"])
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
 
 
 def test_shared_groups_of_layers_against_the_oracle(tmp_path):
@@ -218,9 +220,9 @@ def test_shared_groups_of_layers_against_the_oracle(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     second = {name.replace("groups.1.", "groups.0."): w for name, w in state.items() if "groups.1." in name}
     layers = oracle.albert(state, 3) + oracle.albert(second, 3)
-    found = audit(tmp_path, jobs=1)
+    audit_result = audit(tmp_path, jobs=1)
     expected = oracle.evaluate(layers, [0, 0, 0, 1, 1, 1], 12, 1.13)
-    assert_equal(found, expected)
-    assert_rows_equal(found, expected)
+    assert_equal(audit_result, expected)
+    assert_rows_equal(audit_result, expected)
     each = oracle.evaluate(layers, [0, 0, 0, 1, 1, 1], 12, 1.13, per_application=True)
-    assert_equal(found, each, proxies="per_application")
+    assert_equal(audit_result, each, proxies="per_application")

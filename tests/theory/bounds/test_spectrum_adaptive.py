@@ -41,7 +41,7 @@ def test_the_papers_grid():
 @settings(deadline=None)
 @given(VALUES, LOG_SCALES, st.integers(1, 90), st.integers(2, 4096))
 def test_the_curve_equals_the_formula_in_mpmath(values, log_scale, depth, hidden_size):
-    found = of(made(values), log_scale, depth, hidden_size)
+    term = of(made(values), log_scale, depth, hidden_size)
     grid = index_grid(depth, hidden_size)
     kept = [mpmath.mpf(float(s)) for s in values if s > 1e-10 * len(values) * max(values[0], 1)]
     with mpmath.workdps(30):
@@ -50,7 +50,7 @@ def test_the_curve_equals_the_formula_in_mpmath(values, log_scale, depth, hidden
             p = mpmath.mpf(float(grid[i]))
             total = mpmath.fsum(s**p for s in kept)
             exact = total ** (1 / (p + 2)) * scale ** (p / (p + 2)) * n ** ((p + 1) / (p + 2))
-            assert found.log_curve[i] == pytest.approx(float(mpmath.log(exact)), rel=1e-12, abs=1e-11)
+            assert term.log_curve[i] == pytest.approx(float(mpmath.log(exact)), rel=1e-12, abs=1e-11)
 
 
 @settings(deadline=None)
@@ -58,32 +58,32 @@ def test_the_curve_equals_the_formula_in_mpmath(values, log_scale, depth, hidden
 def test_no_fixed_index_beats_the_choice_and_none_beats_the_continuous_one(
     values, log_scale, depth, hidden_size
 ):
-    found = of(made(values), log_scale, depth, hidden_size)
+    term = of(made(values), log_scale, depth, hidden_size)
     grid = index_grid(depth, hidden_size)
-    round_off = 1e-13 * (1 + abs(found.log_value))
-    assert found.log_value == found.log_curve.min()
-    assert found.p == grid[np.argmin(found.log_curve)]
-    assert found.continuous_log_value <= found.log_value + round_off
+    round_off = 1e-13 * (1 + abs(term.log_value))
+    assert term.log_value == term.log_curve.min()
+    assert term.p == grid[np.argmin(term.log_curve)]
+    assert term.continuous_log_value <= term.log_value + round_off
     fine = np.linspace(0, 2, 400)
-    assert found.continuous_log_value <= (
+    assert term.continuous_log_value <= (
         log_contribution(fine, made(values), log_scale, hidden_size).min() + round_off
     )
     # One valley: the continuous choice lies within one step of the choice on the grid, unless the curve
     # is flat there to round-off.
-    next_to = np.abs(grid - found.continuous_p) <= grid[1] + 1e-12
-    assert found.log_curve[next_to].min() <= found.log_value + round_off
+    next_to = np.abs(grid - term.continuous_p) <= grid[1] + 1e-12
+    assert term.log_curve[next_to].min() <= term.log_value + round_off
 
 
 @settings(deadline=None)
 @given(st.integers(1, 8), st.floats(-20, 20).filter(lambda x: abs(x) > 1e-6), st.integers(1, 12))
 def test_identity_chooses_rank_or_frobenius_by_the_sign_of_the_log_scale(n, log_scale, depth):
     """Identity: C(p) = N scale^(p/(p+2))."""
-    found = of(matrix_spectrum(np.eye(n)), log_scale, depth, n)
+    term = of(matrix_spectrum(np.eye(n)), log_scale, depth, n)
     grid = index_grid(depth, n)
     expected = np.log(n) + grid / (grid + 2) * log_scale
-    assert found.log_curve == pytest.approx(expected, rel=1e-12, abs=1e-12)
-    assert found.p == (0.0 if log_scale > 0 else 2.0)
-    assert found.continuous_p == found.p
+    assert term.log_curve == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    assert term.p == (0.0 if log_scale > 0 else 2.0)
+    assert term.continuous_p == term.p
 
 
 @settings(deadline=None)
@@ -92,10 +92,10 @@ def test_rank_one(norm, log_scale, n):
     """One singular value s: C(p) = (s scale)^(p/(p+2)) N^((p+1)/(p+2))."""
     u = np.zeros(n)
     u[0] = norm
-    found = of(matrix_spectrum(np.outer(u, np.ones(n) / np.sqrt(n))), log_scale, 3, n)
+    term = of(matrix_spectrum(np.outer(u, np.ones(n) / np.sqrt(n))), log_scale, 3, n)
     p = index_grid(3, n)
     expected = (p * (np.log(norm) + log_scale) + (p + 1) * np.log(n)) / (p + 2)
-    assert found.log_curve == pytest.approx(expected, rel=1e-11, abs=1e-11)
+    assert term.log_curve == pytest.approx(expected, rel=1e-11, abs=1e-11)
 
 
 @settings(deadline=None)
@@ -103,27 +103,27 @@ def test_rank_one(norm, log_scale, n):
 def test_the_ends_of_the_curve(values, log_scale):
     """p = 0: sqrt(rank N); p = 2: |W|_F^(1/2) scale^(1/2) N^(3/4)."""
     spectrum = made(values)
-    found = of(spectrum, log_scale, 4, 32)
+    term = of(spectrum, log_scale, 4, 32)
     kept = spectrum.above_tolerance
-    assert np.exp(found.log_curve[0]) == pytest.approx(np.sqrt(kept.size * 32), rel=1e-12)
+    assert np.exp(term.log_curve[0]) == pytest.approx(np.sqrt(kept.size * 32), rel=1e-12)
     frobenius = np.sqrt(np.sum(kept**2))
-    assert np.exp(found.log_curve[-1]) == pytest.approx(
+    assert np.exp(term.log_curve[-1]) == pytest.approx(
         np.sqrt(frobenius * np.exp(log_scale)) * 32**0.75, rel=1e-11
     )
 
 
 def test_a_zero_matrix_contributes_nothing_at_any_index():
-    found = of(matrix_spectrum(np.zeros((4, 4))), 3.0, 2, 4)
-    assert np.all(found.log_curve == -np.inf)
-    assert (found.log_value, found.continuous_log_value) == (-np.inf, -np.inf)
+    term = of(matrix_spectrum(np.zeros((4, 4))), 3.0, 2, 4)
+    assert np.all(term.log_curve == -np.inf)
+    assert (term.log_value, term.continuous_log_value) == (-np.inf, -np.inf)
     assert proxy(np.array([-np.inf]), depth=9) == pytest.approx(np.log(3))
 
 
 def test_scale_zero_leaves_the_rank_at_index_zero_and_nothing_above():
-    found = of(matrix_spectrum(np.eye(4)), -np.inf, 2, 4)
-    assert found.log_curve[0] == pytest.approx(np.log(4))
-    assert np.all(found.log_curve[1:] == -np.inf)
-    assert found.log_value == found.continuous_log_value == -np.inf
+    term = of(matrix_spectrum(np.eye(4)), -np.inf, 2, 4)
+    assert term.log_curve[0] == pytest.approx(np.log(4))
+    assert np.all(term.log_curve[1:] == -np.inf)
+    assert term.log_value == term.continuous_log_value == -np.inf
 
 
 def exact_log_contribution(values, p, log_scale, n):
@@ -178,15 +178,15 @@ def test_the_error_of_a_contribution_covers_the_exact_value():
     assert exact.log_error is exact.continuous_log_error is None
     assert exact.fixed_log_errors == (None, None, None)
     for seed in range(20):
-        found = of(approximate_spectrum(matrix, seed), -3.0, 12, 300)
-        assert found.p == exact.p == 2.0 or found.log_error.total > 0
+        term = of(approximate_spectrum(matrix, seed), -3.0, 12, 300)
+        assert term.p == exact.p == 2.0 or term.log_error.total > 0
         for name in ("log", "continuous_log"):
-            gap = abs(getattr(found, f"{name}_value") - getattr(exact, f"{name}_value"))
-            assert gap <= 5.5 * getattr(found, f"{name}_error").total + 1e-12
-        gaps = np.abs(found.log_curve - exact.log_curve)[:: found.log_curve.size // 2]
-        for gap, error in zip(gaps, found.fixed_log_errors, strict=True):
+            gap = abs(getattr(term, f"{name}_value") - getattr(exact, f"{name}_value"))
+            assert gap <= 5.5 * getattr(term, f"{name}_error").total + 1e-12
+        gaps = np.abs(term.log_curve - exact.log_curve)[:: term.log_curve.size // 2]
+        for gap, error in zip(gaps, term.fixed_log_errors, strict=True):
             assert gap <= 5.5 * error.total + 1e-12
-        assert found.log_curve[1:-1] == pytest.approx(exact.log_curve[1:-1], abs=5e-3)
+        assert term.log_curve[1:-1] == pytest.approx(exact.log_curve[1:-1], abs=5e-3)
 
 
 def test_the_value_of_adaptivity_errs_by_scales_as_it_moves_with_them():
@@ -194,18 +194,19 @@ def test_the_value_of_adaptivity_errs_by_scales_as_it_moves_with_them():
     spectra = [made(np.linspace(2, 1, n)), made(np.geomspace(1, 1e-3, n)), made(np.geomspace(3, 0.3, n))]
     log_scales, errors = np.array([-2.0, 1.0, -0.5]), np.array([0.03, 0.01, 0.02])
 
-    def found(moved, errors=(None, None, None)):
+    def adaptivity_at(moved, errors=(None, None, None)):
         parts = [
             of(spectrum, scale, depth, n, error)
             for spectrum, scale, error in zip(spectra, moved, errors, strict=True)
         ]
         return value_of_adaptivity(parts, depth, n), [part.p for part in parts]
 
-    value, chosen = found(log_scales, errors)
+    value, chosen = adaptivity_at(log_scales, errors)
     assert value.value > 1.01
     assert len(set(chosen)) == 3
     slopes = [
-        np.log(found(log_scales + one)[0].value / found(log_scales - one)[0].value) / (2 * step)
-        for one in step * np.eye(3)
+        np.log(adaptivity_at(log_scales + shift)[0].value / adaptivity_at(log_scales - shift)[0].value)
+        / (2 * step)
+        for shift in step * np.eye(3)
     ]
     assert value.error / value.value == pytest.approx(errors @ np.abs(slopes), rel=1e-6)

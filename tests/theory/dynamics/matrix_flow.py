@@ -37,7 +37,7 @@ def tied_flow(
         G, H = gains(q, m)
         return -4 * (G * (S @ W) + H * target[:, None] * W) - decay * W
 
-    found, now = [], 0.0
+    moments, now = [], 0.0
     for time in times:
         count = max(int(np.ceil(steps * (time - now) / times[-1])), 1)
         h = (time - now) / count
@@ -48,8 +48,8 @@ def tied_flow(
             k4 = slope(W + h * k3)
             W = W + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
         now = time
-        found.append(numbers(W)[1])
-    return np.array(found)
+        moments.append(numbers(W)[1])
+    return np.array(moments)
 
 
 def extrapolated(small: np.ndarray, large: np.ndarray, ratio: float = 2.0) -> tuple[np.ndarray, np.ndarray]:

@@ -35,8 +35,8 @@ def test_without_noise_the_ensemble_is_the_flow() -> None:
     problem, schedule = Problem(target=target, tokens=2, output="softmax"), Schedule([0.3, 1.2], decay=0.05)
     start = ensemble.draw_starts(schedule, 24, ensemble.SIZE, np.random.default_rng(0))
     quiet = ensemble._path(potential_of(problem), np.array(target.eigenvalues), start, schedule, None)
-    found = trajectory(problem, schedule)
-    ours = np.stack([found.norm, found.overlap, found.trace], axis=1)
+    path = trajectory(problem, schedule)
+    ours = np.stack([path.norm, path.overlap, path.trace], axis=1)
     error = quiet.std(axis=0, ddof=1) / np.sqrt(len(quiet))
     # 4 standard errors, and what is left of order 1/d^2.
     assert np.abs(quiet.mean(axis=0) - ours).max() < 4 * error.max() + 3 / ensemble.SIZE**2
@@ -61,8 +61,8 @@ def test_sgd_with_gaussian_sensing_agrees(given: dict[str, object], eta: float, 
     runs = [
         simulate_dynamics(problem, schedule, size, seeds, batch=8) for size, seeds in ((10, 16), (16, 10))
     ]
-    found = trajectory_agreement(trajectory(problem, schedule), runs)
-    scores = np.array([one.z for one in found])
+    comparisons = trajectory_agreement(trajectory(problem, schedule), runs)
+    scores = np.array([comparison.z for comparison in comparisons])
     assert np.abs(scores).max() < 4
     assert np.sqrt(np.mean(scores**2)) < 2  # scores of one run are correlated: fewer than they look
 
@@ -72,7 +72,9 @@ def test_sgd_up_to_72_agrees() -> None:
     """eta = 0.05, d = 24, 40, 72, Gaussian sensing: rms z below 1.3."""
     problem, schedule = Problem(), Schedule(TIMES, learning_rate=0.05)
     runs = [simulate_dynamics(problem, schedule, d, k, batch=8) for d, k in ((24, 24), (40, 12), (72, 6))]
-    scores = np.array([one.z for one in trajectory_agreement(trajectory(problem, schedule), runs)])
+    scores = np.array(
+        [comparison.z for comparison in trajectory_agreement(trajectory(problem, schedule), runs)]
+    )
     assert np.sqrt(np.mean(scores**2)) < 1.3
     assert np.abs(scores).max() < 4
 
@@ -80,13 +82,13 @@ def test_sgd_up_to_72_agrees() -> None:
 def test_where_sgd_ends() -> None:
     """S* = I: E = (Delta/2) z/(1 - z) less eps^2, eps = 2 eta (E + Delta/2), by the SDE."""
     problem = Problem(target=Target.discrete([1.0]), noise=0.5)
-    found = trajectory(problem, Schedule([0.5, 1.0], learning_rate=0.03))
-    leading = found.plateau_error
+    path = trajectory(problem, Schedule([0.5, 1.0], learning_rate=0.03))
+    leading = path.plateau_error
     assert leading == pytest.approx(0.25 * 0.12 / 0.88)
-    E = found.estimation_error[-1]
+    E = path.estimation_error[-1]
     eps = 2 * 0.03 * (E + 0.25)
-    assert pytest.approx(2 * eps - eps**2, abs=4 * found.error["estimation_error"][-1] + 1e-3) == E
-    assert found.largest_rate == 0.25
+    assert pytest.approx(2 * eps - eps**2, abs=4 * path.error["estimation_error"][-1] + 1e-3) == E
+    assert path.largest_rate == 0.25
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,8 @@ def test_where_sgd_ends() -> None:
 )
 def test_plateaus_of_another_program(rank: float, eta: float, known: float) -> None:
     problem = Problem(target=Target.marchenko_pastur(rank), noise=0.5)
-    found = trajectory(problem, Schedule([0.01], learning_rate=eta))
-    assert found.plateau_error == pytest.approx(known, abs=5.1e-5)
+    path = trajectory(problem, Schedule([0.01], learning_rate=eta))
+    assert path.plateau_error == pytest.approx(known, abs=5.1e-5)
 
 
 @pytest.mark.long
@@ -105,46 +107,46 @@ def test_a_plateau_beyond_leading_order() -> None:
     Matrices of d = 24 end at their own E; complex ones are a little off in 1/d^2.
     """
     problem = Problem(target=Target.discrete([1.0]), noise=0.5)
-    found = trajectory(problem, Schedule([0.5, 1.0, 2.0], learning_rate=0.15))
-    assert found.plateau_error == pytest.approx(0.375)
-    error = float(np.hypot(found.error["estimation_error"][-1], 0.001))
-    assert abs(found.estimation_error[-1] - 0.309) < 4 * error
+    path = trajectory(problem, Schedule([0.5, 1.0, 2.0], learning_rate=0.15))
+    assert path.plateau_error == pytest.approx(0.375)
+    error = float(np.hypot(path.error["estimation_error"][-1], 0.001))
+    assert abs(path.estimation_error[-1] - 0.309) < 4 * error
 
 
 def test_beyond_the_limit_the_target_is_not_stable() -> None:
     problem = Problem(target=Target.discrete([1.0]))
-    found = trajectory(problem, Schedule([0.01], learning_rate=0.3))
-    assert str(found.outcome) == "unstable"
-    assert "above 1/(4 t*): S* is not stable" in (found.remark or "")
+    path = trajectory(problem, Schedule([0.01], learning_rate=0.3))
+    assert str(path.outcome) == "unstable"
+    assert "above 1/(4 t*): S* is not stable" in (path.remark or "")
     assert str(trajectory(problem, Schedule([0.01], learning_rate=0.2)).outcome) == "done"
 
 
 def test_at_the_limit_the_error_of_the_direct_student_grows_with_the_noise_of_labels() -> None:
     """dE/dtau = 4 T(T+1) ((eta - 1) E + eta Delta/2): a line at eta = 1, which only decay bends."""
     problem = Problem(student="direct", noise=0.5)
-    found = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0))
-    assert np.diff(found.estimation_error) == pytest.approx([1.0, 1.0], rel=1e-6)
-    assert (str(found.outcome), found.runs_away) == ("unstable", None)
-    assert "learning rate at 1: S* is not stable" in (found.remark or "")
+    path = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0))
+    assert np.diff(path.estimation_error) == pytest.approx([1.0, 1.0], rel=1e-6)
+    assert (str(path.outcome), path.runs_away) == ("unstable", None)
+    assert "learning rate at 1: S* is not stable" in (path.remark or "")
     held = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0, decay=1.0))
     assert str(held.outcome) == "done"
 
 
 @pytest.mark.parametrize("output", ["linear", "hermite2"])
 def test_a_student_that_runs_away_is_told_so_and_not_of_its_target(output: str) -> None:
-    told = invoke("dynamics", "--learning-rate", "1", "--output", output, "--times", "0.01:1:4")
-    assert "the student has run away from the target by τ = " in told.stdout
-    assert "identity" not in told.stdout
-    assert "dynamics: unstable: " in told.stderr
-    assert "Warning" not in told.stderr
+    run = invoke("dynamics", "--learning-rate", "1", "--output", output, "--times", "0.01:1:4")
+    assert "the student has run away from the target by τ = " in run.stdout
+    assert "identity" not in run.stdout
+    assert "dynamics: unstable: " in run.stderr
+    assert "Warning" not in run.stderr
 
 
 def test_samples_and_steps() -> None:
-    found = trajectory(Problem(student="direct"), Schedule([0.1, 0.2], learning_rate=0.05))
-    assert found.samples is not None
-    assert found.samples[1:] == pytest.approx([2.0, 4.0])
-    assert found.steps(size=40, batch=8)[2] == pytest.approx(4.0 * 1600 / 8)
-    runs = simulate_dynamics(found.problem, found.schedule, size=12, seeds=2, batch=4)
+    path = trajectory(Problem(student="direct"), Schedule([0.1, 0.2], learning_rate=0.05))
+    assert path.samples is not None
+    assert path.samples[1:] == pytest.approx([2.0, 4.0])
+    assert path.steps(size=40, batch=8)[2] == pytest.approx(4.0 * 1600 / 8)
+    runs = simulate_dynamics(path.problem, path.schedule, size=12, seeds=2, batch=4)
     assert runs.steps == round(4.0 * 144 / 4)
     flow = trajectory(Problem(), Schedule([0.1]))
     assert flow.samples is None
@@ -166,18 +168,18 @@ def test_refusals_of_a_simulation() -> None:
     with pytest.raises(InputError, match="a dense 400 x 1000000 matrix, more than 2 GiB"):
         simulate_dynamics(Problem(attention="untied", tokens=2), schedule, 1000, batch=100)
     schedule = Schedule([0.01], learning_rate=0.1)
-    one = simulate_dynamics(Problem(), schedule, 8, seeds=1)
-    assert one.error == {}
+    single_run = simulate_dynamics(Problem(), schedule, 8, seeds=1)
+    assert single_run.error == {}
     with pytest.raises(InputError, match="single seed"):
-        trajectory_agreement(trajectory(Problem(), schedule), [one])
+        trajectory_agreement(trajectory(Problem(), schedule), [single_run])
     with pytest.raises(InputError, match="another problem"):
-        trajectory_agreement(trajectory(Problem(noise=1.0), schedule), [one])
+        trajectory_agreement(trajectory(Problem(noise=1.0), schedule), [single_run])
 
 
 def test_a_run_that_diverges_says_so() -> None:
-    found = simulate_dynamics(Problem(), Schedule([0.5], learning_rate=5.0), 12, seeds=2, batch=1)
-    assert str(found.outcome) == "unstable"
-    assert "diverged" in (found.remark or "")
+    runs = simulate_dynamics(Problem(), Schedule([0.5], learning_rate=5.0), 12, seeds=2, batch=1)
+    assert str(runs.outcome) == "unstable"
+    assert "diverged" in (runs.remark or "")
 
 
 @pytest.mark.parametrize("output", ["hermite2", "hermite3"])

@@ -49,9 +49,14 @@ def test_softmax_of_two_tokens_against_a_sobol_sequence(beta: float) -> None:
     """The two-token rule of trapezoids and the many-token sum over rows are independent routes."""
     rows = [RowSoftmaxPotential(2, beta, 0.5, 1.5, scramble, draws=2**14) for scramble in range(8)]
     for q, m in ((0.9, 0.4), (1.4, 1.39)):
-        drawn = np.array([[*one.gains(q, m), one.value(q, m), one.noise_power(q, m)] for one in rows])
-        one = SoftmaxPotential(beta, 0.5, 1.5)
-        rule = np.array([*one.gains(q, m), one.value(q, m), one.noise_power(q, m)])
+        drawn = np.array(
+            [
+                [*row_potential.gains(q, m), row_potential.value(q, m), row_potential.noise_power(q, m)]
+                for row_potential in rows
+            ]
+        )
+        potential = SoftmaxPotential(beta, 0.5, 1.5)
+        rule = np.array([*potential.gains(q, m), potential.value(q, m), potential.noise_power(q, m)])
         error = drawn.std(axis=0, ddof=1) / np.sqrt(len(rows))
         assert np.abs((drawn.mean(axis=0) - rule) / error).max() < 5  # 4 scores of 7 degrees of freedom each
         assert (error / np.abs(rule)).max() < 0.03
@@ -67,10 +72,10 @@ def test_gains_of_the_softmax_by_its_loss_and_steins_lemma(beta: float) -> None:
     for scramble in range(8):
         draws = qmc.Sobol(6, scramble=True, rng=np.random.default_rng(scramble)).random(2**14)
         z, y = np.split(norm.ppf(draws) * np.tile(scale, 2), 2, axis=1)
-        own, star = m / np.sqrt(V) * z + np.sqrt(q - m * m / V) * y, np.sqrt(V) * z
+        student, star = m / np.sqrt(V) * z + np.sqrt(q - m * m / V) * y, np.sqrt(V) * z
         loss = Softmax(beta)
-        _, c = loss.loss(own, loss.labels(star, 2), 2)  # packed: h_12 has both orders
-        sides.append([0.5 * np.mean(np.sum(h * c, axis=1)) for h in (own, star)])
+        _, c = loss.loss(student, loss.labels(star, 2), 2)  # packed: h_12 has both orders
+        sides.append([0.5 * np.mean(np.sum(h * c, axis=1)) for h in (student, star)])
     sides = np.array(sides)
     expected = np.array([[q, m], [m, V]]) @ [G, H]
     error = sides.std(axis=0, ddof=1) / np.sqrt(len(sides))
@@ -88,23 +93,23 @@ def test_noise_power_by_draws(case: str) -> None:
     first, second = np.triu_indices(tokens)
     rng = np.random.default_rng(3)
     z, y = rng.standard_normal((2, 200_000, first.size)) * np.where(first == second, np.sqrt(2.0), 1.0)
-    own, star = m / np.sqrt(Q) * z + np.sqrt(q - m * m / Q) * y, np.sqrt(Q) * z
+    student, star = m / np.sqrt(Q) * z + np.sqrt(q - m * m / Q) * y, np.sqrt(Q) * z
     counts = np.where(first == second, 1.0, 2.0)
     if problem.output == "linear":
-        packed = 2 * counts * (own - star)
+        packed = 2 * counts * (student - star)
     elif problem.output == "softmax":
-        _, packed = Softmax(beta).loss(own, Softmax(beta).labels(star, tokens), tokens)
+        _, packed = Softmax(beta).loss(student, Softmax(beta).labels(star, tokens), tokens)
     else:
         h, slope = {
             "hermite2": (lambda x: (x**2 - 1) / np.sqrt(2), lambda x: np.sqrt(2) * x),
             "hermite3": (lambda x: (x**3 - 3 * x) / np.sqrt(6), lambda x: np.sqrt(1.5) * (x**2 - 1)),
         }[problem.output]
-        packed = 2 * (h(own) - h(star)) * slope(own)
+        packed = 2 * (h(student) - h(star)) * slope(student)
     # A packed pair a < b is c_ab + c_ba, which stands at (a, b) and at (b, a); a diagonal one is doubled.
     values = np.sum(np.where(first == second, 4 * packed**2, 2 * packed**2), axis=1)
     error = values.std(ddof=1) / np.sqrt(values.size)
-    found = potential_of(problem).noise_power(q, m)
-    assert abs(found - values.mean()) < 4 * error + 5e-3 * found * (tokens == 3)
+    power = potential_of(problem).noise_power(q, m)
+    assert abs(power - values.mean()) < 4 * error + 5e-3 * power * (tokens == 3)
 
 
 def test_label_noise_moves_a_softmax_and_not_the_mean_of_scores() -> None:

@@ -80,20 +80,20 @@ REFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[float, tuple[fl
 @pytest.mark.parametrize("name", REFERENCES)
 def test_reference_values(name: str) -> None:
     problem, schedule, rows = REFERENCES[name]
-    found = trajectory(Problem(**problem), Schedule(list(rows), **schedule))
-    ours = np.stack([found.norm, found.overlap, found.trace], axis=1)[1:]
+    path = trajectory(Problem(**problem), Schedule(list(rows), **schedule))
+    ours = np.stack([path.norm, path.overlap, path.trace], axis=1)[1:]
     assert ours == pytest.approx(np.array(list(rows.values())), abs=1e-5)
-    assert found.estimation_error == pytest.approx(found.norm - 2 * found.overlap + 1.5, abs=1e-12)
+    assert path.estimation_error == pytest.approx(path.norm - 2 * path.overlap + 1.5, abs=1e-12)
 
 
 def test_a_target_proportional_to_the_identity_is_the_papers_closed_form() -> None:
     """arXiv 2609.03858, equation 348."""
-    found = trajectory(Problem(target=Target.discrete([1.3])), Schedule([0.01, 0.03, 0.06, 0.12], width=1.5))
+    path = trajectory(Problem(target=Target.discrete([1.3])), Schedule([0.01, 0.03, 0.06, 0.12], width=1.5))
     trace = [0.71887876, 0.77225330, 0.86977049, 1.06239904]
     norm = [0.79547483, 0.81605609, 0.91912568, 1.20399618]
-    assert found.trace[1:] == pytest.approx(trace, abs=1e-8)
-    assert found.norm[1:] == pytest.approx(norm, abs=1e-8)
-    assert np.isnan(found.alignment).all()
+    assert path.trace[1:] == pytest.approx(trace, abs=1e-8)
+    assert path.norm[1:] == pytest.approx(norm, abs=1e-8)
+    assert np.isnan(path.alignment).all()
 
 
 def test_few_nodes_against_many() -> None:
@@ -102,8 +102,8 @@ def test_few_nodes_against_many() -> None:
         flow(start_of(problem, Schedule([1.0]), angles), potential_of(problem).gains, 0.0, times)
         for angles in (32, 96)
     )
-    for one, other in zip(few, many, strict=True):
-        assert (one.q, one.m, one.t) == pytest.approx((other.q, other.m, other.t), abs=2e-5)
+    for state, other in zip(few, many, strict=True):
+        assert (state.q, state.m, state.t) == pytest.approx((other.q, other.m, other.t), abs=2e-5)
 
 
 FLOWS: dict[str, tuple[dict[str, Any], float, float, float, list[float]]] = {
@@ -133,8 +133,8 @@ def test_a_matrix_flow_agrees(name: str, sizes: tuple[tuple[int, int], ...]) -> 
             np.array([tied_flow(gains, eigenvalues, width, scale, decay, times, rng, 40) for rng in seeds])
         )
     value, error = extrapolated(*flows)
-    found = trajectory(problem, Schedule(times, decay=decay, width=width, scale=scale))
-    ours = np.stack([found.norm, found.overlap, found.trace], axis=1)[1:]
+    path = trajectory(problem, Schedule(times, decay=decay, width=width, scale=scale))
+    ours = np.stack([path.norm, path.overlap, path.trace], axis=1)[1:]
     assert np.abs((ours - value) / error).max() < 4
     assert error.max() < 0.05
 
@@ -158,9 +158,9 @@ def test_an_orthogonal_start_is_the_hierarchy_of_the_paper() -> None:
         for order in range(1, 8):
             term = matrix @ term * (time / steps / order)
             values = values + term
-    found = trajectory(Problem(), Schedule([time], width=np.inf, decay=decay))
+    path = trajectory(Problem(), Schedule([time], width=np.inf, decay=decay))
     known = [values[place[word]] for word in ((2, 0), (1, 1), (1, 0))]
-    assert [found.norm[1], found.overlap[1], found.trace[1]] == pytest.approx(known, abs=1e-5)
+    assert [path.norm[1], path.overlap[1], path.trace[1]] == pytest.approx(known, abs=1e-5)
 
 
 def test_the_hierarchy_of_the_paper_is_the_flow_for_short_times() -> None:
@@ -178,8 +178,8 @@ def test_the_hierarchy_of_the_paper_is_the_flow_for_short_times() -> None:
         start = np.array([traced(word, S, x) for word in words])
         for time, least, most in ((0.01, 0.0, short), (0.03, 0.01, 0.1)):
             moved = riccati_step(S[None], x, G, H, 0.0, time)[0]
-            found = (expm(time * matrix) @ start)[words.index("ST")]
-            assert least <= abs(found - float(moved.diagonal() @ x) / d) < most
+            moment = (expm(time * matrix) @ start)[words.index("ST")]
+            assert least <= abs(moment - float(moved.diagonal() @ x) / d) < most
 
 
 def hierarchy(longest: int, G: float, H: float) -> tuple[list[str], np.ndarray]:
@@ -221,47 +221,47 @@ def test_a_wide_start_approaches_the_orthogonal_one() -> None:
 def test_the_slope_at_the_start_is_the_papers(given: dict[str, Any], slow: float) -> None:
     """`d(m - t t*)/dtau = -8 H s (Q* - t*^2)` (arXiv 2609.03858, equation 17)."""
     problem, step = Problem(**given), 1e-6 / slow
-    found = trajectory(problem, Schedule([step, 2 * step]))
-    p = found.overlap - found.trace * problem.target.mean
+    path = trajectory(problem, Schedule([step, 2 * step]))
+    p = path.overlap - path.trace * problem.target.mean
     slope = (4 * p[1] - p[2] - 3 * p[0]) / (2 * step)
     Q, mean = problem.target.second_moment, problem.target.mean
-    assert slope == pytest.approx(-8 * found.gains[0, 1] * 0.7 * (Q - mean**2), rel=1e-4)
+    assert slope == pytest.approx(-8 * path.gains[0, 1] * 0.7 * (Q - mean**2), rel=1e-4)
 
 
 def test_the_end_of_decay_is_a_cut_target() -> None:
     """`(S* - b)_+` with b = gamma/(4 T(T+1)), by quadrature of the target's law alone."""
     problem = Problem(tokens=2)
-    found = trajectory(problem, Schedule([10.0], decay=2.0))
+    path = trajectory(problem, Schedule([10.0], decay=2.0))
     x, p = target_nodes(problem.target, 2000)
     left = np.maximum(x - 2.0 / 24, 0.0)
-    assert found.estimation_error[1] == pytest.approx(float(p @ (left - x) ** 2), abs=1e-6)
-    assert found.trace[1] == pytest.approx(float(p @ left), abs=1e-6)
+    assert path.estimation_error[1] == pytest.approx(float(p @ (left - x) ** 2), abs=1e-6)
+    assert path.trace[1] == pytest.approx(float(p @ left), abs=1e-6)
 
 
 def test_the_end_of_a_decay_that_cuts_inside_the_bulk() -> None:
     """Modes near the cut are slow (tau = 1.7 is 1e-4 early). The cut is a kink: 96 angles see it to 2e-5."""
     problem = Problem(tokens=2)
-    found = trajectory(problem, Schedule([10.0], decay=12.0))
+    path = trajectory(problem, Schedule([10.0], decay=12.0))
     for angles, error in ((96, 1e-6), (4000, 2e-5)):
         x, p = target_nodes(problem.target, angles)
         expected = float(p @ (np.maximum(x - 0.5, 0.0) - x) ** 2)
-        assert found.estimation_error[1] == pytest.approx(expected, abs=error)
+        assert path.estimation_error[1] == pytest.approx(expected, abs=error)
 
 
 def test_the_end_of_a_softmax_with_noise_is_the_least_loss() -> None:
     """The published end of the noisy softmax, E = 0.048225, by direct minimisation elsewhere: 0.0482250."""
-    found = trajectory(Problem(**SOFTMAX, noise=0.5), Schedule([200.0], decay=0.05, width=0.5, scale=0.3))
-    assert found.estimation_error[1] == pytest.approx(0.0482250, abs=1e-6)
+    path = trajectory(Problem(**SOFTMAX, noise=0.5), Schedule([200.0], decay=0.05, width=0.5, scale=0.3))
+    assert path.estimation_error[1] == pytest.approx(0.0482250, abs=1e-6)
 
 
 def test_a_narrow_student_ends_at_the_top_of_the_target() -> None:
     """Width 0.25 below the rank 0.5: E is the second moment of what lies below the 0.75 quantile."""
     problem = Problem()
-    found = trajectory(problem, Schedule([32.0], width=0.25))
+    path = trajectory(problem, Schedule([32.0], width=0.25))
     u = (np.arange(200_000) + 0.5) / 200_000
     below = problem.target.law.quantile(0.5 + 0.25 * u)
     assert 0.25 * float(np.mean(below**2)) == pytest.approx(0.110320, abs=1e-6)
-    assert found.estimation_error[1] == pytest.approx(0.110320, abs=5e-6)
+    assert path.estimation_error[1] == pytest.approx(0.110320, abs=5e-6)
     # The cut falls inside a node: what fewer of them give, by another program.
     for angles, known in ((32, 0.11186), (96, 0.11043)):
         start = start_of(problem, Schedule([32.0], width=0.25), angles)
@@ -273,16 +273,16 @@ def test_the_end_is_the_minimiser_of_many_samples() -> None:
     """Weight decay lt over n = alpha d^2 samples is the decay 2 lt/alpha."""
     alpha, decay = 1000.0, 1.0
     static = state_evolution(Problem(alpha=alpha, weight_decay=decay * alpha / 2))
-    found = trajectory(Problem(), Schedule([20.0], decay=decay))
+    path = trajectory(Problem(), Schedule([20.0], decay=decay))
     # At finite alpha the noise level adds E/alpha to what is seen.
-    assert found.estimation_error[1] == pytest.approx(static.estimation_error.value, rel=5 / alpha)
-    assert found.trace[1] == pytest.approx(static.trace.value, rel=5 / alpha)
+    assert path.estimation_error[1] == pytest.approx(static.estimation_error.value, rel=5 / alpha)
+    assert path.trace[1] == pytest.approx(static.trace.value, rel=5 / alpha)
 
 
 def test_a_null_space_is_forgotten_as_a_power_of_time() -> None:
     """E -> (1 - kappa0)/(8 G tau)^2: E (16 tau)^2 at tau 10, 100, 1000, with limit 1/2."""
-    found = trajectory(Problem(), Schedule([10.0, 100.0, 1000.0]))
-    assert (found.estimation_error * (16 * found.time) ** 2)[1:] == pytest.approx(
+    path = trajectory(Problem(), Schedule([10.0, 100.0, 1000.0]))
+    assert (path.estimation_error * (16 * path.time) ** 2)[1:] == pytest.approx(
         [0.408, 0.469, 0.490], abs=5e-4
     )
 
@@ -291,8 +291,8 @@ def test_a_null_space_is_forgotten_as_a_power_of_time() -> None:
 def test_a_full_rank_target_is_learned_at_an_exponential_rate(width: float, factor: float) -> None:
     """16 G x_min from an orthogonal start, 4 G x_min at kappa = 1, by the hard edge of the start."""
     problem = Problem(target=Target.discrete([1.0, 2.0]))
-    found = trajectory(problem, Schedule([0.8, 1.0], width=width))
-    rate = np.log(found.estimation_error[1] / found.estimation_error[2]) / 0.2
+    path = trajectory(problem, Schedule([0.8, 1.0], width=width))
+    rate = np.log(path.estimation_error[1] / path.estimation_error[2]) / 0.2
     assert rate == pytest.approx(factor * 2.0, rel=0.01)
 
 
@@ -308,12 +308,12 @@ TIMES: dict[str, tuple[dict[str, Any], float, float]] = {
 @pytest.mark.parametrize("name", TIMES)
 def test_times_of_recovery(name: str) -> None:
     given, half, most = TIMES[name]
-    found = trajectory(Problem(**given), Schedule(np.geomspace(1e-3 * most, 2 * most, 60)))
+    path = trajectory(Problem(**given), Schedule(np.geomspace(1e-3 * most, 2 * most, 60)))
     for level, known in ((0.5, half), (0.9, most)):
         digits = len(str(known).split(".")[1])
-        assert found.recovery_time(level) == pytest.approx(known, abs=0.51 * 10.0**-digits)
-    assert found.recovery_time(0.9999) is None
-    assert found.plateaus == ()
+        assert path.recovery_time(level) == pytest.approx(known, abs=0.51 * 10.0**-digits)
+    assert path.recovery_time(0.9999) is None
+    assert path.plateaus == ()
 
 
 @settings(deadline=None, max_examples=12, derandomize=True)
@@ -327,15 +327,15 @@ def test_the_loss_of_a_flow_never_grows(
     given: dict[str, Any], width: float, scale: float, eigenvalues: list[float]
 ) -> None:
     problem = Problem(target=Target.discrete(eigenvalues), **given)
-    found = trajectory(problem, Schedule(np.geomspace(1e-4, 0.3, 20), width=width, scale=scale))
-    assert np.diff(found.prediction_error).max() <= 1e-6 * found.prediction_error[0]
+    path = trajectory(problem, Schedule(np.geomspace(1e-4, 0.3, 20), width=width, scale=scale))
+    assert np.diff(path.prediction_error).max() <= 1e-6 * path.prediction_error[0]
 
 
 def test_tokens_only_rescale_the_time_of_plain_scores() -> None:
-    one = trajectory(Problem(), Schedule([0.03, 0.3], decay=1.0))
+    single_token = trajectory(Problem(), Schedule([0.03, 0.3], decay=1.0))
     three = trajectory(Problem(tokens=3), Schedule([0.005, 0.05], decay=6.0))
-    assert three.norm == pytest.approx(one.norm, abs=1e-8)
-    assert three.overlap == pytest.approx(one.overlap, abs=1e-8)
+    assert three.norm == pytest.approx(single_token.norm, abs=1e-8)
+    assert three.overlap == pytest.approx(single_token.overlap, abs=1e-8)
 
 
 def test_the_state_at_time_zero_is_the_start() -> None:
@@ -354,8 +354,8 @@ def test_modes_of_a_power_law_are_learned_in_order(exponent: float, slope: float
     problem = Problem(target=target)
     x = target.quantiles(100_000)
     modes = x / (1 + (x / 0.01 - 1) * np.exp(-16 * x * 0.01))
-    found = trajectory(problem, Schedule([0.01], scale=0.01, width=np.inf))
-    assert found.estimation_error[1] == pytest.approx(float(np.mean((modes - x) ** 2)), rel=1e-5)
+    orthogonal_path = trajectory(problem, Schedule([0.01], scale=0.01, width=np.inf))
+    assert orthogonal_path.estimation_error[1] == pytest.approx(float(np.mean((modes - x) ** 2)), rel=1e-5)
     times = np.geomspace(0.005, 0.03, 12)
     path = trajectory(problem, Schedule(times, scale=0.01))
     fitted = np.polyfit(np.log(times), np.log(path.estimation_error[1:]), 1)[0]

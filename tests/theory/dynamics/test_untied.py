@@ -31,16 +31,16 @@ def test_reference_values() -> None:
         0.15: (0.727, 0.780, 0.158, 0.144),
         0.4: (0.942, 0.959, 0.063, 0.042),
     }
-    found = trajectory(Problem(tokens=2, attention="untied"), Schedule(list(rows), **SCHEDULE))
+    path = trajectory(Problem(tokens=2, attention="untied"), Schedule(list(rows), **SCHEDULE))
     for i, known in enumerate(rows.values(), start=1):
         for name, value in zip(
             ("norm", "overlap", "transposed_norm", "transposed_overlap"), known, strict=True
         ):
-            error = np.hypot(found.error[name][i], 0.002)
-            assert abs(getattr(found, name)[i] - value) < 3 * error
-            assert found.error[name][i] < 0.004
-    assert np.isnan(found.trace).all()
-    assert found.estimation_error == pytest.approx(found.norm - 2 * found.overlap + 1, abs=1e-12)
+            error = np.hypot(path.error[name][i], 0.002)
+            assert abs(getattr(path, name)[i] - value) < 3 * error
+            assert path.error[name][i] < 0.004
+    assert np.isnan(path.trace).all()
+    assert path.estimation_error == pytest.approx(path.norm - 2 * path.overlap + 1, abs=1e-12)
 
 
 def test_what_factors_differ_by_only_decays() -> None:
@@ -51,7 +51,8 @@ def test_what_factors_differ_by_only_decays() -> None:
         start = untied.draw(problem, schedule, 8, 3, np.random.default_rng(0))
         *_, end = untied.states(untied.observed_pairs(problem), start, schedule, problem.tokens, None)
         before, after = (
-            one.U.conj().swapaxes(1, 2) @ one.U - one.V.conj().swapaxes(1, 2) @ one.V for one in (start, end)
+            state.U.conj().swapaxes(1, 2) @ state.U - state.V.conj().swapaxes(1, 2) @ state.V
+            for state in (start, end)
         )
         # RK4 with a step of 0.5 over the fastest rate: relative error below 0.5^5/120 a step.
         assert after == pytest.approx(np.exp(-2 * 3.0 * 0.1) * before, abs=2e-3)
@@ -62,8 +63,8 @@ def test_an_orthogonal_start_has_a_closed_form() -> None:
     problem = Problem(attention="untied")
     schedule = Schedule([0.05, 0.2], width=np.inf, **SCHEDULE)
     start = untied.draw(problem, schedule, 8, 2, np.random.default_rng(0))
-    found = untied.path(untied.observed_pairs(problem), start, schedule, 1, None)
-    for own, target in zip(found, start.target, strict=True):
+    paths = untied.path(untied.observed_pairs(problem), start, schedule, 1, None)
+    for path, target in zip(paths, start.target, strict=True):
         x = np.linalg.eigvalsh(target + target.conj().T)
         y = solve_ivp(
             lambda _, y, x=x: -4 * (y - x) * np.sqrt(y**2 + 1.4**2),
@@ -74,8 +75,8 @@ def test_an_orthogonal_start_has_a_closed_form() -> None:
             atol=1e-12,
         ).y
         # Tr (M + M^H)^2/d = 2 (q1 + q2), and with the target's 2 (m1 + m2); RK4 steps of 0.5 over the rate.
-        assert own[:, :2].sum(axis=1) == pytest.approx(np.mean(y**2, axis=0) / 2, abs=5e-4)
-        assert own[:, 2:].sum(axis=1) == pytest.approx(x @ y / x.size / 2, abs=5e-4)
+        assert path[:, :2].sum(axis=1) == pytest.approx(np.mean(y**2, axis=0) / 2, abs=5e-4)
+        assert path[:, 2:].sum(axis=1) == pytest.approx(x @ y / x.size / 2, abs=5e-4)
 
 
 def test_wide_factors_approach_the_orthogonal_start() -> None:
@@ -118,10 +119,10 @@ def test_sgd_of_both_factors_agrees(sizes: tuple[tuple[int, int], ...], times: l
     problem = Problem(tokens=2, attention="untied")
     schedule = Schedule(times, learning_rate=0.05, **SCHEDULE)
     runs = [simulate_dynamics(problem, schedule, d, seeds, batch=8) for d, seeds in sizes]
-    assert {one.sensing for one in runs} == {"ginibre"}
-    found = trajectory_agreement(trajectory(problem, schedule), runs)
-    assert {one.quantity for one in found} == {"norm", "overlap", "estimation_error"}
-    scores = np.array([one.z for one in found])
+    assert {run.sensing for run in runs} == {"ginibre"}
+    comparisons = trajectory_agreement(trajectory(problem, schedule), runs)
+    assert {comparison.quantity for comparison in comparisons} == {"norm", "overlap", "estimation_error"}
+    scores = np.array([comparison.z for comparison in comparisons])
     assert np.abs(scores).max() < 4
     assert np.sqrt(np.mean(scores**2)) < 2  # scores of one run are correlated: fewer than they look
     # Without the noise of the gradient the two would not agree: it adds .03 to the norm at tau = .02.
@@ -156,7 +157,7 @@ def test_moments_of_starts_are_matched() -> None:
         "M*": np.einsum("kii->k", target),
         "M*^2": np.einsum("kij,kji->k", target, target),
     }
-    assert max(np.abs(one).max() for one in traces.values()) < 1e-6
+    assert max(np.abs(trace).max() for trace in traces.values()) < 1e-6
     assert np.einsum("kij,kij->k", target, target.conj()).real == pytest.approx(16 * np.ones(5))
     assert np.einsum("kij,kij->k", start.V, start.V.conj()).real == pytest.approx(0.6 * 16 * np.ones(5))
 
@@ -165,8 +166,8 @@ def test_the_slope_at_the_start_is_the_papers() -> None:
     """`dm1/dtau = -2 (tA + tB)(H1 Q1* + H2 Q2*)` (arXiv 2609.03858, equation 42), Q1* = 1, Q2* = 0."""
     step = 1e-4
     for given, H1 in (({"tokens": 2}, -4.0), ({"tokens": 1}, -1.0)):
-        found = trajectory(Problem(**given, attention="untied"), Schedule([step, 2 * step], **SCHEDULE))
-        slope = (4 * found.overlap[1] - found.overlap[2]) / (2 * step)
+        path = trajectory(Problem(**given, attention="untied"), Schedule([step, 2 * step], **SCHEDULE))
+        slope = (4 * path.overlap[1] - path.overlap[2]) / (2 * step)
         assert slope == pytest.approx(-2 * 1.4 * H1, rel=0.01)
 
 
@@ -213,17 +214,17 @@ def test_noise_adds_to_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_finer_noise_shifts_the_norm_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """What noise adds to q1 at tau = .02, eta = .05: by Euler it was .039, .029, .028 at .5, .1, .05."""
     monkeypatch.setattr(untied, "SIZES", ((8, 48), (16, 48)))
-    problem, found = Problem(tokens=2, attention="untied"), {}
+    problem, shifts = Problem(tokens=2, attention="untied"), {}
     calm = trajectory(problem, Schedule([0.02], **SCHEDULE)).norm[1]
     for step in (0.5, 0.1):
         monkeypatch.setattr(untied, "NOISY_STEP", step)
-        found[step] = trajectory(problem, Schedule([0.02], learning_rate=0.05, **SCHEDULE)).norm[1] - calm
-    assert found[0.1] == pytest.approx(0.0267, abs=0.003)  # one standard error
-    assert found[0.5] == pytest.approx(found[0.1], abs=0.003)
+        shifts[step] = trajectory(problem, Schedule([0.02], learning_rate=0.05, **SCHEDULE)).norm[1] - calm
+    assert shifts[0.1] == pytest.approx(0.0267, abs=0.003)  # one standard error
+    assert shifts[0.5] == pytest.approx(shifts[0.1], abs=0.003)
 
 
 @pytest.mark.parametrize(
-    ("problem", "schedule", "told"),
+    ("problem", "schedule", "message"),
     [
         ({"noise": 0.5}, {}, "noise"),
         ({"student": "direct"}, {}, "student"),
@@ -233,12 +234,12 @@ def test_finer_noise_shifts_the_norm_no_less(monkeypatch: pytest.MonkeyPatch) ->
         ({"tokens": 2, "output": "softmax"}, {"learning_rate": 0.1}, "learning_rate"),
     ],
 )
-def test_refusals(problem: dict[str, Any], schedule: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_refusals(problem: dict[str, Any], schedule: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         trajectory(Problem(**problem, attention="untied"), Schedule([0.1], **schedule))
 
 
 def test_untied_factors_have_no_law() -> None:
-    found = trajectory(Problem(attention="untied"), Schedule([0.01]))
+    path = trajectory(Problem(attention="untied"), Schedule([0.01]))
     with pytest.raises(InputError, match="spectrum"):
-        found.spectrum(0.01)
+        path.spectrum(0.01)

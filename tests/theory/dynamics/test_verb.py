@@ -22,48 +22,48 @@ from attnlaw.verbs.dynamics import SIMULATE, VERB
 
 def test_rows_json_and_schema() -> None:
     (case,) = VERB.cases({"times": "0.01:0.1:2", "target_spike": 6.0, "spectrum": True})
-    (found,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, found), VERB.json(case, found)
+    (result,) = VERB.run([case], lambda done, total: None)
+    row, whole = VERB.row(case, result), VERB.json(case, result)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     path = trajectory(case.problem, case.schedule)
     times = whole["tables"]["trajectory"]
-    assert [one["time"] for one in times] == list(path.schedule.times)
+    assert [point["time"] for point in times] == list(path.schedule.times)
     assert times[1]["norm"] == {"value": path.norm[1], "error": None}
     assert row["estimation_error"] == path.estimation_error[-1]
     assert row["samples"] is None
     tracks = whole["tables"]["tracks"]
-    assert [one["location"] is not None for one in tracks] == [True] * 2
+    assert [point["location"] is not None for point in tracks] == [True] * 2
     assert tracks[-1]["location"] == pytest.approx(path.outliers(0.1)[0].location)
-    spectra = VERB.tables[1].rows(found)
+    spectra = VERB.tables[1].rows(result)
     assert spectra["time"].unique().sort().to_list() == list(path.schedule.times[1:])
 
 
 def test_sgd_beside_the_theory() -> None:
     given = {"times": "0.01:0.02:2", "learning_rate": 0.1, "simulate": 8, "seeds": 2, "batch": 2}
     (case,) = SIMULATE.cases(given)
-    (found,) = SIMULATE.run([case], lambda done, total: None)
-    row, whole = SIMULATE.row(case, found), SIMULATE.json(case, found)
+    (result,) = SIMULATE.run([case], lambda done, total: None)
+    row, whole = SIMULATE.row(case, result), SIMULATE.json(case, result)
     assert list(row) == list(SIMULATE.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert row["steps"] == round(0.02 * 64 / 0.1 / 2)
-    assert SIMULATE.tables[1].rows(found).height == 2 * 2 * 8
+    assert SIMULATE.tables[1].rows(result).height == 2 * 2 * 8
 
 
 def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.dynamics.rows.COMPARED", 2)
     (case,) = VERB.cases({"times": "0.01:0.05:2", "learning_rate": 0.05, "noise": 0.5, "statics": True})
-    (found,) = VERB.run([case], lambda done, total: None)
-    table = VERB.tables[3].rows(found)
+    (result,) = VERB.run([case], lambda done, total: None)
+    table = VERB.tables[3].rows(result)
     alpha, kept, bayes = table.row(-1)
     assert alpha == pytest.approx(1.0)
     known = state_evolution(Problem(alpha=1.0, noise=0.5, student="bayes")).estimation_error.value
     assert bayes == pytest.approx(known)
-    assert bayes < kept < found.path.estimation_error[-1]
+    assert bayes < kept < result.path.estimation_error[-1]
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"times": "0.1"}, "--times"),
         ({"times": "0:1:5"}, "FROM must be above 0"),
@@ -81,19 +81,19 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"attention": "untied", "target_eigenvalues": "1,2"}, "--target-eigenvalues needs --attention tied"),
     ],
 )
-def test_bad_settings_are_told_in_one_line(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(BadSetting) as found:
+def test_bad_settings_are_told_in_one_line(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSetting) as caught:
         refuse(given)
-    assert told in found.value.message(as_option)
+    assert message in caught.value.message(as_option)
 
 
 def test_samples_that_do_not_fit_into_memory_are_told_as_options() -> None:
     given = {"learning_rate": 0.1, "simulate": 4, "sensing": "tokens", "batch": 10**9}
     assert SIMULATE.precheck is not None
-    with pytest.raises(BadSetting) as found:
+    with pytest.raises(BadSetting) as caught:
         [SIMULATE.precheck(case) for case in SIMULATE.cases(given)]
-    assert found.value.message(as_option).startswith("--simulate 4: needs a dense 1000000000 x 4 matrix")
-    assert found.value.message(as_option).endswith("choose a smaller --simulate or --batch")
+    assert caught.value.message(as_option).startswith("--simulate 4: needs a dense 1000000000 x 4 matrix")
+    assert caught.value.message(as_option).endswith("choose a smaller --simulate or --batch")
 
 
 def refuse(given: dict[str, Any]) -> None:
@@ -103,10 +103,10 @@ def refuse(given: dict[str, Any]) -> None:
 
 
 def test_times_are_spaced_in_the_logarithm() -> None:
-    found = parse_log_times("times", "0.001:1:61")
-    assert (found[0], found[-1], len(found)) == (0.001, 1.0, 61)
-    assert np.diff(np.log(found)) == pytest.approx(np.log(1000) / 60, rel=1e-9)
-    assert Schedule(found).times == (0.0, *found)
+    times = parse_log_times("times", "0.001:1:61")
+    assert (times[0], times[-1], len(times)) == (0.001, 1.0, 61)
+    assert np.diff(np.log(times)) == pytest.approx(np.log(1000) / 60, rel=1e-9)
+    assert Schedule(times).times == (0.0, *times)
 
 
 @pytest.mark.parametrize("times", [[], [0.2, 0.1], [0.1, 0.1], [-1.0], [np.inf]])
@@ -117,14 +117,14 @@ def test_times_of_a_schedule(times: list[float]) -> None:
 
 def test_the_schedule_of_a_run() -> None:
     """lr 0.005 on W at d = 80, batch 20: eta = lr d/B, tau = lr n/d."""
-    found = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[0, 1600], decay=0.5)
-    assert (found.learning_rate, found.decay, found.times) == (0.02, 0.5, (0.0, 0.1))
-    assert Schedule.of_run(0.005, 20, 80, 1600, decay=0.5) == found
+    schedule = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[0, 1600], decay=0.5)
+    assert (schedule.learning_rate, schedule.decay, schedule.times) == (0.02, 0.5, (0.0, 0.1))
+    assert Schedule.of_run(0.005, 20, 80, 1600, decay=0.5) == schedule
 
 
 def test_a_problem_without_samples_is_learned_in_time_alone() -> None:
     problem = Problem(weight_decay=0.0)
-    for work in (state_evolution, lambda one: simulate(one, size=8)):
+    for work in (state_evolution, lambda candidate: simulate(candidate, size=8)):
         with pytest.raises(BadSetting, match="alpha is missing"):
             work(problem)
     with pytest.raises(BadSetting, match="dynamics alone"):
@@ -141,7 +141,7 @@ def test_learn_does_not_offer_polynomials() -> None:
 
 def test_three_tokens_carry_the_error_of_their_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.dynamics.potential.SCRAMBLES", 2)
-    found = trajectory(Problem(tokens=3, output="softmax"), Schedule([0.02]))
-    assert 0 < found.error["norm"][1] < 0.01
+    path = trajectory(Problem(tokens=3, output="softmax"), Schedule([0.02]))
+    assert 0 < path.error["norm"][1] < 0.01
     two = trajectory(Problem(tokens=2, output="softmax"), Schedule([0.02]))
-    assert found.alignment[1] > two.alignment[1]
+    assert path.alignment[1] > two.alignment[1]

@@ -34,14 +34,14 @@ def balanced(values, seed=0, rows=8):
 
 def test_the_least_over_the_full_gauge_is_the_nuclear_norm():
     a, b = pair(0, sizes=(1.0, 3.0))
-    found = factor_balance(a, b.T)
+    balance = factor_balance(a, b.T)
     nuclear = np.linalg.norm(a @ b.T, "nuc")
-    assert found.nuclear == found.least == pytest.approx(nuclear, rel=1e-13)
-    assert found.excess == pytest.approx(half_squares(a, b) / nuclear - 1, rel=1e-12)
+    assert balance.nuclear == balance.least == pytest.approx(nuclear, rel=1e-13)
+    assert balance.excess == pytest.approx(half_squares(a, b) / nuclear - 1, rel=1e-12)
     D, first, second = a.T @ a - b.T @ b, a.T @ a, b.T @ b
-    sizes = [np.linalg.norm(one) for one in (D, first, second)]
-    assert found.imbalance == pytest.approx(sizes[0] / (sizes[1] + sizes[2]), rel=1e-12)
-    assert found.excess_scaled == pytest.approx(found.excess / found.null_excess, rel=1e-15)
+    sizes = [np.linalg.norm(matrix) for matrix in (D, first, second)]
+    assert balance.imbalance == pytest.approx(sizes[0] / (sizes[1] + sizes[2]), rel=1e-12)
+    assert balance.excess_scaled == pytest.approx(balance.excess / balance.null_excess, rel=1e-15)
 
     def moved(flat):
         G = expm(flat.reshape(4, 4))
@@ -65,7 +65,7 @@ def test_the_least_over_planes(rotary, pairs, rest):
     a, b = pair(1, inner=6, sizes=(1.0, 2.0))
     scales = np.linspace(0.5, 2.0, 6)
     a, b = a * scales, b / scales[::-1]
-    found = factor_balance(a, b.T, rotary)
+    balance = factor_balance(a, b.T, rotary)
 
     def gauge(flat):
         G = np.zeros((6, 6))
@@ -77,14 +77,14 @@ def test_the_least_over_planes(rotary, pairs, rest):
 
     start = np.zeros(2 * len(pairs) + len(rest) ** 2)
     result = minimize(lambda flat: half_squares(a @ gauge(flat), b @ np.linalg.inv(gauge(flat)).T), start)
-    assert found.least == pytest.approx(result.fun, rel=1e-8)
-    assert found.least >= found.nuclear
+    assert balance.least == pytest.approx(result.fun, rel=1e-8)
+    assert balance.least >= balance.nuclear
     # Where the least is reached there is neither excess nor imbalance: up to what the descent left.
     G = gauge(result.x)
     reached = factor_balance(a @ G, np.linalg.inv(G) @ b.T, rotary)
     assert reached.excess < 1e-8
     assert reached.imbalance < 1e-4
-    assert factor_balance(a, b.T).excess > found.excess > 0.05
+    assert factor_balance(a, b.T).excess > balance.excess > 0.05
 
 
 def test_positions_keep_scores_under_the_gauge_of_planes_alone():
@@ -103,7 +103,7 @@ def test_positions_keep_scores_under_the_gauge_of_planes_alone():
     for position in (0, 1, 3):
         assert np.allclose(scores(*turned, position), scores(a, b, position), atol=1e-12)
     assert not np.allclose(scores(a @ mixed, b @ np.linalg.inv(mixed).T, 3), scores(a, b, 3), atol=0.1)
-    balances = [factor_balance(one, other.T, "rotary") for one, other in ((a, b), turned)]
+    balances = [factor_balance(factor, other.T, "rotary") for factor, other in ((a, b), turned)]
     assert balances[0].least == pytest.approx(balances[1].least, rel=1e-13)
 
 
@@ -118,8 +118,8 @@ def test_small_imbalance():
         first, second = a @ G, b @ np.linalg.inv(G).T
         D = first.T @ first - second.T @ second
         formula = (D**2 / (4 * (values[:, None] + values))).sum()
-        found = factor_balance(first, second.T)
-        off.append(abs(found.excess * found.nuclear / formula - 1))
+        balance = factor_balance(first, second.T)
+        off.append(abs(balance.excess * balance.nuclear / formula - 1))
     assert off[2] < 1e-3
     assert off[0] / off[1] == pytest.approx((0.1 / 0.03) ** 2, rel=0.1)
     assert off[1] / off[2] == pytest.approx(3.0**2, rel=0.1)
@@ -190,13 +190,13 @@ def means(shape, sizes, gauge, draws=32):
     """Mean excess and imbalance at every inner size, by seeds 0 to draws - 1."""
     for d in INNER:
         planes = Rotary(d // 4) if gauge == "quarter" else gauge
-        found = []
+        samples = []
         for seed in range(draws):
             a, b = pair([seed, d], shape[0] * d, shape[1] * d, d, sizes)
-            one = factor_balance(a, b.T, planes)
-            found.append((one.excess, one.imbalance))
-        error = np.std(found, axis=0, ddof=1) / draws**0.5
-        yield [Estimate(*both) for both in zip(np.mean(found, axis=0), error, strict=True)]
+            balance = factor_balance(a, b.T, planes)
+            samples.append((balance.excess, balance.imbalance))
+        error = np.std(samples, axis=0, ddof=1) / draws**0.5
+        yield [Estimate(*both) for both in zip(np.mean(samples, axis=0), error, strict=True)]
 
 
 def test_the_null_is_that_of_drawn_factors():
@@ -241,9 +241,9 @@ def test_weight_decay_shrinks_the_difference(decay, theory, target):
 def test_a_stationary_point_of_decay_is_balanced():
     Q, K = descended(0.05, eta=0.05, steps=8000)[-1]
     assert np.linalg.norm(Q) > 0.1
-    found = factor_balance(Q, K.T)
-    assert found.excess < 1e-10
-    assert found.imbalance < 1e-8
+    balance = factor_balance(Q, K.T)
+    assert balance.excess < 1e-10
+    assert balance.imbalance < 1e-8
 
 
 def test_label_noise_is_a_weight_decay():
@@ -284,21 +284,23 @@ def test_moments_of_the_null_of_a_head_hold_for_real_powers(power):
 
 def test_a_head_of_finite_size_is_a_little_above_its_null():
     """+.0012 at 256 x 64: the mean of seeds 0 to 99."""
-    found = [factor_balance(a, b.T).excess for a, b in (pair([seed, 0], 256, 256, 64) for seed in range(100))]
-    error = np.std(found, ddof=1) / 10
-    assert np.mean(found) - 0.25 / 3.75 == pytest.approx(0.0012, abs=3 * error + 5e-5)
-    assert np.mean(found) - 0.25 / 3.75 > 3 * error
+    excesses = [
+        factor_balance(a, b.T).excess for a, b in (pair([seed, 0], 256, 256, 64) for seed in range(100))
+    ]
+    error = np.std(excesses, ddof=1) / 10
+    assert np.mean(excesses) - 0.25 / 3.75 == pytest.approx(0.0012, abs=3 * error + 5e-5)
+    assert np.mean(excesses) - 0.25 / 3.75 > 3 * error
 
 
 def test_norms_leave_no_balance():
-    found = factor_balance(np.ones((4, 2)), np.ones((2, 4)), gauge="none")
-    assert (found.excess, found.excess_scaled, found.imbalance, found.null_excess) == (None,) * 4
-    assert found.status == "not defined: query/key norms"
+    balance = factor_balance(np.ones((4, 2)), np.ones((2, 4)), gauge="none")
+    assert (balance.excess, balance.excess_scaled, balance.imbalance, balance.null_excess) == (None,) * 4
+    assert balance.status == "not defined: query/key norms"
 
 
 def test_a_zero_product_has_no_excess():
-    found = factor_balance(np.ones((4, 2)), np.zeros((2, 4)))
-    assert (found.excess, found.status) == (None, "not defined: the product is zero, or exceeds float64")
+    balance = factor_balance(np.ones((4, 2)), np.zeros((2, 4)))
+    assert (balance.excess, balance.status) == (None, "not defined: the product is zero, or exceeds float64")
 
 
 @pytest.mark.parametrize("power", [-400, 400])

@@ -35,16 +35,16 @@ def blocks(init: float) -> Completion:
 
 
 def test_the_greedy_limit_is_rank_one() -> None:
-    found = predict_completion(corner(0.6))
-    assert (found.kind, found.components, found.rank) == ("connected", 1, 1)
-    assert found.matrix[0, 0] == pytest.approx(1 / 0.6, abs=1e-7)  # the fit is followed to 1e-8
+    prediction = predict_completion(corner(0.6))
+    assert (prediction.kind, prediction.components, prediction.rank) == ("connected", 1, 1)
+    assert prediction.matrix[0, 0] == pytest.approx(1 / 0.6, abs=1e-7)  # the fit is followed to 1e-8
     s = np.sqrt(1 + 0.3**2) + np.array([0.3, -0.3])
-    assert found.exponent == pytest.approx(2 * (1 - s[1] / s[0]), rel=1e-12)
-    assert found.exponent == pytest.approx(0.8928, abs=5.1e-5)
+    assert prediction.exponent == pytest.approx(2 * (1 - s[1] / s[0]), rel=1e-12)
+    assert prediction.exponent == pytest.approx(0.8928, abs=5.1e-5)
     # Not the least nuclear norm, which has the first entry e.
     norms = [np.linalg.norm([[x, 1], [1, 0.6]], "nuc") for x in (0.59, 0.6, 0.61)]
     assert norms[1] < min(norms[0], norms[2])
-    assert norms[1] < found.nuclear
+    assert norms[1] < prediction.nuclear
 
 
 def test_training_tends_to_the_limit_at_the_predicted_rate() -> None:
@@ -58,9 +58,9 @@ def test_training_tends_to_the_limit_at_the_predicted_rate() -> None:
 
 
 def test_a_long_valley_hides_the_law() -> None:
-    found = predict_completion(corner(0.2))
-    assert found.matrix[0, 0] == pytest.approx(5, abs=1e-6)
-    assert found.exponent == pytest.approx(0.362, abs=5.1e-4)
+    prediction = predict_completion(corner(0.2))
+    assert prediction.matrix[0, 0] == pytest.approx(5, abs=1e-6)
+    assert prediction.exponent == pytest.approx(0.362, abs=5.1e-4)
     assert train_completion(corner(0.2, 1e-12), 0).matrix[0, 0] < 4.5
 
 
@@ -72,10 +72,10 @@ def test_single_entries_leave_a_cosine(seed: int) -> None:
         A, B = problem.start(seed)
         first, second = A[0] + B[:, 0], A[1] + B[:, 1]
         cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
-        found, run = predict_completion(problem, seed), train_completion(problem, seed)
-        assert found.matrix == pytest.approx(np.array([[1, 2 * cosine], [2 * cosine, 4]]), abs=1e-12)
+        prediction, run = predict_completion(problem, seed), train_completion(problem, seed)
+        assert prediction.matrix == pytest.approx(np.array([[1, 2 * cosine], [2 * cosine, 4]]), abs=1e-12)
         assert run.nuclear == pytest.approx(5, abs=100 * init**2)
-        misses.append(np.abs(found.matrix - run.matrix).max())
+        misses.append(np.abs(prediction.matrix - run.matrix).max())
     assert misses[0] / misses[1] == pytest.approx(100, rel=0.1)  # of order init^2
 
 
@@ -83,11 +83,11 @@ def test_complete_blocks() -> None:
     misses = []
     for init in (1e-3, 1e-4, 1e-6):
         problem = blocks(init)
-        found, run = predict_completion(problem), train_completion(problem)
-        misses.append(np.abs(found.matrix - run.matrix).max())
-    assert (found.kind, found.components, found.rank, run.rank) == ("complete", 2, 4, 4)
-    assert found.nuclear == pytest.approx(8.4, rel=1e-12)
-    assert np.linalg.norm(found.matrix, "nuc") == pytest.approx(8.4, rel=1e-9)
+        prediction, run = predict_completion(problem), train_completion(problem)
+        misses.append(np.abs(prediction.matrix - run.matrix).max())
+    assert (prediction.kind, prediction.components, prediction.rank, run.rank) == ("complete", 2, 4, 4)
+    assert prediction.nuclear == pytest.approx(8.4, rel=1e-12)
+    assert np.linalg.norm(prediction.matrix, "nuc") == pytest.approx(8.4, rel=1e-9)
     assert run.nuclear == pytest.approx(8.4, abs=1e-7)
     assert misses[0] > 5 * misses[1] > 25 * misses[2]
     assert misses[2] < 1e-5
@@ -98,26 +98,26 @@ def test_incomplete_components_add_their_norms_and_ranks() -> None:
     M, seen = np.zeros((4, 4)), np.zeros((4, 4))
     M[:2, :2], seen[:2, :2] = [[0, 1], [1, 0.7]], SEEN
     M[2:, 2:], seen[2:, 2:] = [[2, 0.5], [0.5, 1]], 1
-    own, between, norms = [], [], []
+    block_errors, between, norms = [], [], []
     for init in (1e-8, 1e-10, 1e-12):
         problem = Completion(M, seen, init=init)
-        found, run = predict_completion(problem, 1), train_completion(problem, 1)
-        missed = np.abs(found.matrix - run.matrix)
+        prediction, run = predict_completion(problem, 1), train_completion(problem, 1)
+        missed = np.abs(prediction.matrix - run.matrix)
         norms.append(run.nuclear)
-        own.append(missed[:2, :2].max())
+        block_errors.append(missed[:2, :2].max())
         between.append(max(missed[:2, 2:].max(), missed[2:, :2].max()))
-    assert (found.kind, found.rank, run.rank) == ("disconnected", 3, 3)
-    assert np.linalg.norm(found.matrix, "nuc") == pytest.approx(found.nuclear, rel=1e-6)
+    assert (prediction.kind, prediction.rank, run.rank) == ("disconnected", 3, 3)
+    assert np.linalg.norm(prediction.matrix, "nuc") == pytest.approx(prediction.nuclear, rel=1e-6)
     # The nuclear norms of the runs tend to that of the greedy limit, which is not the least.
     least = 2 + np.linalg.norm(M[2:, 2:], "nuc")  # the corner at 0.7
-    assert found.nuclear == pytest.approx(least + 1 / 0.7 + 0.7 - 2, rel=1e-7)
-    assert np.abs(np.diff([*norms, found.nuclear])).tolist() == sorted(
-        np.abs(np.diff([*norms, found.nuclear])), reverse=True
+    assert prediction.nuclear == pytest.approx(least + 1 / 0.7 + 0.7 - 2, rel=1e-7)
+    assert np.abs(np.diff([*norms, prediction.nuclear])).tolist() == sorted(
+        np.abs(np.diff([*norms, prediction.nuclear])), reverse=True
     )
-    assert norms[2] == pytest.approx(found.nuclear, abs=1e-8)
+    assert norms[2] == pytest.approx(prediction.nuclear, abs=1e-8)
     # A block has squares of what is left in the factors, a block between others its first power.
-    assert own[1] < 1e-7
-    assert np.log10(between[0] / between[2]) / 4 == pytest.approx(found.exponent / 2, rel=0.05)
+    assert block_errors[1] < 1e-7
+    assert np.log10(between[0] / between[2]) / 4 == pytest.approx(prediction.exponent / 2, rel=0.05)
 
 
 def masked(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,19 +148,19 @@ def test_random_connected_masks(seed: int) -> None:
     another matrix of rank 2. Seed 2 has the exponent .44: no start of floats is small enough for training.
     """
     M, seen = masked(seed)
-    found = predict_completion(Completion(M, seen))
-    assert found.kind == "connected"
-    if found.outcome == Outcome.NOT_CONVERGED:
+    prediction = predict_completion(Completion(M, seen))
+    assert prediction.kind == "connected"
+    if prediction.outcome == Outcome.NOT_CONVERGED:
         assert seed in (0, 5)
-        assert found.nuclear > 10 * np.linalg.norm(M, "nuc")
-        assert "no rank-2 critical point" in found.remark
+        assert prediction.nuclear > 10 * np.linalg.norm(M, "nuc")
+        assert "no rank-2 critical point" in prediction.remark
         return
-    assert found.rank == 2
-    assert np.abs(seen * (found.matrix - M)).max() < 1e-7
+    assert prediction.rank == 2
+    assert np.abs(seen * (prediction.matrix - M)).max() < 1e-7
     if seen.sum() > 20:
-        assert found.matrix == pytest.approx(M, abs=1e-6)
+        assert prediction.matrix == pytest.approx(M, abs=1e-6)
         assert np.linalg.norm(least_nuclear(M, seen) - M) > 0.04 * np.linalg.norm(M)
-        if found.exponent > 0.5:
+        if prediction.exponent > 0.5:
             run = train_completion(Completion(M, seen, init=1e-20))
             assert (run.rank, run.matrix) == (2, pytest.approx(M, abs=1e-6))
 
@@ -171,18 +171,18 @@ def test_entries_between_components_are_random() -> None:
     for place, latent in enumerate((2, 3, 6)):
         problem = Completion([[0, 1], [1, 0]], [[0, 1], [1, 0]], latent, 1e-3)
         sizes = [abs(train_completion(problem, 100 * place + i).matrix[0, 0]) for i in range(40)]
-        found = mean_of(sizes)
-        family.append((found.value - mean_cosine(latent)) / found.error)
+        mean = mean_of(sizes)
+        family.append((mean.value - mean_cosine(latent)) / mean.error)
     assert holds(family), family
 
 
 def test_a_narrow_latent_space_is_told() -> None:
     problem = Completion(np.diag([2.0, 1.0]), np.ones((2, 2)), latent=1, init=1e-4)
-    found, run = predict_completion(problem), train_completion(problem)
-    assert found.matrix == pytest.approx(np.diag([2.0, 0.0]), abs=1e-12)
-    assert run.matrix == pytest.approx(found.matrix, abs=1e-6)
+    prediction, run = predict_completion(problem), train_completion(problem)
+    assert prediction.matrix == pytest.approx(np.diag([2.0, 0.0]), abs=1e-12)
+    assert run.matrix == pytest.approx(prediction.matrix, abs=1e-6)
     assert (
-        found.remark
+        prediction.remark
         == run.remark
         == "latent 1 is too small to fit all observed entries; raise it to fit them"
     )
@@ -190,8 +190,8 @@ def test_a_narrow_latent_space_is_told() -> None:
 
 def test_lines_without_an_entry_are_in_no_component() -> None:
     assert len(components(np.diag([1, 1, 0]))) == 2
-    found = predict_completion(Completion(np.ones((2, 2)), [[1, 0], [0, 0]]))
-    assert found.matrix.tolist() == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
+    prediction = predict_completion(Completion(np.ones((2, 2)), [[1, 0], [0, 0]]))
+    assert prediction.matrix.tolist() == [[pytest.approx(1.0), 0.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize(

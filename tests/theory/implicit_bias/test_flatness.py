@@ -29,13 +29,13 @@ def drawn(depth, seed=0, rows=5, cols=4):
 
 def jacobian(factors):
     """What each entry of each factor does to the product: a matrix each."""
-    found = []
+    derivatives = []
     for number, factor in enumerate(factors):
         for entry in np.ndindex(factor.shape):
             unit = np.zeros_like(factor)
             unit[entry] = 1.0
-            found.append(product([*factors[:number], unit, *factors[number + 1 :]]))
-    return np.array(found)
+            derivatives.append(product([*factors[:number], unit, *factors[number + 1 :]]))
+    return np.array(derivatives)
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4])
@@ -66,15 +66,15 @@ def test_measurements_have_this_trace_in_the_mean():
         J = jacobian(factors).reshape(-1, 25)
         root = np.random.default_rng(1).standard_normal((5, 5))
         for S in (None, root @ root.T):
-            found = []
+            traces = []
             for seed in range(40):
                 rng = np.random.default_rng(seed)
                 A = rng.standard_normal((50, 5, 5))
                 if S is not None:
                     A = np.einsum("ni,nj->nij", *(rng.standard_normal((50, 5)) @ root.T for _ in range(2)))
-                found.append(np.square(A.reshape(50, 25) @ J.T).sum() / 50)
-            error = np.std(found, ddof=1) / len(found) ** 0.5
-            family.append((np.mean(found) - hessian_trace(factors, S)) / error)
+                traces.append(np.square(A.reshape(50, 25) @ J.T).sum() / 50)
+            error = np.std(traces, ddof=1) / len(traces) ** 0.5
+            family.append((np.mean(traces) - hessian_trace(factors, S)) / error)
     assert holds(family), family
 
 
@@ -109,14 +109,14 @@ def minimised(value, target, depth):
 def test_the_minima_are_found_by_descent(depth, target):
     """Differences err by sqrt(eps) of the value in the gradient, by far less in a minimum."""
     values = np.linalg.svd(target, compute_uv=False)
-    for found, formula in (
+    for minimum, formula in (
         (minimised(hessian_trace, target, depth), least_trace(values, depth, *target.shape)),
         (
-            minimised(lambda own: sum(map(np.sum, map(np.square, own))), target, depth),
+            minimised(lambda factors: sum(map(np.sum, map(np.square, factors))), target, depth),
             least_decay(values, depth),
         ),
     ):
-        assert formula * (1 - 1e-12) <= found <= formula * (1 + 1e-6)
+        assert formula * (1 - 1e-12) <= minimum <= formula * (1 + 1e-6)
 
 
 def test_the_least_trace_in_the_metric_of_tokens():
@@ -128,8 +128,8 @@ def test_the_least_trace_in_the_metric_of_tokens():
     nuclear = np.linalg.svd(root @ query @ key.T @ root, compute_uv=False)
     formula = least_trace(nuclear, 2, values.sum(), values.sum())
     assert formula == pytest.approx(2 * values.sum() * nuclear.sum(), rel=1e-14)
-    found = minimised(lambda own: hessian_trace(own, half @ half.T), query @ key.T, 2)
-    assert formula * (1 - 1e-12) <= found <= formula * (1 + 1e-6)
+    minimum = minimised(lambda factors: hessian_trace(factors, half @ half.T), query @ key.T, 2)
+    assert formula * (1 - 1e-12) <= minimum <= formula * (1 + 1e-6)
 
 
 def sensed(measurements, depth, cost, seed=0):
@@ -153,9 +153,9 @@ def sensed(measurements, depth, cost, seed=0):
     def value(flat):
         factors = torch.tensor(flat.reshape(depth, 12, 12), requires_grad=True)
         left = missed(factors)
-        found = cost(list(factors), A) + multipliers @ left + weight / 2 * left @ left
-        found.backward()
-        return found.item(), factors.grad.numpy().ravel()
+        lagrangian = cost(list(factors), A) + multipliers @ left + weight / 2 * left @ left
+        lagrangian.backward()
+        return lagrangian.item(), factors.grad.numpy().ravel()
 
     for _ in range(12):
         options = {"maxiter": 300, "ftol": 1e-13, "gtol": 1e-8}
@@ -185,8 +185,8 @@ def decay(factors, A):
 @pytest.mark.parametrize("depth", [2, 3])
 def test_the_flattest_interpolator_recovers_a_low_rank(depth):
     """90 measurements of 44 degrees of freedom: to all digits; the least Frobenius norm is off by .65."""
-    M, found, plain = sensed(90, depth, empirical_trace)
-    assert np.linalg.norm(found - M) < 1e-4
+    M, interpolator, plain = sensed(90, depth, empirical_trace)
+    assert np.linalg.norm(interpolator - M) < 1e-4
     assert 0.55 < np.linalg.norm(plain - M) < 0.7
 
 
@@ -203,11 +203,11 @@ def test_the_flattest_interpolator_of_few_measurements_has_nearly_the_least_nucl
 
 def test_flatness_and_decay_part_above_depth_two():
     """One large value or several of the same sum: flatness does not care, decay prefers the one."""
-    one, several = [3.0, 0.0, 0.0], [1.0, 1.0, 1.0]
+    single, several = [3.0, 0.0, 0.0], [1.0, 1.0, 1.0]
     for depth in (2, 3, 4):
-        assert least_trace(one, depth, 3, 3) == least_trace(several, depth, 3, 3)
-    assert least_decay(one, 2) == least_decay(several, 2)
-    assert all(least_decay(one, depth) < least_decay(several, depth) for depth in (3, 4))
+        assert least_trace(single, depth, 3, 3) == least_trace(several, depth, 3, 3)
+    assert least_decay(single, 2) == least_decay(several, 2)
+    assert all(least_decay(single, depth) < least_decay(several, depth) for depth in (3, 4))
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ def excess_of(a, b, least):
 
 
 def plane_sum(a, b, pairs):
-    return sum(np.linalg.norm(a[:, list(own)]) * np.linalg.norm(b[:, list(own)]) for own in pairs)
+    return sum(np.linalg.norm(a[:, list(plane)]) * np.linalg.norm(b[:, list(plane)]) for plane in pairs)
 
 
 def rows_of(model, layer, kind):
-    found = attnlaw.audit(model, only="qk,vo", jobs=1).matrices
-    return found.filter((pl.col("layer") == layer) & (pl.col("kind") == kind)).sort("head").to_dicts()
+    matrices = attnlaw.audit(model, only="qk,vo", jobs=1).matrices
+    return matrices.filter((pl.col("layer") == layer) & (pl.col("kind") == kind)).sort("head").to_dicts()
 
 
 def test_grouped_queries_with_a_bias_under_rotary_positions():
@@ -53,20 +53,22 @@ def test_grouped_queries_with_a_bias_under_rotary_positions():
     qk, vo = rows_of(model, 1, "qk"), rows_of(model, 1, "vo")
     for head in range(4):
         group = head // 2
-        own = [slice(one * D, (one + 1) * D) for one in (2 * group, 2 * group + 1)]
+        slices = [slice(query_head * D, (query_head + 1) * D) for query_head in (2 * group, 2 * group + 1)]
         shared = slice(group * D, (group + 1) * D)
-        plain = np.vstack([query[:, one] for one in own])
-        whole, k = np.vstack([plain, *(bias[None, one] for one in own)]), key[:, shared]
+        plain = np.vstack([query[:, columns] for columns in slices])
+        whole, k = np.vstack([plain, *(bias[None, columns] for columns in slices)]), key[:, shared]
         assert qk[head]["gauge"] == "rotary"
         assert qk[head]["factor_excess"] == pytest.approx(excess_of(whole, k, plane_sum(whole, k, pairs)))
         assert qk[head]["factor_excess_weights"] == pytest.approx(
             excess_of(plain, k, plane_sum(plain, k, pairs))
         )
-        lengths = [np.array([np.square(one[:, list(two)]).sum() for two in pairs]) for one in (whole, k)]
-        sizes = [np.linalg.norm(one) for one in (lengths[0] - lengths[1], *lengths)]
+        lengths = [
+            np.array([np.square(factor[:, list(two)]).sum() for two in pairs]) for factor in (whole, k)
+        ]
+        sizes = [np.linalg.norm(vector) for vector in (lengths[0] - lengths[1], *lengths)]
         assert qk[head]["factor_imbalance"] == pytest.approx(sizes[0] / (sizes[1] + sizes[2]))
         assert qk[head]["factor_excess_null"] == pytest.approx(3 / (2 * 2**0.5) - 1)
-        v, o = value[:, shared], np.vstack([output[one].T for one in own])
+        v, o = value[:, shared], np.vstack([output[rows].T for rows in slices])
         assert vo[head]["gauge"] == "full"
         assert vo[head]["factor_excess"] == pytest.approx(excess_of(v, o, np.linalg.norm(v @ o.T, "nuc")))
         assert vo[head]["factor_excess_null"] == pytest.approx(null_excess(32, 64, 8))
@@ -81,16 +83,16 @@ def test_planes_of_neighbours_beside_numbers_that_do_not_turn():
     block = model.transformer.h[0].attn
     query, key = weight(block.q_proj)[0], weight(block.k_proj)[0]
     for head, row in enumerate(rows_of(model, 0, "qk")):
-        q, k = (one[:, head * D : (head + 1) * D] for one in (query, key))
+        q, k = (matrix[:, head * D : (head + 1) * D] for matrix in (query, key))
         least = plane_sum(q, k, [(0, 1), (2, 3)]) + np.linalg.norm(q[:, 4:] @ k[:, 4:].T, "nuc")
         assert row["factor_excess"] == pytest.approx(excess_of(q, k, least))
         assert row["factor_excess_null"] == pytest.approx(null_excess(32, 32, 8, rotary_size=4))
         # D on what the gauge moves: the mean of a plane on its diagonal, and all of the rest.
-        first, second = (one.T @ one for one in (q, k))
+        first, second = (factor.T @ factor for factor in (q, k))
         for gram in (first, second):
             gram[:4, 4:] = gram[4:, :4] = 0
             gram[:4, :4] = np.diag(np.diag(gram)[:4].reshape(2, 2).mean(axis=1).repeat(2))
-        sizes = [np.linalg.norm(one) for one in (first - second, first, second)]
+        sizes = [np.linalg.norm(matrix) for matrix in (first - second, first, second)]
         assert row["factor_imbalance"] == pytest.approx(sizes[0] / (sizes[1] + sizes[2]))
 
 
@@ -106,9 +108,9 @@ def test_the_model_itself_does_not_see_the_gauge():
     turn[np.ix_(plane, plane)] = number
     turn = torch.tensor(turn)
     with torch.no_grad():
-        for own in (slice(0, D), slice(D, 2 * D)):  # the queries of the first key head
-            block.q_proj.weight[own] = turn.T @ block.q_proj.weight[own]
-            block.q_proj.bias[own] = block.q_proj.bias[own] @ turn
+        for rows in (slice(0, D), slice(D, 2 * D)):  # the queries of the first key head
+            block.q_proj.weight[rows] = turn.T @ block.q_proj.weight[rows]
+            block.q_proj.bias[rows] = block.q_proj.bias[rows] @ turn
         block.k_proj.weight[:D] = torch.linalg.inv(turn) @ block.k_proj.weight[:D]
     assert torch.allclose(model(ids).logits, before, rtol=1e-9, atol=1e-9)
     new = least_of(model)
@@ -119,7 +121,7 @@ def test_the_model_itself_does_not_see_the_gauge():
 def least_of(model):
     """Half the sum of squares of the first group over 1 + its excess, and that excess."""
     block, excess = model.model.layers[0].self_attn, rows_of(model, 0, "qk")[0]["factor_excess"]
-    parts = [weight(block.k_proj)[0][:, :D], *(one[..., : 2 * D] for one in weight(block.q_proj))]
+    parts = [weight(block.k_proj)[0][:, :D], *(array[..., : 2 * D] for array in weight(block.q_proj))]
     return sum(np.square(part).sum() for part in parts) / 2 / (1 + excess), excess
 
 
@@ -181,9 +183,9 @@ def test_trained_heads(name, qk, vo, null, request):
     path = tiny if tiny.is_dir() else real_checkpoint(name)
     matrices = attnlaw.audit(path, only="qk,vo,cross", jobs=1).matrices
     for kind, value in (("qk", qk), ("vo", vo)):
-        own = matrices.filter(pl.col("kind") == kind)
-        assert own["factor_excess_weights"].median() == pytest.approx(value, abs=5.01e-4)
-        assert own["factor_excess_null"].unique().to_list() == [pytest.approx(null, abs=5.01e-4)]
+        rows = matrices.filter(pl.col("kind") == kind)
+        assert rows["factor_excess_weights"].median() == pytest.approx(value, abs=5.01e-4)
+        assert rows["factor_excess_null"].unique().to_list() == [pytest.approx(null, abs=5.01e-4)]
     if name == "minilm":  # with the bias of queries as one more row
         biased = matrices.filter(pl.col("kind") == "qk")["factor_excess"].median()
         assert biased == pytest.approx(0.0273, abs=5e-5)
@@ -198,14 +200,20 @@ def test_the_difference_does_not_tell_where_training_began(request):
     spectra = measure(
         open_model(request.config.rootpath / "examples" / "tiny-decoder"), Selection(groups=("qk",))
     )
-    plain = [(one.factors.weights or one.factors) for _, one in spectra.leaves() if one is not None]
-    scales = [(one.difference**2 / (2 * 128 * one.inner * (one.inner + 1))) ** 0.25 for one in plain]
+    plain = [
+        (spectrum.factors.weights or spectrum.factors)
+        for _, spectrum in spectra.leaves()
+        if spectrum is not None
+    ]
+    scales = [
+        (factors.difference**2 / (2 * 128 * factors.inner * (factors.inner + 1))) ** 0.25 for factors in plain
+    ]
     assert np.median(scales) == pytest.approx(0.079, abs=5.01e-4)
     # The formula itself: E |D|_F^2 = 2 N d (d + 1) s^4 for entries of variance s^2; 200 draws.
     drawn = np.random.default_rng(0).standard_normal((200, 2, 64, 8))
     grams = drawn.swapaxes(2, 3) @ drawn
-    found = np.square(grams[:, 0] - grams[:, 1]).sum(axis=(1, 2))
-    assert found.mean() == pytest.approx(2 * 64 * 8 * 9, abs=4 * found.std() / 200**0.5)
+    squares = np.square(grams[:, 0] - grams[:, 1]).sum(axis=(1, 2))
+    assert squares.mean() == pytest.approx(2 * 64 * 8 * 9, abs=4 * squares.std() / 200**0.5)
 
 
 @pytest.mark.long
@@ -214,9 +222,9 @@ def test_a_model_with_grouped_queries():
     model = open_model(real_checkpoint("smollm2"))
     spectra = measure(model, Selection(groups=("qk",)), jobs=1).leaves()
     sizes = [spectrum.factors for _, spectrum in spectra if spectrum is not None]
-    assert np.median([one.least / one.nuclear for one in sizes]) == pytest.approx(1.12, abs=0.02)
+    assert np.median([factors.least / factors.nuclear for factors in sizes]) == pytest.approx(1.12, abs=0.02)
     # Over the nuclear norm itself, as if positions did not turn the planes.
-    assert np.median([sum(one.squares) / 2 / one.nuclear - 1 for one in sizes]) == pytest.approx(
+    assert np.median([sum(factors.squares) / 2 / factors.nuclear - 1 for factors in sizes]) == pytest.approx(
         0.349, abs=5e-3
     )
     matrices = attnlaw.audit(real_checkpoint("smollm2"), only="vo", jobs=1).matrices

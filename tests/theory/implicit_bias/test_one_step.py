@@ -25,11 +25,11 @@ PROBLEM = Problem(alpha=0.3, noise=0.5, target=TARGET)
 
 
 def test_reference_values() -> None:
-    found = one_step(PROBLEM)
-    assert found.noise**2 == pytest.approx(1.55 / 0.6)
-    assert (found.hard, found.soft, found.least) == pytest.approx((1.0777, 0.6503, 0.5934), abs=5.1e-5)
-    assert (found.hard_threshold, found.soft_threshold) == pytest.approx((2.225, 1.002), abs=5.1e-4)
-    assert Thresholded(one_step_law(PROBLEM), 2 * found.noise).distance == pytest.approx(1.0951, abs=5.1e-5)
+    errors = one_step(PROBLEM)
+    assert errors.noise**2 == pytest.approx(1.55 / 0.6)
+    assert (errors.hard, errors.soft, errors.least) == pytest.approx((1.0777, 0.6503, 0.5934), abs=5.1e-5)
+    assert (errors.hard_threshold, errors.soft_threshold) == pytest.approx((2.225, 1.002), abs=5.1e-4)
+    assert Thresholded(one_step_law(PROBLEM), 2 * errors.noise).distance == pytest.approx(1.0951, abs=5.1e-5)
 
 
 def test_the_trained_student_is_better() -> None:
@@ -99,7 +99,7 @@ def test_the_noise_of_the_step_itself() -> None:
     """phi from Gaussian sensing: |phi - S*|^2/d is delta^2 (1 + 1/d)."""
     family = []
     for place, d in enumerate((20, 30, 40)):
-        rng, found = np.random.default_rng(place), []
+        rng, deviations = np.random.default_rng(place), []
         n = int(0.3 * d * d)
         for _ in range(20):
             S = sensed(d, rng)
@@ -107,8 +107,8 @@ def test_the_noise_of_the_step_itself() -> None:
             A = (A + A.transpose(0, 2, 1)) / np.sqrt(d)  # <A, S> has variance 2 |S|^2/d
             h = np.einsum("nij,ij->n", A, S) + np.sqrt(0.5) * rng.standard_normal(n)
             phi = d / (2 * n) * np.einsum("n,nij->ij", h, A)
-            found.append(float(((phi - S) ** 2).sum()) / d - gaussian_noise(S, n, 0.5))
-        error = mean_of(found)
+            deviations.append(float(((phi - S) ** 2).sum()) / d - gaussian_noise(S, n, 0.5))
+        error = mean_of(deviations)
         family.append(error.value / error.error)
     assert holds(family), family
 
@@ -136,14 +136,14 @@ def test_tokens_are_noisier_by_a_term_of_order_one_over_d() -> None:
     assert one_step_law(PROBLEM).sigma ** 2 == pytest.approx(token_noise(S, n, 0.5), rel=20 / 900)
     family = []
     for place, d in enumerate((20, 30, 40)):
-        rng, n, found = np.random.default_rng(place), int(0.3 * d * d), []
+        rng, n, deviations = np.random.default_rng(place), int(0.3 * d * d), []
         for _ in range(40):
             S, x = sensed(d, rng), rng.standard_normal((n, d))
             h = (np.einsum("ni,ij,nj->n", x, S, x) - np.trace(S)) / np.sqrt(d)
             h += np.sqrt(0.5) * rng.standard_normal(n)
             phi = np.sqrt(d) / (2 * n) * ((x * h[:, None]).T @ x - h.sum() * np.eye(d))
-            found.append(float(((phi - S) ** 2).sum()) / d - token_noise(S, n, 0.5))
-        error = mean_of(found)
+            deviations.append(float(((phi - S) ** 2).sum()) / d - token_noise(S, n, 0.5))
+        error = mean_of(deviations)
         family.append(error.value / error.error)
     assert holds(family), family
 

@@ -25,10 +25,10 @@ REFERENCE = [
 
 @pytest.mark.parametrize(("link", "samples", "init", "risk", "kept"), REFERENCE)
 def test_reference_values(link: str, samples: int, init: float, risk: float, kept: float) -> None:
-    found = predict_index(SingleIndex(link=link, samples=samples, init=init))
-    assert found.risk == pytest.approx(risk, rel=6e-4)  # three to five digits
-    assert found.kept == pytest.approx(kept, abs=5.1e-3)
-    assert found.false_positives == pytest.approx(0.192, abs=5.1e-4)
+    prediction = predict_index(SingleIndex(link=link, samples=samples, init=init))
+    assert prediction.risk == pytest.approx(risk, rel=6e-4)  # three to five digits
+    assert prediction.kept == pytest.approx(kept, abs=5.1e-3)
+    assert prediction.false_positives == pytest.approx(0.192, abs=5.1e-4)
 
 
 def test_a_smaller_start_of_the_wave() -> None:
@@ -46,14 +46,14 @@ def test_the_rate_starts_once_signals_pass_the_threshold(samples: int, scaled: f
 
 @pytest.mark.parametrize(("dimension", "risk"), [(200, 0.01055), (200_000, 0.01258)])
 def test_the_dimension_enters_by_its_logarithm(dimension: int, risk: float) -> None:
-    found = predict_index(SingleIndex(dimension=dimension, init=1e-8))
-    assert found.risk == pytest.approx(risk, abs=5.1e-6)
+    prediction = predict_index(SingleIndex(dimension=dimension, init=1e-8))
+    assert prediction.risk == pytest.approx(risk, abs=5.1e-6)
 
 
 def test_the_risk_by_adaptive_quadrature() -> None:
     """Moments of tanh(2 g) and the risk with the stated flow, all by quad."""
     problem = SingleIndex(samples=700, dimension=300, signals=4)
-    found = predict_index(problem)
+    prediction = predict_index(problem)
 
     def mean(f, m: float = 0.0, sd: float = 1.0) -> float:
         ends = (m - 9 * sd, m + 9 * sd)
@@ -67,8 +67,8 @@ def test_the_risk_by_adaptive_quadrature() -> None:
     on = np.sqrt((power + (squared - power - mu**2) / 4) / 700)
     risk = 4 * mean(lambda x: (float(flow_at_time(x, 1e-6, time)) - mu / 2) ** 2, mu / 2, on)
     risk += 296 * mean(lambda x: float(flow_at_time(x, 1e-6, time)) ** 2, 0.0, np.sqrt(power / 700))
-    assert (found.slope, found.tau, found.time) == pytest.approx((mu, tau, time), rel=1e-9)
-    assert found.risk == pytest.approx(risk, rel=1e-7)
+    assert (prediction.slope, prediction.tau, prediction.time) == pytest.approx((mu, tau, time), rel=1e-9)
+    assert prediction.risk == pytest.approx(risk, rel=1e-7)
 
 
 def test_gradient_descent_agrees() -> None:
@@ -106,8 +106,8 @@ def test_false_positives_do_not_see_the_noise() -> None:
             y = np.tanh(2 * X[:, :s].sum(axis=1) / np.sqrt(s)) + 0.5 * noise
             tau = np.sqrt(2 * np.log(p)) * np.linalg.norm(y) / n
             counts.append(float((np.abs(X[:, s:].T @ y / n) > tau).sum()))
-        found = mean_of(counts)
-        family.append((found.value - expected) / np.sqrt(expected / 150))  # counts are Poisson
+        mean = mean_of(counts)
+        family.append((mean.value - expected) / np.sqrt(expected / 150))  # counts are Poisson
     assert holds(family), family
 
 
@@ -125,11 +125,11 @@ def test_a_threshold_that_moves_with_the_labels_costs_less() -> None:
         phi = np.append(X.T @ y / 1000, length / 1000 * rng.standard_normal(p - 10))
         for tau, costs in ((theory.tau, fixed), (np.sqrt(2 * np.log(p)) * length / 1000, moving)):
             costs.append(float(((flow_at_threshold(phi, tau, problem.init) - truth) ** 2).sum()))
-    one, other = mean_of(fixed), mean_of(moving)
-    assert one.value == pytest.approx(0.01731, abs=4 * np.hypot(one.error, 0.00023))
+    fixed_risk, other = mean_of(fixed), mean_of(moving)
+    assert fixed_risk.value == pytest.approx(0.01731, abs=4 * np.hypot(fixed_risk.error, 0.00023))
     assert other.value == pytest.approx(0.01632, abs=4 * np.hypot(other.error, 0.00022))
-    assert one.value == pytest.approx(theory.risk, abs=4 * one.error)
-    assert other.value < one.value
+    assert fixed_risk.value == pytest.approx(theory.risk, abs=4 * fixed_risk.error)
+    assert other.value < fixed_risk.value
 
 
 def test_more_signals_than_dimensions_is_one_line() -> None:

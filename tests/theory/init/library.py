@@ -47,7 +47,7 @@ def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: in
     causal = values["model_type"] != "bert"
     places, targets = tokens.targets(causal)
     given = words(tokens)
-    grams, weights, own, loss = [], [], [], []
+    grams, weights, token_logits, loss = [], [], [], []
     for draw in range(draws):
         model = drawn(values, seed + draw)
         with torch.no_grad():
@@ -56,13 +56,13 @@ def real_statistics(values: dict[str, Any], tokens: Tokens, draws: int, seed: in
         grams.append([state @ state.T / state.shape[1] for state in states])
         weights.append([a[0].double().numpy() for a in out.attentions])
         logits = out.logits[0].double()
-        own.append(logits[:, list(tokens.distinct)].numpy())
+        token_logits.append(logits[:, list(tokens.distinct)].numpy())
         loss.append(-float(logits.log_softmax(-1)[places, targets].mean()))
     stacked = [np.stack(part) for part in zip(*grams, strict=True)]
     return statistics(
         stacked,
         [np.stack(part) for part in zip(*weights, strict=True)],
-        np.stack(own),
+        np.stack(token_logits),
         np.array(loss),
         tokens,
     )

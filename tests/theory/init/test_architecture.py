@@ -36,7 +36,7 @@ def test_defaults_are_those_of_the_library(kind: str) -> None:
 
 def roles(model: Any) -> dict[str, list[Any]]:
     """Matrices of a model by the field of `Deviations` that rules them."""
-    found: dict[str, list[Any]] = {}
+    matrices: dict[str, list[Any]] = {}
     endings = {
         "embedding": ("wte", "embed_tokens", "word_embeddings", "embed_in"),
         "position": ("wpe", "embed_positions", "position_embeddings", "token_type_embeddings"),
@@ -71,42 +71,44 @@ def roles(model: Any) -> dict[str, list[Any]]:
             continue
         stem = name.removesuffix(".weight")
         role = next(role for role, ends in endings.items() if stem.endswith(ends))
-        found.setdefault(role, []).append(tensor.detach().double().numpy())
-    return found
+        matrices.setdefault(role, []).append(tensor.detach().double().numpy())
+    return matrices
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_matrix_has_the_variance_that_is_said(name: str) -> None:
-    found = Architecture.from_config(SMALL[name])
+    architecture = Architecture.from_config(SMALL[name])
     model = drawn(SMALL[name], seed=1)
     for role, matrices in roles(model).items():
         values = np.concatenate([matrix.ravel() for matrix in matrices])
         zeros = (values == 0).sum()
-        if role == "embedding" and found.padding is not None:
-            assert zeros == found.width
+        if role == "embedding" and architecture.padding is not None:
+            assert zeros == architecture.width
         else:
             assert zeros == 0, role
         values = values[values != 0]
         # The sum of squares is chi-squared: two sides of 1e-5 in each of some 100 tests.
-        square = (values**2).sum() / getattr(found.deviations, role) ** 2
+        square = (values**2).sum() / getattr(architecture.deviations, role) ** 2
         assert chi2.ppf(1e-5, len(values)) < square < chi2.ppf(1 - 1e-5, len(values)), role
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_sizes_and_positions_are_those_of_the_model(name: str) -> None:
-    found, model = Architecture.from_config(SMALL[name]), drawn(SMALL[name], seed=1)
+    architecture, model = Architecture.from_config(SMALL[name]), drawn(SMALL[name], seed=1)
     made = model.config
-    assert found.width == made.hidden_size
-    assert found.depth == made.num_hidden_layers
-    assert (found.heads, found.vocabulary) == (made.num_attention_heads, made.vocab_size)
-    assert found.tied == made.tie_word_embeddings
+    assert architecture.width == made.hidden_size
+    assert architecture.depth == made.num_hidden_layers
+    assert (architecture.heads, architecture.vocabulary) == (made.num_attention_heads, made.vocab_size)
+    assert architecture.tied == made.tie_word_embeddings
     rotary = [part for part in model.modules() if hasattr(part, "inv_freq")]
     if rotary:
         # Single precision: an exponent rounded to 2^-23 moves base^x by log(base) of that, bases are <= 1e6.
         rounding = 2.0**-23 * (1 + np.log(1e6))
-        np.testing.assert_allclose(found.frequencies, rotary[0].inv_freq.double().numpy(), rtol=rounding)
+        np.testing.assert_allclose(
+            architecture.frequencies, rotary[0].inv_freq.double().numpy(), rtol=rounding
+        )
     else:
-        assert found.frequencies == ()
+        assert architecture.frequencies == ()
 
 
 REFUSED = {
@@ -153,9 +155,9 @@ def test_a_file_and_its_folder_are_read(tmp_path: Path) -> None:
 
 
 def test_a_deviation_and_a_depth_of_ones_own() -> None:
-    found = Architecture.from_config(SMALL["gpt2"], std=0.1, depth=8)
-    assert (found.deviations.query, found.deviations.residual) == (0.1, 0.025)
-    assert len(found.score_scales) == found.depth == 8
+    architecture = Architecture.from_config(SMALL["gpt2"], std=0.1, depth=8)
+    assert (architecture.deviations.query, architecture.deviations.residual) == (0.1, 0.025)
+    assert len(architecture.score_scales) == architecture.depth == 8
 
 
 def test_known_types() -> None:

@@ -54,18 +54,18 @@ def real(name: str) -> dict[str, Any]:
     if name not in _REAL:
         model, tokens = case(name)
         net = Network(model, tokens, DRAWS, seed=11)
-        own = net.logits[:, :, list(tokens.distinct)]
-        _REAL[name] = statistics(net.grams, net.weights, own, net.loss, tokens)
+        token_logits = net.logits[:, :, list(tokens.distinct)]
+        _REAL[name] = statistics(net.grams, net.weights, token_logits, net.loss, tokens)
     return _REAL[name]
 
 
 @pytest.mark.parametrize("name", WIDTHS)
 def test_the_chain_has_the_law_of_networks(name: str) -> None:
     model, tokens = case(name)
-    found = p_values(chain_statistics(model, tokens, DRAWS, seed=7), real(name))
-    assert len(found) > 20
-    worst = min(found, key=found.__getitem__)
-    assert found[worst] > LEVEL / len(found), (worst, found[worst])
+    pvalues = p_values(chain_statistics(model, tokens, DRAWS, seed=7), real(name))
+    assert len(pvalues) > 20
+    worst = min(pvalues, key=pvalues.__getitem__)
+    assert pvalues[worst] > LEVEL / len(pvalues), (worst, pvalues[worst])
 
 
 class NoCentring(Finite):
@@ -92,9 +92,9 @@ class OwnKeys(Finite):
     def attention(self, h: Any, layer: int) -> Any:
         shared = self.model
         self.model = replace(shared, key_value_heads=shared.heads)
-        found = super().attention(h, layer)
+        output = super().attention(h, layer)
         self.model = shared
-        return found
+        return output
 
 
 class NoPositions(Finite):
@@ -120,20 +120,20 @@ class ExactNorm(Finite):
     """Without epsilon."""
 
     def norm(self, x: Any) -> Any:
-        own = self.model
-        self.model = replace(own, epsilon=0.0)
-        found = super().norm(x)
-        self.model = own
-        return found
+        model = self.model
+        self.model = replace(model, epsilon=0.0)
+        output = super().norm(x)
+        self.model = model
+        return output
 
 
 class EqualAsDifferent(Finite):
     """Equal ids taken as different."""
 
     def _initial_root(self) -> Any:
-        root, own = super()._initial_root(), self.tokens
+        root, tokens = super()._initial_root(), self.tokens
         fresh = super()._initial_root()
-        assert own.ids[0] == own.ids[2]
+        assert tokens.ids[0] == tokens.ids[2]
         root[:, 2] = fresh[:, 2] if root.shape[-1] == fresh.shape[-1] else root[:, 2]
         return root
 
@@ -152,8 +152,8 @@ class EqualAsDifferent(Finite):
 )
 def test_wrong_variants_are_rejected(name: str, wrong: type[Finite]) -> None:
     model, tokens = case(name)
-    found = p_values(chain_statistics(model, tokens, DRAWS, 7, wrong), real(name))
-    assert min(found.values()) < LEVEL / len(found), wrong.__name__
+    pvalues = p_values(chain_statistics(model, tokens, DRAWS, 7, wrong), real(name))
+    assert min(pvalues.values()) < LEVEL / len(pvalues), wrong.__name__
 
 
 def test_epsilon_counts() -> None:
@@ -170,12 +170,12 @@ def test_epsilon_counts() -> None:
 @pytest.mark.parametrize("change", [{"tied": False}, {"causal": False}])
 def test_other_models_are_rejected(change: dict[str, Any]) -> None:
     model, tokens = case("gpt2")
-    found = p_values(chain_statistics(replace(model, **change), tokens, DRAWS, 7), real("gpt2"))
-    assert min(found.values()) < LEVEL / len(found)
+    pvalues = p_values(chain_statistics(replace(model, **change), tokens, DRAWS, 7), real("gpt2"))
+    assert min(pvalues.values()) < LEVEL / len(pvalues)
 
 
 def test_the_residual_scale_of_gpt2_counts() -> None:
     model, tokens = case("gpt2")
     plain = replace(model, deviations=replace(model.deviations, residual=model.deviations.query))
-    found = p_values(chain_statistics(plain, tokens, DRAWS, 7), real("gpt2"))
-    assert min(found.values()) < LEVEL / len(found)
+    pvalues = p_values(chain_statistics(plain, tokens, DRAWS, 7), real("gpt2"))
+    assert min(pvalues.values()) < LEVEL / len(pvalues)

@@ -35,38 +35,38 @@ def grams(order: str, width: int, depth: int, causal: bool, seed: int) -> Any:
         tied=False,
     )
     state = Finite(model, Tokens((1, 2, 3, 4)), DRAWS, np.random.default_rng(seed))
-    return np.stack([one.gram for one in run_layers(state)])
+    return np.stack([layer.gram for layer in run_layers(state)])
 
 
 @pytest.mark.parametrize(("causal", "slope"), [(False, 0.64), (True, 0.42)])
 def test_angles_behind_norms_fall_by_a_factor_a_layer_and_are_log_normal(causal: bool, slope: float) -> None:
     """log(1 - cos) falls by 0.64 a layer beyond the sixth (causal: 0.42) and is normal: skew below 0.3."""
-    found = np.log(1 - mean_cosine(cosine_matrix(grams("post", 128, 16, causal, seed=1))))
-    falls = (found[6] - found[16]) / 10
+    log_angles = np.log(1 - mean_cosine(cosine_matrix(grams("post", 128, 16, causal, seed=1))))
+    falls = (log_angles[6] - log_angles[16]) / 10
     error = falls.std() / math.sqrt(DRAWS)
     assert abs(falls.mean() - slope) < 4.5 * error + 0.02, (falls.mean(), error)  # published to two digits
-    last = found[16]
+    last = log_angles[16]
     skew = ((last - last.mean()) ** 3).mean() / last.std() ** 3
     assert abs(skew) < 0.3 + 4.5 * math.sqrt(6 / DRAWS)
     if not causal:  # the first layers fall by 0.3 to 0.6
-        first = -np.diff(found.mean(axis=1))[:5]
+        first = -np.diff(log_angles.mean(axis=1))[:5]
         assert 0.25 < first[0] < first[4] < 0.63
 
 
 @pytest.mark.parametrize("width", [64, 256])
 def test_the_spread_of_angles_behind_norms_grows_like_depth_over_width(width: int) -> None:
     """Var log(1 - cos) of a pair is near 6 L / N (published: 5.5), at two depths and two widths."""
-    found = np.log(1 - cosine_matrix(grams("post", width, 16, False, seed=2))[..., 0, 1])
+    log_angles = np.log(1 - cosine_matrix(grams("post", width, 16, False, seed=2))[..., 0, 1])
     for depth in (8, 16):
-        share = found[depth].var() * width / depth
+        share = log_angles[depth].var() * width / depth
         assert abs(share - 6) < 1 + 4.5 * 6 * math.sqrt(2 / DRAWS), (depth, share)
 
 
 @pytest.mark.parametrize("width", [64, 256])
 def test_the_spread_of_lengths_before_norms_does_not_grow_with_depth(width: int) -> None:
     """N Var log |x|^2 is 1.9 to 2.7 at every depth: outputs of blocks do not depend on |x|."""
-    found = np.log(grams("pre", width, 24, False, seed=3)[..., 0, 0])
+    log_lengths = np.log(grams("pre", width, 24, False, seed=3)[..., 0, 0])
     for depth in (0, 6, 24):
-        spread = width * found[depth].var()
+        spread = width * log_lengths[depth].var()
         error = spread * math.sqrt(2 / DRAWS)
         assert 1.9 - 4.5 * error < spread < 2.7 + 4.5 * error, (depth, spread)

@@ -30,25 +30,25 @@ def test_measures_by_hand() -> None:
     allowed = tokens.allowed(causal=True)
     weights = np.exp(np.where(allowed, scores, -np.inf))
     weights /= weights.sum(axis=-1, keepdims=True)
-    found = measure_layer(LayerState(x @ x.swapaxes(1, 2) / 6, scores, weights), tokens, allowed)
+    quantities = measure_layer(LayerState(x @ x.swapaxes(1, 2) / 6, scores, weights), tokens, allowed)
     shown = x[0, :3]
-    assert found["rms"][0] == pytest.approx(math.sqrt((shown**2).mean()))
+    assert quantities["rms"][0] == pytest.approx(math.sqrt((shown**2).mean()))
     unit = shown / np.linalg.norm(shown, axis=1, keepdims=True)
     pairs = [unit[i] @ unit[j] for i in range(3) for j in range(3) if i != j]
-    assert found["cosine"][0] == pytest.approx(np.mean(pairs))
+    assert quantities["cosine"][0] == pytest.approx(np.mean(pairs))
     shares = np.linalg.svd(unit, compute_uv=False) ** 2 / 3
-    assert found["effective_rank"][0] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+    assert quantities["effective_rank"][0] == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
     rows = [w[: i + 1] for head in weights[0] for i, w in ((1, head[1]), (2, head[2]))]
     entropies = [-(row * np.log(row)).sum() for row in rows]
-    assert found["entropy"][0] == pytest.approx(np.mean(entropies) / np.mean([math.log(2), math.log(3)]))
+    assert quantities["entropy"][0] == pytest.approx(np.mean(entropies) / np.mean([math.log(2), math.log(3)]))
     spread = [np.var([head[i, j] for i in range(3) for j in range(i + 1)]) for head in scores[0]]
-    assert found["score_sd"][0] == pytest.approx(math.sqrt(np.mean(spread)))
+    assert quantities["score_sd"][0] == pytest.approx(math.sqrt(np.mean(spread)))
 
 
 def test_equal_seeds_repeat_a_law_and_others_do_not() -> None:
-    one, same, other = (initial_law(GPT2, Tokens((1, 2, 3)), 20, seed) for seed in (0, 0, 1))
-    assert one.layers == same.layers
-    assert one.layers != other.layers
+    law, same, other = (initial_law(GPT2, Tokens((1, 2, 3)), 20, seed) for seed in (0, 0, 1))
+    assert law.layers == same.layers
+    assert law.layers != other.layers
 
 
 def test_one_token_has_no_cosine_and_no_entropy() -> None:
@@ -82,7 +82,7 @@ def test_a_tied_head_favours_its_own_token() -> None:
 def test_exponents_are_slopes() -> None:
     model = Architecture.from_config({**SMALL["bert"], "num_hidden_layers": 3})
     law = initial_law(model, Tokens((1, 2, 3)), 200)
-    means = [math.log(1 - one.cosine.value) for one in law.layers[1:] if one.cosine]
+    means = [math.log(1 - layer.cosine.value) for layer in law.layers[1:] if layer.cosine]
     slope = (means[2] - means[0]) / 2
     assert law.angle_exponent is not None
     assert law.angle_exponent.value == pytest.approx(slope, abs=0.1)
@@ -99,10 +99,10 @@ def test_limits_that_are_not_random_say_so() -> None:
 
 def test_remarks() -> None:
     llama = Architecture.from_config({**SMALL["llama"], "initializer_range": 0.4})
-    told = initial_law(llama, Tokens((1, 2, 3, 4)), 100).remark
-    assert told is not None
-    assert "above ln V: a deviation of " in told
-    assert "scores of deviation" in told
+    remark = initial_law(llama, Tokens((1, 2, 3, 4)), 100).remark
+    assert remark is not None
+    assert "above ln V: a deviation of " in remark
+    assert "scores of deviation" in remark
     law = initial_law(GPT2, Tokens((1, 2, 3)), 20)
     assert law.loss is not None
     quiet = replace(law, loss=Estimate(law.uniform_loss), layers=law.layers[:2])

@@ -33,27 +33,27 @@ def rows(count: int, width: int, seed: int) -> Any:
 
 
 def test_both_sides_agree_and_repeat_themselves() -> None:
-    one = lazy_matrix(9, 7)
+    matrix = lazy_matrix(9, 7)
     x, d = rows(2, 7, 1), rows(3, 9, 2)
-    first = one.right(x)
-    assert torch.allclose(first @ d.T, (one.left(d) @ x.T).T, atol=1e-12)
+    first = matrix.right(x)
+    assert torch.allclose(first @ d.T, (matrix.left(d) @ x.T).T, atol=1e-12)
     more = torch.cat([x, rows(2, 7, 3)])
-    again = one.right(more)
+    again = matrix.right(more)
     assert torch.allclose(again[:2], first, atol=1e-12)
-    assert torch.allclose(again @ d.T, (one.left(d) @ more.T).T, atol=1e-12)
+    assert torch.allclose(again @ d.T, (matrix.left(d) @ more.T).T, atol=1e-12)
 
 
 def test_what_is_answered_in_the_end_is_a_matrix_of_independent_normals() -> None:
     """Adaptive questions from both sides, then all columns: entries have the law that was promised."""
     entries = []
     for seed in range(150):
-        one = lazy_matrix(5, 4, seed)
+        matrix = lazy_matrix(5, 4, seed)
         x = rows(1, 4, 1)
-        d = one.right(x)  # what is asked depends on what came
-        y = one.left(d)
-        one.right(y)
-        whole = one.right(torch.eye(4, dtype=torch.float64)).T / 0.5
-        assert torch.allclose(one.left(torch.eye(5, dtype=torch.float64)) / 0.5, whole, atol=1e-10)
+        d = matrix.right(x)  # what is asked depends on what came
+        y = matrix.left(d)
+        matrix.right(y)
+        whole = matrix.right(torch.eye(4, dtype=torch.float64)).T / 0.5
+        assert torch.allclose(matrix.left(torch.eye(5, dtype=torch.float64)) / 0.5, whole, atol=1e-10)
         entries.append(whole.numpy())
     values = np.array(entries)
     assert kstest(values.ravel(), "norm").pvalue > LEVEL
@@ -64,21 +64,21 @@ def test_what_is_answered_in_the_end_is_a_matrix_of_independent_normals() -> Non
 
 
 def test_steps_and_gradients_are_those_of_a_drawn_matrix() -> None:
-    one = lazy_matrix(6, 5, zero_row=2)
-    whole = lambda: one.right(torch.eye(5, dtype=torch.float64)).T  # noqa: E731
+    matrix = lazy_matrix(6, 5, zero_row=2)
+    whole = lambda: matrix.right(torch.eye(5, dtype=torch.float64)).T  # noqa: E731
     start = whole()
     assert (start[2] == 0).all()
     expected = start.clone()
-    one.step(0.1)  # without a use
+    matrix.step(0.1)  # without a use
     for seed in (1, 2):
         d, x = rows(3, 6, seed), rows(3, 5, seed + 10)
-        one.uses += [(d[:1], x[:1]), (d[1:], x[1:])]
+        matrix.uses += [(d[:1], x[:1]), (d[1:], x[1:])]
         gradient = d.T @ x
-        assert one.gradient_norm() == pytest.approx(float(gradient.norm()), rel=1e-12)
-        one.step(0.1)
+        assert matrix.gradient_norm() == pytest.approx(float(gradient.norm()), rel=1e-12)
+        matrix.step(0.1)
         expected = expected - 0.1 * gradient
         assert torch.allclose(whole(), expected, atol=1e-12)
-        assert torch.allclose(one.left(torch.eye(6, dtype=torch.float64)), expected, atol=1e-12)
+        assert torch.allclose(matrix.left(torch.eye(6, dtype=torch.float64)), expected, atol=1e-12)
 
 
 def loss_of(model: Any, tokens: Tokens, causal: bool) -> Any:
@@ -90,15 +90,15 @@ def loss_of(model: Any, tokens: Tokens, causal: bool) -> Any:
 
 def matrices(model: Any) -> dict[str, Any]:
     """Parameters that are matrices as (out, in), views of the model's, by the names that lazy ones have."""
-    found = {}
+    views = {}
     transposed = [name for name, part in model.named_modules() if type(part).__name__ == "Conv1D"]
-    for key, one in model.named_parameters():
+    for key, parameter in model.named_parameters():
         name = key.removesuffix(".weight")
-        if one.ndim == 2:
-            found[name] = (one, one.T if name in transposed else one)
-        elif one.ndim == 3:
-            found |= {f"{name}.{number}": (one, one[number]) for number in range(len(one))}
-    return found
+        if parameter.ndim == 2:
+            views[name] = (parameter, parameter.T if name in transposed else parameter)
+        elif parameter.ndim == 3:
+            views |= {f"{name}.{number}": (parameter, parameter[number]) for number in range(len(parameter))}
+    return views
 
 
 def norm_of(parameter: Any, name: str) -> float:
@@ -117,21 +117,21 @@ def trained(name: str, seed: int, steps: int, lazy: bool, tokens: Tokens = TOKEN
 def steps_of(model: Any, steps: int, tokens: Tokens, causal: bool) -> dict[str, float]:
     lazy = hasattr(model, "matrices")
     loss = (lambda: model.loss(tokens, causal)) if lazy else (lambda: loss_of(model, tokens, causal))
-    found: dict[str, float] = {}
+    record: dict[str, float] = {}
     for step in range(steps):
         value = loss()
         value.backward()
         if lazy:
-            norms = {key: one.gradient_norm() for key, one in model.matrices.items()}
+            norms = {key: matrix.gradient_norm() for key, matrix in model.matrices.items()}
             model.step(lambda _: 0.05)
         else:
-            norms = {key: norm_of(one, key) for key, (one, _) in matrices(model).items()}
+            norms = {key: norm_of(tensor, key) for key, (tensor, _) in matrices(model).items()}
             with torch.no_grad():
-                for parameter in {id(one): one for one, _ in matrices(model).values()}.values():
+                for parameter in {id(tensor): tensor for tensor, _ in matrices(model).values()}.values():
                     parameter -= 0.05 * parameter.grad
             model.zero_grad()
-        found |= {f"{step} {key}": norm for key, norm in norms.items()} | {f"{step} loss": value.item()}
-    return found | {"last loss": loss().item()}
+        record |= {f"{step} {key}": norm for key, norm in norms.items()} | {f"{step} loss": value.item()}
+    return record | {"last loss": loss().item()}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -142,29 +142,29 @@ def test_a_lazy_model_is_the_model_of_the_weights_that_it_would_have(name: str) 
     require_transformers("5.22", "initialisers of this version")
     tokens = PADDED if name == "bert" else TOKENS
     lazy, real = lazy_model(SMALL[name], 7), drawn(SMALL[name], 1).double()
-    found = steps_of(lazy, 3, tokens, causal=name != "bert")
+    record = steps_of(lazy, 3, tokens, causal=name != "bert")
     with torch.no_grad():
         for key, (_, view) in matrices(real).items():
-            one = lazy.matrices[key]
-            one.steps.clear()
-            view.copy_(one.right(torch.eye(one.inner, dtype=torch.float64)).T)
+            matrix = lazy.matrices[key]
+            matrix.steps.clear()
+            view.copy_(matrix.right(torch.eye(matrix.inner, dtype=torch.float64)).T)
     expected = steps_of(real, 3, tokens, causal=name != "bert")
-    assert found.keys() == expected.keys()
-    assert len(found) > 30
+    assert record.keys() == expected.keys()
+    assert len(record) > 30
     for key, value in expected.items():  # parts of the models compute in single precision
-        assert found[key] == pytest.approx(value, rel=1e-4, abs=1e-7), key
+        assert record[key] == pytest.approx(value, rel=1e-4, abs=1e-7), key
 
 
 def same_law(name: str, draws: int, steps: int) -> None:
     require_transformers("5.22", "initialisers of this version")
     samples = []
     for lazy in (True, False):
-        told = [trained(name, 100 + draw, steps, lazy) for draw in range(draws)]
-        samples.append({key: np.array([one[key] for one in told]) for key in told[0]})
-    found = p_values(*samples)
-    assert len(found) > 10
-    worst = min(found, key=found.__getitem__)
-    assert found[worst] > LEVEL / len(found), (worst, found[worst])
+        records = [trained(name, 100 + draw, steps, lazy) for draw in range(draws)]
+        samples.append({key: np.array([record[key] for record in records]) for key in records[0]})
+    pvalues = p_values(*samples)
+    assert len(pvalues) > 10
+    worst = min(pvalues, key=pvalues.__getitem__)
+    assert pvalues[worst] > LEVEL / len(pvalues), (worst, pvalues[worst])
 
 
 @pytest.mark.long
@@ -181,15 +181,15 @@ WIDE = [("SP", 1024, 2.957), ("SP", 4096, 7.939), ("muP", 1024, 0.432), ("muP", 
 
 @pytest.mark.parametrize(
     ("parametrisation", "width", "expected"),
-    [*CHANGES, *(pytest.param(*one, marks=pytest.mark.long) for one in WIDE)],
+    [*CHANGES, *(pytest.param(*case, marks=pytest.mark.long) for case in WIDE)],
 )
 def test_the_coordinate_check(parametrisation: str, width: int, expected: float) -> None:
     from attnlaw.theory.init.coordinates import coordinate_check
 
-    found = coordinate_check(width, parametrisation, draws=6, seed=1).logit_change
-    assert found.error is not None
+    change = coordinate_check(width, parametrisation, draws=6, seed=1).logit_change
+    assert change.error is not None
     # The expected values are means of draws as well, of about as many.
-    assert abs(found.value - expected) < 4.5 * math.hypot(found.error, found.error), found
+    assert abs(change.value - expected) < 4.5 * math.hypot(change.error, change.error), change
 
 
 @pytest.mark.long
@@ -200,11 +200,11 @@ def test_gradients_of_gpt2() -> None:
     values = {"model_type": "gpt2"}
     model = Architecture.from_config(values)
     law = gradient_law(values, model, random_tokens(model, 16, 0, 0), 12, 0)
-    for found, expected, error in (
+    for estimate, expected, error in (
         (law.norm, 72.0, 0.2),
         (law.layers[1], 43.4, 0.2),
         (law.layers[12], 10.68, 0.02),
     ):
-        assert abs(found.value - expected) < 4.5 * math.hypot(found.error or 0.0, error)
+        assert abs(estimate.value - expected) < 4.5 * math.hypot(estimate.error or 0.0, error)
     assert law.exponent is not None
     assert law.exponent.value < 0

@@ -86,8 +86,8 @@ def test_what_training_changed_is_told() -> None:
         model.model.layers[0].input_layernorm.weight.mul_(2)
     gained = audited(model).filter(pl.col("layer") == 0, pl.col("kind") == "qk")
     for column, factors in ((SIZE, (3, 3)), (SPREAD, (3, 12))):
-        for found, factor in zip((tripled, gained), factors, strict=True):
-            np.testing.assert_allclose(found[column], factor * before[column].to_numpy(), rtol=1e-6)
+        for table, factor in zip((tripled, gained), factors, strict=True):
+            np.testing.assert_allclose(table[column], factor * before[column].to_numpy(), rtol=1e-6)
 
 
 def test_the_residual_scale_of_gpt2_counts() -> None:

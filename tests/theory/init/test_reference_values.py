@@ -43,10 +43,10 @@ def close(value: float, error: float, expected: float, its_error: float = 0.0) -
 def test_the_first_token_of_a_causal_model_in_the_mean(values: dict[str, Any], expected: float) -> None:
     """q_0 + L (g_V^2 H d std_O^2 + F std_down^2 K(g_up^2)) without epsilon."""
     model = replace(Architecture.from_config(values), epsilon=0.0)
-    std, one = model.deviations, np.ones((1, 1))
+    std, unit_gram = model.deviations, np.ones((1, 1))
     start = std.embedding**2 * (2 if model.positions else 1)
     attention = model.width * std.value**2 * model.heads * model.head_width * std.residual**2
-    mlp = model.hidden * std.residual**2 * float(unit_kernel(model, one)[0, 0])
+    mlp = model.hidden * std.residual**2 * float(unit_kernel(model, unit_gram)[0, 0])
     assert start + model.depth * (attention + mlp) == pytest.approx(expected, abs=1e-6)
     state = Finite(model, Tokens((5, 9)), 3000, np.random.default_rng(1))
     squares = list(run_layers(state))[-1].gram[:, 0, 0]
@@ -82,11 +82,11 @@ def test_cosines_of_gpt2(
     model = Architecture.from_config(GPT2)
     law = initial_law(model, random_tokens(model, 8, 0, 0), draws=60, seed=3, **regime)
     for layer, value, error in zip((1, 6, 12), expected, errors, strict=True):
-        found = law.layers[layer].cosine
-        assert found is not None
-        close(found.value, found.error or 0.0, value, error)
+        cosine = law.layers[layer].cosine
+        assert cosine is not None
+        close(cosine.value, cosine.error or 0.0, value, error)
     if not regime:
-        log = [2 * math.log(one) for one in (law.layers[12].rms.low, law.layers[12].rms.value)]
+        log = [2 * math.log(rms) for rms in (law.layers[12].rms.low, law.layers[12].rms.value)]
         close(log[1], 0.0403 / math.sqrt(60), -2.293, 0.002)
         assert log[0] == pytest.approx(-2.293 - 1.645 * 0.0403, abs=0.03)
 
@@ -112,8 +112,8 @@ def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> No
             state = Finite(model, Tokens((5, 9, 3)), 200, np.random.default_rng(most))
             list(run_layers(state))
             logits = logits_of(state)
-            found = logits.log_sums(state.rng)
-            sums[most] = {"first": found[:, 0], "difference": found[:, 1] - found[:, 2]}
+            log_sums = logits.log_sums(state.rng)
+            sums[most] = {"first": log_sums[:, 0], "difference": log_sums[:, 1] - log_sums[:, 2]}
         assert min(p_values(sums[100], sums[10_000]).values()) > 1e-3
 
 
@@ -156,9 +156,9 @@ def test_wide_models_have_the_law_of_the_limit(keep: str) -> None:
     tokens = Tokens((5, 9, 3, 7))
     wide = initial_law(model, tokens, draws=80, width=4096, keep=keep, seed=5)
     limit = initial_law(model, tokens, draws=800, width=math.inf, keep=keep, seed=6)
-    for one, other in zip(wide.layers, limit.layers, strict=True):
+    for layer, other in zip(wide.layers, limit.layers, strict=True):
         for name in ("cosine", "rms"):
-            a, b = getattr(one, name), getattr(other, name)
+            a, b = getattr(layer, name), getattr(other, name)
             # The mean differs from the limit's by a few parts in N.
             assert abs(a.value - b.value) < SIGMAS * math.hypot(a.error, b.error or 0.0) + 8 / 4096 * b.value
 
@@ -186,8 +186,8 @@ def test_matched_units_have_the_mean_and_covariance_of_all() -> None:
     exact, matched = (hidden_gram(model, t, units, rng) for units in (0, 60))
     for a, b in ((exact[:, 0, 0], matched[:, 0, 0]), (exact[:, 0, 1], matched[:, 0, 1])):
         close(a.mean(), a.std() / math.sqrt(6000), b.mean(), b.std() / math.sqrt(6000))
-        centred = [(one - one.mean()) ** 2 for one in (a, b)]
-        errors = [one.std() / math.sqrt(6000) for one in centred]
+        centred = [(entries - entries.mean()) ** 2 for entries in (a, b)]
+        errors = [squares.std() / math.sqrt(6000) for squares in centred]
         close(centred[0].mean(), errors[0], centred[1].mean(), errors[1])
 
 

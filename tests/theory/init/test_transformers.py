@@ -28,9 +28,9 @@ def same_law(name: str, draws: int, **changes: Any) -> None:
     values = {**SMALL[name], **changes}
     model = Architecture.from_config(values)
     real = real_statistics(values, tokens, draws, seed=1000)
-    found = p_values(chain_statistics(model, tokens, 4 * draws, 17, last=False), real)
-    worst = min(found, key=found.__getitem__)
-    assert found[worst] > LEVEL / len(found), (worst, found[worst])
+    pvalues = p_values(chain_statistics(model, tokens, 4 * draws, 17, last=False), real)
+    worst = min(pvalues, key=pvalues.__getitem__)
+    assert pvalues[worst] > LEVEL / len(pvalues), (worst, pvalues[worst])
 
 
 @pytest.mark.parametrize("name", FEW)

@@ -24,11 +24,11 @@ def _config(tmp_path: Path) -> str:
 
 
 def test_the_function_is_the_law(config: str) -> None:
-    found = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3)
+    law = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3)
     model = Architecture.from_config(SMALL["gpt2"])
     same = initial_law(model, Tokens((5, 9, 5)), 20, 3)
-    assert found.layers == same.layers
-    assert (found.loss, found.logit_sd) == (same.loss, same.logit_sd)
+    assert law.layers == same.layers
+    assert (law.loss, law.logit_sd) == (same.loss, same.logit_sd)
     limit = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3, width="inf", keep="head-width")
     assert (
         limit.layers == initial_law(model, Tokens((5, 9, 5)), 20, 3, width=math.inf, keep="head-width").layers
@@ -46,8 +46,8 @@ def test_a_law_shows_itself(config: str) -> None:
 
 
 def test_the_table_begins_with_remarks(config: str) -> None:
-    told = invoke("init", config, "--tokens", "4", "--draws", "60")
-    lines = told.stdout.splitlines()
+    run = invoke("init", config, "--tokens", "4", "--draws", "60")
+    lines = run.stdout.splitlines()
     assert lines[0] == "gpt2, width 24, 2 layers, 4 tokens: 60 initialisations"
     assert lines[1].startswith("- the loss starts ")
     header = next(line for line in lines if line.startswith("layer"))
@@ -58,13 +58,13 @@ def test_the_table_begins_with_remarks(config: str) -> None:
 
 
 def test_json_has_the_layers_as_a_table(config: str) -> None:
-    told = json.loads(invoke("init", config, "--tokens", "4", "--draws", "20", "--json").stdout)
-    assert told["settings"]["width"] == "own"
-    assert told["quantities"]["model_width"] == 24
-    rows = told["tables"]["layers"]
+    case = json.loads(invoke("init", config, "--tokens", "4", "--draws", "20", "--json").stdout)
+    assert case["settings"]["width"] == "own"
+    assert case["quantities"]["model_width"] == 24
+    rows = case["tables"]["layers"]
     assert [row["layer"] for row in rows] == [0, 1, 2]
     assert rows[0]["entropy"] is None
-    assert told["tables"]["gradients"] is None
+    assert case["tables"]["gradients"] is None
     for name in MEASURED.keys() - {"gradient"}:
         assert rows[2][name].keys() == {"value", "error"}
         assert rows[2][f"{name}_low"] <= rows[2][name]["value"] <= rows[2][f"{name}_high"]
@@ -77,9 +77,9 @@ def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     page = (out / "report.html").read_text()
     assert "mean cosine between tokens" in page
     assert "infinite width" in page
-    told = pl.read_parquet(out / "rows.parquet")["remark"][0].split("; ")
-    assert [page.index(one) for one in told] == sorted(page.index(one) for one in told)
-    assert page.index(told[0]) < page.index('id="part-1"')  # remarks come before figures
+    remarks = pl.read_parquet(out / "rows.parquet")["remark"][0].split("; ")
+    assert [page.index(remark) for remark in remarks] == sorted(page.index(remark) for remark in remarks)
+    assert page.index(remarks[0]) < page.index('id="part-1"')  # remarks come before figures
     rows = pl.read_parquet(out / "layers.parquet")
     assert rows.height == 6
     assert VERB.tables[0].columns[0].name in rows.columns
@@ -106,16 +106,16 @@ def test_a_folder_without_a_config_does_not_hide_a_config_that_ships(
 def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
     pytest.importorskip("transformers")
     words = ("--tokens", "4", "--draws", "4", "--gradients", "3", "--width", "own,inf", "--json")
-    told, limit = json.loads(invoke("init", config, *words).stdout)
-    rows = told["tables"]["layers"]
+    case, limit = json.loads(invoke("init", config, *words).stdout)
+    rows = case["tables"]["layers"]
     assert rows[0]["gradient"] is None
-    matrices = told["tables"]["gradients"]
+    matrices = case["tables"]["gradients"]
     assert {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"} == {
         row["matrix"] for row in matrices if row["layer"] == 1
     }
     # One matrix alone is smaller than its layer, and that than all layers.
     largest = max(row["gradient"]["value"] for row in matrices if row["layer"] == 1)
-    whole = told["quantities"]["gradient_norm"]["value"]
+    whole = case["quantities"]["gradient_norm"]["value"]
     assert largest < rows[1]["gradient"]["value"] < whole
     assert limit["quantities"]["gradient_norm"] is None
 
@@ -137,14 +137,14 @@ def test_gradients_stand_beside_layers_and_by_matrix(config: str) -> None:
     ],
 )
 def test_mistakes_are_one_line(config: str, words: str, line: str) -> None:
-    told = invoke("init", config, *words.split(), status=2)
-    assert line in told.stderr
-    assert len(told.stderr.strip().splitlines()) == 1
-    assert told.stdout == ""
+    run = invoke("init", config, *words.split(), status=2)
+    assert line in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1
+    assert run.stdout == ""
 
 
 def test_a_model_that_is_not_covered_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"model_type": "albert"}))
-    told = invoke("init", str(path), status=1)
-    assert "weights that layers share is not in the law of `init` yet" in told.stderr
+    run = invoke("init", str(path), status=1)
+    assert "weights that layers share is not in the law of `init` yet" in run.stderr

@@ -25,8 +25,8 @@ def test_marchenko_pastur_moments(kappa: float) -> None:
     law = MarchenkoPastur(kappa)
     # Moments of W W^T / sqrt(m d): Narayana polynomials in kappa over kappa^(k/2).
     expected = [kappa, kappa + kappa**2, kappa + 3 * kappa**2 + kappa**3]
-    found = [law.moment(k) * kappa ** (k / 2) for k in (1, 2, 3)]
-    assert found == pytest.approx(expected, rel=1e-11)
+    moments = [law.moment(k) * kappa ** (k / 2) for k in (1, 2, 3)]
+    assert moments == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("kappa", [0.2, 1.0, 3.0])

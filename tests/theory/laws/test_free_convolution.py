@@ -49,8 +49,8 @@ def test_moments_of_a_discrete_base_are_exact(a: float) -> None:
 @pytest.mark.parametrize(("k0", "a"), [(0.1, 0.2), (0.5, 1.0), (3.0, 0.7)])
 def test_density_and_edges_agree_with_numpy_roots(k0: float, a: float) -> None:
     law = FreeConvolution(MarchenkoPastur(k0), a)
-    found = [end for pair in law.intervals for end in pair]
-    assert found == pytest.approx(edges(k0, a), rel=1e-10)
+    ends = [end for pair in law.intervals for end in pair]
+    assert ends == pytest.approx(edges(k0, a), rel=1e-10)
     for low, high in law.intervals:
         for x in np.linspace(low, high, 7)[1:-1]:
             g = transform(k0, a, x)
@@ -67,9 +67,9 @@ def test_truncated_integrals_agree_with_adaptive_quadrature(k0: float, a: float,
         lambda x, g: x * g.real,
     ]
     expected = [integral(k0, a, function, above=b) for function in functions]
-    found = Truncated(MarchenkoPastur(k0), np.array([a])).above(np.array([b]))[:, 0]
+    integrals = Truncated(MarchenkoPastur(k0), np.array([a])).above(np.array([b]))[:, 0]
     # quad meets a square-root edge: its own error estimate is about 1e-9.
-    assert found == pytest.approx(np.array(expected), abs=3e-9)
+    assert integrals == pytest.approx(np.array(expected), abs=3e-9)
 
 
 @pytest.mark.parametrize("k0", [0.3, 2.0])
@@ -145,17 +145,21 @@ def test_hardly_blurred_atoms_keep_their_mass_and_place(sigma: float) -> None:
     """
     values, weights = np.array([0.0, 1e-3, 1e-3 + 1e-6, 1e3]), np.array([0.5, 0.3, 0.2 - 1e-7, 1e-7])
     groups = Truncated(Discrete(tuple(values), tuple(weights)), np.array([sigma])).node_groups()[0][1]
-    found = {}
+    components = {}
     for nodes in groups:
         step = np.pi / nodes.x.shape[-1]
         for i, low in enumerate(nodes.low[0]):
             mass = nodes.mass[0, i] * step
             assert nodes.high[0, i] > low
-            found[float(low)] = mass.sum(), mass @ nodes.x[0, i], 4 * sigma**2 * mass @ nodes.re_g[0, i] ** 2
+            components[float(low)] = (
+                mass.sum(),
+                mass @ nodes.x[0, i],
+                4 * sigma**2 * mass @ nodes.re_g[0, i] ** 2,
+            )
     parts = biane_atoms(values, weights, sigma)
-    assert len(found) == len(parts)
-    for part, low in zip(parts, sorted(found), strict=True):
-        mass, mean, square = found[low]
+    assert len(components) == len(parts)
+    for part, low in zip(parts, sorted(components), strict=True):
+        mass, mean, square = components[low]
         p, s = weights[part], values[part]
         assert mass == pytest.approx(p.sum(), rel=1e-12)
         others = np.delete(np.arange(4), np.arange(4)[part])

@@ -71,10 +71,10 @@ REFERENCE: list[tuple[Law, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
 ]
 
 
-def same(found: float, printed: str) -> None:
+def same(value: float, printed: str) -> None:
     """To half a unit of the last digit that was printed, and a rounding more."""
     digits = len(printed.partition(".")[2])
-    assert found == pytest.approx(float(printed), abs=0.51 * 10.0**-digits)
+    assert value == pytest.approx(float(printed), abs=0.51 * 10.0**-digits)
 
 
 @pytest.mark.parametrize(("law", "edges", "moments", "densities"), REFERENCE)
@@ -82,13 +82,13 @@ def test_reference_values(
     law: Law, edges: tuple[str, ...], moments: tuple[str, ...], densities: tuple[str, ...]
 ) -> None:
     ((low, high),) = law.intervals
-    for found, printed in zip((low, high), edges, strict=True):
-        same(found, printed)
+    for value, printed in zip((low, high), edges, strict=True):
+        same(value, printed)
     for order, printed in enumerate(moments, start=1):
         same(law.moment(order), printed)
     places = low + (high - low) * np.array([0.25, 0.5, 0.75])
-    for found, printed in zip(law.density(places), densities, strict=True):
-        same(float(found), printed)
+    for value, printed in zip(law.density(places), densities, strict=True):
+        same(float(value), printed)
 
 
 def free_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -107,13 +107,13 @@ def moments_by_cumulants(law: MultiHeadLaw) -> np.ndarray:
     """rho, the law of `1 - c + c X`, times a Marchenko-Pastur law for each factor."""
     c = law.beta**2 / law.theta
     x = np.append(1.0, plain_moments(law.key_ratio))
-    found = np.array(
+    moments = np.array(
         [sum(comb(q, j) * c**j * (1 - c) ** (q - j) * x[j] for j in range(q + 1)) for q in (1, 2, 3)]
     )
     for a in (law.heads, law.value_ratio, law.output_ratio):
         if a is not None:
-            found = free_product(found, plain_moments(a))
-    return found * law.mean ** np.arange(1, 4)
+            moments = free_product(moments, plain_moments(a))
+    return moments * law.mean ** np.arange(1, 4)
 
 
 def tied_by_cumulants(law: TiedValuesLaw) -> np.ndarray:
@@ -127,11 +127,11 @@ def tied_by_cumulants(law: TiedValuesLaw) -> np.ndarray:
     k = [law.heads * float(w @ phi**q) for q in (1, 2, 3)]
     raw = np.array([k[0], k[1] + k[0] ** 2, k[2] + 3 * k[0] * k[1] + k[0] ** 3])
     mean = raw[0]
-    found = raw / mean ** np.arange(1, 4)
+    moments = raw / mean ** np.arange(1, 4)
     if law.output_ratio is not None:
-        found = free_product(found, plain_moments(law.output_ratio))
+        moments = free_product(moments, plain_moments(law.output_ratio))
         mean *= law.output_ratio / law.key_ratio
-    return found * mean ** np.arange(1, 4)
+    return moments * mean ** np.arange(1, 4)
 
 
 MULTI = [
@@ -175,8 +175,8 @@ def test_the_architecture_is_in_the_second_moment(head_size: int | None) -> None
 def test_one_head_has_the_law_of_an_attention_matrix(beta: float, t: float) -> None:
     law, known = MultiHeadLaw(beta, 1, t), AttentionMatrixLaw(beta, t)
     assert len(law.intervals) == len(known.intervals)
-    for own, other in zip(law.intervals, known.intervals, strict=True):
-        assert own == pytest.approx(other, rel=1e-12)
+    for interval, other in zip(law.intervals, known.intervals, strict=True):
+        assert interval == pytest.approx(other, rel=1e-12)
     for low, high in known.intervals:
         x = low + (high - low) * np.array([0.01, 0.2, 0.5, 0.9])
         assert law.density(x) == pytest.approx(known.density(x), rel=1e-11)
@@ -242,7 +242,7 @@ def test_the_second_term_cures_narrow_heads(
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: MultiHeadLaw(0.0, 4, 1.0), "beta"),
         (lambda: MultiHeadLaw(6.0, 4, 1.0), "beta"),
@@ -253,6 +253,6 @@ def test_the_second_term_cures_narrow_heads(
         (lambda: TiedValuesLaw(1.0, 2.5, 1.0), "heads"),  # type: ignore[arg-type]
     ],
 )
-def test_bad_parameters_are_refused(make: object, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_bad_parameters_are_refused(make: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         make()  # type: ignore[operator]

@@ -35,8 +35,8 @@ def largest(expected: RandomLayer, draws: int) -> Estimate:
     """Mean and standard error of the largest value over draws, with 1/n taken off."""
     rng = np.random.default_rng(4)
     grams = (_grams(expected.shape, expected.beta, MATRICES[expected.of], rng)[0] for _ in range(draws))
-    found = [float(eigsh(gram, k=1, which="LA", return_eigenvectors=False)[0]) for gram in grams]
-    return Estimate(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(draws)))
+    top_eigenvalues = [float(eigsh(gram, k=1, which="LA", return_eigenvectors=False)[0]) for gram in grams]
+    return Estimate(float(np.mean(top_eigenvalues)), float(np.std(top_eigenvalues, ddof=1) / np.sqrt(draws)))
 
 
 @pytest.mark.parametrize(("of", "sharing"), MADE)
@@ -45,11 +45,11 @@ def test_moments_of_draws_become_those_of_the_law(of: str, sharing: str) -> None
     beta, rng = 0.7, np.random.default_rng(8)
     means, errors = [], []
     for tokens, draws in ((64, 60), (128, 30)):
-        found = np.array(
+        moments = np.array(
             [shape_of(_grams(layer(tokens, sharing), beta, MATRICES[of], rng)[0]) for _ in range(draws)]
         )
-        means.append(found.mean(axis=0))
-        errors.append(found.std(axis=0, ddof=1) / np.sqrt(draws))
+        means.append(moments.mean(axis=0))
+        errors.append(moments.std(axis=0, ddof=1) / np.sqrt(draws))
     limit = 2 * means[1] - means[0]
     error = np.hypot(2 * errors[1], errors[0])
     law = layer(128, sharing).law(beta, of)
@@ -65,13 +65,13 @@ def test_the_equivalent_has_the_law_without_extrapolation_of_temperature() -> No
     rng = np.random.default_rng(3)
     shape = layer(128, "none")
     for of in MATRICES:
-        found = np.array([shape_of(_grams(shape, 1.1, MATRICES[of], rng)[1]) for _ in range(20)])
+        moments = np.array([shape_of(_grams(shape, 1.1, MATRICES[of], rng)[1]) for _ in range(20)])
         law = shape.law(1.1, of)
-        error = found.std(axis=0, ddof=1) / np.sqrt(20)
+        error = moments.std(axis=0, ddof=1) / np.sqrt(20)
         expected = np.array([law.mean, law.moment(2) / law.mean**2, law.moment(3) / law.mean**3])
         # Traces of Gaussian matrices miss their limit by 1/n at first order, times the order of the moment.
         assert np.all(
-            np.abs(found.mean(axis=0) - expected) < 4 * error + expected * np.array([1, 4, 12]) / 128
+            np.abs(moments.mean(axis=0) - expected) < 4 * error + expected * np.array([1, 4, 12]) / 128
         )
 
 
@@ -106,8 +106,8 @@ def test_the_spike_is_where_it_is_expected_and_column_means_take_it_off() -> Non
     assert expected.law.support[1] == pytest.approx(2.221, abs=5e-4)
     assert expected.spike == pytest.approx(2.747, abs=5e-4)
     assert "one value near 2.747" in expected.warnings[0]
-    found = largest(expected, 16)
-    assert found.value == pytest.approx(2.747, abs=4 * found.error + 2.747 * 0.98 / 16)
+    estimate = largest(expected, 16)
+    assert estimate.value == pytest.approx(2.747, abs=4 * estimate.error + 2.747 * 0.98 / 16)
     centred, kept = (
         multi_head_sample(shape, 0.7, seed=1, of="attention", centring=name) for name in ("columns", "mean")
     )
@@ -122,10 +122,10 @@ def test_the_spike_goes_through_values_and_outputs(of: str) -> None:
     """`l^2 y = theta`: an extension, so held against draws."""
     expected = RandomLayer(AttentionShape(250, 16, 16, 64, 1000), 1.0, of, "mean")
     edge = expected.law.support[1]
-    found = largest(expected, 16)
+    estimate = largest(expected, 16)
     # The squared size of the spike is of first order in 1/d_K; the next is 2 beta^2/d_K of it.
-    error = 4 * found.error + expected.spike * 2 / 16
-    assert found.value == pytest.approx(expected.spike, abs=error)
+    error = 4 * estimate.error + expected.spike * 2 / 16
+    assert estimate.value == pytest.approx(expected.spike, abs=error)
     assert error < 0.75 * (expected.spike - edge)
 
 
@@ -158,7 +158,7 @@ def test_laws_of_shapes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: AttentionShape(1, 4, 8), "tokens"),
         (lambda: AttentionShape(10, 4, 8, sharing="some"), "none, across, tied"),
@@ -168,8 +168,8 @@ def test_laws_of_shapes() -> None:
         (lambda: RandomLayer(AttentionShape(10, 4, 8), 1.0, centring="rows"), "columns, mean"),
     ],
 )
-def test_bad_shapes_are_refused(make: object, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_bad_shapes_are_refused(make: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         make()  # type: ignore[operator]
 
 

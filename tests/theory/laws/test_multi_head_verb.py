@@ -22,15 +22,15 @@ SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
 
 
 @pytest.fixture(scope="module")
-def found() -> object:
+def small_result() -> object:
     return VERB(**SMALL)
 
 
-def test_a_row_has_law_draws_and_readout(found: object) -> None:
+def test_a_row_has_law_draws_and_readout(small_result: object) -> None:
     (case,) = VERB.cases(SMALL)
-    told = json.loads(json.dumps(VERB.json(case, found)))
-    assert set(told) == {"verb", "settings", "quantities", "status", "remark", "version"}
-    quantities = told["quantities"]
+    content = json.loads(json.dumps(VERB.json(case, small_result)))
+    assert set(content) == {"verb", "settings", "quantities", "status", "remark", "version"}
+    quantities = content["quantities"]
     law = MultiHeadLaw(1.0, 3, 1.0, 1.0, 1.0)
     assert quantities["mean"] == law.mean
     assert quantities["edges"] == list(law.intervals[0])
@@ -39,7 +39,7 @@ def test_a_row_has_law_draws_and_readout(found: object) -> None:
         assert quantities[name]["value"] > 0
         assert quantities[name]["error"] > 0
     assert quantities["coefficient_error"] > 0
-    assert "too sharp for 60 tokens" in told["remark"]
+    assert "too sharp for 60 tokens" in content["remark"]
 
 
 def test_without_draws_it_is_the_law_alone() -> None:
@@ -56,22 +56,22 @@ def pair(**given: object) -> tuple[object, object]:
     return case, VERB(**given)
 
 
-def test_tables_are_the_density_and_the_first_draw(found: object) -> None:
-    densities, values = (table.rows(found) for table in VERB.tables)
-    assert values["value"].to_list() == found.drawn.values.tolist()
-    law = found.drawn.layer.law
+def test_tables_are_the_density_and_the_first_draw(small_result: object) -> None:
+    densities, values = (table.rows(small_result) for table in VERB.tables)
+    assert values["value"].to_list() == small_result.drawn.values.tolist()
+    law = small_result.drawn.layer.law
     assert densities["density"].to_numpy() == pytest.approx(law.density(densities["x"].to_numpy()))
     assert VERB.tables[1].rows(VERB(**SMALL | {"draws": 0})) is None
 
 
-def test_one_seed_one_result(found: object) -> None:
+def test_one_seed_one_result(small_result: object) -> None:
     again, other = (VERB(**SMALL, seed=seed).drawn for seed in (0, 1))
-    assert again.law_w1 == found.drawn.law_w1
+    assert again.law_w1 == small_result.drawn.law_w1
     assert other.law_w1 != again.law_w1
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"sharing": "tied", "value_size": 9}, r"value_size.*expected the .*head_size"),
         ({"sharing": "tied", "second_order": True}, "no such law for K = V"),
@@ -79,8 +79,8 @@ def test_one_seed_one_result(found: object) -> None:
         ({"matrix": "scores"}, "attention, mean, values, output"),
     ],
 )
-def test_bad_settings_are_one_line(given: dict[str, object], told: str) -> None:
-    with pytest.raises(BadSetting, match=told):
+def test_bad_settings_are_one_line(given: dict[str, object], message: str) -> None:
+    with pytest.raises(BadSetting, match=message):
         VERB.cases(given)
 
 

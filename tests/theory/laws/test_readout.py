@@ -21,9 +21,9 @@ def error_of(beta: float, key_size: int, value_size: int) -> float:
 
 
 def test_wide_values_win_above_the_published_temperature() -> None:
-    found = brentq(lambda beta: error_of(beta, 64, 192) - error_of(beta, 128, 128), 0.3, 1.0)
-    assert found == pytest.approx(0.559, abs=5e-4)  # published
-    assert found == pytest.approx(0.55872, abs=5e-6)
+    crossing = brentq(lambda beta: error_of(beta, 64, 192) - error_of(beta, 128, 128), 0.3, 1.0)
+    assert crossing == pytest.approx(0.559, abs=5e-4)  # published
+    assert crossing == pytest.approx(0.55872, abs=5e-6)
     ratios = [
         error_of(beta, 64, 192) / error_of(beta, 128, 128) for beta in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     ]
@@ -36,10 +36,10 @@ def test_wide_values_win_above_the_published_temperature() -> None:
 )
 def test_published_arrival_times(ratio: float, published: float, digits: float) -> None:
     law = MultiHeadLaw(1.0, 64, ratio, ratio, 2.0)
-    found = arrival_time(law, 0.1)
-    assert found == pytest.approx(published, abs=5.1e-3)
-    assert found == pytest.approx(digits, abs=5.1e-4)
-    assert training_loss(law, [0.0, found]) == pytest.approx([1.0, 0.1], rel=1e-10)
+    arrival = arrival_time(law, 0.1)
+    assert arrival == pytest.approx(published, abs=5.1e-3)
+    assert arrival == pytest.approx(digits, abs=5.1e-4)
+    assert training_loss(law, [0.0, arrival]) == pytest.approx([1.0, 0.1], rel=1e-10)
 
 
 def test_published_loss_of_a_long_training() -> None:
@@ -63,16 +63,16 @@ def test_degrees_of_freedom_are_the_transform_below_zero(law: MultiHeadLaw | Tie
     """`w = 1 - z g(z)` at `z = -lambda`; its slope by differences gives the error again."""
     ridge, step = 0.03, 1e-4
     w = [
-        1 + one * law.mean * float(law.stieltjes(-one * law.mean).real)
-        for one in (ridge, ridge - step, ridge + step)
+        1 + penalty * law.mean * float(law.stieltjes(-penalty * law.mean).real)
+        for penalty in (ridge, ridge - step, ridge + step)
     ]
     slope = (w[2] - w[1]) / (2 * step)
-    found = readout(law, ridge, 0.2)
-    assert found.degrees_of_freedom == pytest.approx(w[0], abs=1e-9)
+    ridge_fit = readout(law, ridge, 0.2)
+    assert ridge_fit.degrees_of_freedom == pytest.approx(w[0], abs=1e-9)
     gO = law.output_ratio
     # The second difference of w over lambda^2 is of order one: the slope is good to the step squared over it.
     expected = 1 - w[0] / gO + (ridge / gO - 0.2) * slope
-    assert found.coefficient_error == pytest.approx(expected, rel=10 * (step / ridge) ** 2)
+    assert ridge_fit.coefficient_error == pytest.approx(expected, rel=10 * (step / ridge) ** 2)
 
 
 def explicit(law: MultiHeadLaw, tokens: int, ridge: float, noise: float) -> float:

@@ -37,10 +37,10 @@ def test_chi_is_the_derivative_of_J(base: Base, a: float, b: float) -> None:
 
 @pytest.mark.parametrize(("k0", "a", "b"), [(0.1, 0.3, 0.2), (0.5, 1.6, 1.3), (2.0, 0.5, 0.0)])
 def test_integrals_agree_with_adaptive_quadrature(k0: float, a: float, b: float) -> None:
-    found = parts(MarchenkoPastur(k0), a, b)
-    assert found.J[0] == pytest.approx(integral(k0, a, lambda x, g: (x - b) ** 2, above=b), abs=3e-9)
-    assert found.M1[0] == pytest.approx(integral(k0, a, lambda x, g: x - b, above=b), abs=3e-9)
-    assert found.chi[0] == pytest.approx(
+    integrals = parts(MarchenkoPastur(k0), a, b)
+    assert integrals.J[0] == pytest.approx(integral(k0, a, lambda x, g: (x - b) ** 2, above=b), abs=3e-9)
+    assert integrals.M1[0] == pytest.approx(integral(k0, a, lambda x, g: x - b, above=b), abs=3e-9)
+    assert integrals.chi[0] == pytest.approx(
         2 * integral(k0, a, lambda x, g: (x - b) * g.real, above=b), abs=3e-9
     )
 

@@ -52,14 +52,14 @@ def test_the_start_is_marchenko_pastur(width: float) -> None:
         assert (after - theta) / 1e-6 == pytest.approx(slope, rel=1e-4)
 
 
-def found(width: float) -> Trajectory:
+def path_of_width(width: float) -> Trajectory:
     return trajectory(Problem(), Schedule([0.05], width=width))
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
 def test_mass_and_eigenvalues(width: float) -> None:
     """Distance from the eigenvalues of a flow at d = 200; atoms and all."""
-    law = found(width).spectrum(0.05)
+    law = path_of_width(width).spectrum(0.05)
     assert law.nodes()[1].sum() + law.mass_of_atoms == pytest.approx(1.0, abs=2e-3)
     S, _ = student(200, width, 0.05, spike=False)
     eigenvalues = np.linalg.eigvalsh(S)
@@ -72,11 +72,11 @@ def test_the_transform_is_that_of_a_matrix() -> None:
     eigenvalues = np.linalg.eigvalsh(student(120, 2.0, 0.05, spike=False)[0])
     z = np.array([0.4 + 0.4j, 2.0 + 0.5j, 4.0 + 0.3j])
     resolvent = np.mean(1 / (z[:, None] - eigenvalues), axis=1)
-    assert found(2.0).spectrum(0.05).stieltjes(z) == pytest.approx(resolvent, abs=2 / 120)
+    assert path_of_width(2.0).spectrum(0.05).stieltjes(z) == pytest.approx(resolvent, abs=2 / 120)
 
 
 def test_the_density_ends_at_the_edges_of_the_real_branch() -> None:
-    law = found(2.0).spectrum(0.05)
+    law = path_of_width(2.0).spectrum(0.05)
     assert isinstance(law, Riccati)
     low, high = law.intervals[0]
     # A hair above the line the density falls off across an edge by more than a factor of ten.

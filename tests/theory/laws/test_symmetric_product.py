@@ -43,8 +43,8 @@ def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
     terms = [-(a**2) / k * g**4, z / k * g**3, (1 - 1 / k + a * a) * g**2, -z * g, np.ones_like(g)]
     assert np.abs(sum(terms)).max() <= 1e-12 * np.abs(terms).max()
     weight = nodes.mass * np.pi / x.shape[-1]
-    found = [weight.sum(), (weight * x**2).sum() / (1 + a * a), 2 * (weight * x * re_g).sum()]
-    np.testing.assert_allclose(found, 1.0, rtol=0, atol=2e-12)
+    integrals = [weight.sum(), (weight * x**2).sum() / (1 + a * a), 2 * (weight * x * re_g).sum()]
+    np.testing.assert_allclose(integrals, 1.0, rtol=0, atol=2e-12)
 
 
 @pytest.mark.parametrize("k", RATIOS)

@@ -33,17 +33,17 @@ def test_size_of_finite_attention_is_shifted_as_the_formula_says(
     tokens: int, head_size: int, beta: float, draws: int
 ) -> None:
     b, theta = beta**2, np.expm1(beta**2)
-    found = []
+    shifts = []
     for seed in range(draws):
         size = (random_attention(tokens, head_size, beta, seed=seed) ** 2).sum() - 1
         Q, K = np.random.default_rng(seed).standard_normal((2, tokens, head_size))
         # The mean square of its logits has mean one: a control variate with the slope of e^b.
         logits = np.einsum("ij,ij->", Q.T @ Q, K.T @ K) / (head_size * tokens**2)
-        found.append(size / theta - 1 - b * np.exp(b) / theta * (logits - 1))
-    error = np.std(found, ddof=1) / np.sqrt(len(found))
+        shifts.append(size / theta - 1 - b * np.exp(b) / theta * (logits - 1))
+    error = np.std(shifts, ddof=1) / np.sqrt(len(shifts))
     shift = frobenius_shift(tokens, head_size, beta)
     # What the first order leaves out is of the order of its square.
-    assert np.mean(found) == pytest.approx(shift, abs=4 * error + 2 * shift**2)
+    assert np.mean(shifts) == pytest.approx(shift, abs=4 * error + 2 * shift**2)
     assert 4 * error + 2 * shift**2 < 0.8 * abs(shift)
 
 
@@ -89,9 +89,9 @@ def test_null_participation_falls_with_the_temperature_and_holds_under_a_mask() 
     masked = null_participation(96, 32, 0.5, seed=0, draws=6, causal=True)
     expected = [
         participation(
-            centred(random_attention(96, 32, 0.5, np.random.default_rng(one), causal=True), causal=True)
+            centred(random_attention(96, 32, 0.5, np.random.default_rng(seed), causal=True), causal=True)
         )
-        for one in np.random.SeedSequence(0).spawn(6)
+        for seed in np.random.SeedSequence(0).spawn(6)
     ]
     assert masked.value == pytest.approx(np.mean(expected))
     assert masked.value < soft.value

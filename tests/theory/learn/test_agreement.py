@@ -131,5 +131,7 @@ def test_a_rounded_sample_count_is_not_compared() -> None:
     exact = replace(problem, alpha=1 / 144)
     assert simulate(exact, size=12, seeds=2).rounding is None
     # The bound is 1%: 100.28 samples miss by 0.28%, 25.35 by 1.4%.
-    found = [simulate(replace(problem, alpha=n / 400), size=20, seeds=1).rounding for n in (100.28, 25.35)]
-    assert [text is None for text in found] == [True, False]
+    roundings = [
+        simulate(replace(problem, alpha=n / 400), size=20, seeds=1).rounding for n in (100.28, 25.35)
+    ]
+    assert [text is None for text in roundings] == [True, False]

@@ -24,14 +24,14 @@ HARDMAX = Problem(alpha=0.1, tokens=2, output="hardmax", target=MP, student="bay
 
 def test_softmax_reference_values() -> None:
     curve = state_evolutions([replace(SOFTMAX, alpha=alpha) for alpha in (0.02, 0.05, 0.1, 0.15)])
-    found = [prediction.estimation_error.value for prediction in curve]
-    assert found == pytest.approx([0.906634, 0.723677, 0.392196, 0.128131], abs=0.5e-6)
+    errors = [prediction.estimation_error.value for prediction in curve]
+    assert errors == pytest.approx([0.906634, 0.723677, 0.392196, 0.128131], abs=0.5e-6)
 
 
 def test_hardmax_reference_values() -> None:
     curve = state_evolutions([replace(HARDMAX, alpha=alpha) for alpha in (0.1, 0.5, 1.0)])
-    found = [prediction.estimation_error.value for prediction in curve]
-    assert found == pytest.approx([0.7451, 0.2131, 0.0789], abs=0.5e-4)
+    errors = [prediction.estimation_error.value for prediction in curve]
+    assert errors == pytest.approx([0.7451, 0.2131, 0.0789], abs=0.5e-4)
 
 
 def test_reference_of_the_linear_output() -> None:
@@ -152,7 +152,7 @@ def test_label_information_by_panels(q: float, V: float) -> None:
     a, b = k[:, None], k[None, :]
     t = q / V
     density = np.exp(-9 * (a * a - 2 * a * b / 3 + b * b) / (16 * t)) / (2 * np.pi * t * np.sqrt(8 / 9))
-    told = np.zeros((k.size, k.size))
+    information = np.zeros((k.size, k.size))
     for s1, s2 in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
         r = s1 * s2 / 3
         Z = bivariate_normal_cdf(s1 * a, s2 * b, r)
@@ -161,8 +161,8 @@ def test_label_information_by_panels(q: float, V: float) -> None:
         log2 = -b * b / 2 + log_ndtr((s1 * a - r * s2 * b) / root)
         score1, score2 = s1 * np.exp(log1), s2 * np.exp(log2)
         form = (score1**2 + score2**2 + 2 * score1 * score2 / 3) / (2 * np.pi)
-        told += np.where(Z > 1e-13, form / np.maximum(Z, 1e-13), 0.0)
-    expected = float(weight @ (density * told) @ weight) / V
+        information += np.where(Z > 1e-13, form / np.maximum(Z, 1e-13), 0.0)
+    expected = float(weight @ (density * information) @ weight) / V
     # Panels one width wide with eight nodes: right to 1e-7 of the whole.
     assert label_information(q, V) == pytest.approx(expected, rel=1e-7)
 
@@ -170,10 +170,10 @@ def test_label_information_by_panels(q: float, V: float) -> None:
 def test_hardmax_with_much_data() -> None:
     """`E alpha^2` tends to a constant: E = (1 - (1-k0)^2) a^2 and 1/a^2 = 4 alpha C / sqrt(2 pi Q E)."""
     curve = state_evolutions([replace(HARDMAX, alpha=alpha) for alpha in (40.0, 1e3, 1e5)])
-    found = np.array(
+    scaled_errors = np.array(
         [prediction.estimation_error.value * prediction.problem.alpha**2 for prediction in curve]
     )
     limit = (0.75 * np.sqrt(2 * np.pi * 1.5) / (4 * one_label())) ** 2
     # The first corrections are of order a, and a falls as 1/alpha.
-    assert np.abs(found / limit - 1) * [40.0, 1e3, 1e5] == pytest.approx([0.0] * 3, abs=0.5)
+    assert np.abs(scaled_errors / limit - 1) * [40.0, 1e3, 1e5] == pytest.approx([0.0] * 3, abs=0.5)
     assert all(prediction.converged for prediction in curve)

@@ -58,26 +58,26 @@ def one_digit(digits: str) -> float:
 
 @pytest.mark.parametrize("case", REFERENCE)
 def test_reference_values(case: Case) -> None:
-    found = state_evolution(attended(*case))
-    assert found.outcome is Outcome.DONE
-    assert found.residual < 1e-9
+    prediction = state_evolution(attended(*case))
+    assert prediction.outcome is Outcome.DONE
+    assert prediction.residual < 1e-9
     for name, digits in zip(NAMES, REFERENCE[case].split(), strict=False):
-        assert getattr(found, name).value == pytest.approx(float(digits), abs=one_digit(digits)), name
+        assert getattr(prediction, name).value == pytest.approx(float(digits), abs=one_digit(digits)), name
     if case in WRONG:
-        assert found.wrong_keys.value == pytest.approx(float(WRONG[case]), abs=one_digit(WRONG[case]))
-    assert found.angle.value == pytest.approx(np.pi * found.wrong_keys.value)
-    assert (found.trace, found.adapter_noise) == (None, None)
-    assert found.spectrum.moment(1) == pytest.approx(found.nuclear_norm.value, rel=1e-9)
-    assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=1e-8)
+        assert prediction.wrong_keys.value == pytest.approx(float(WRONG[case]), abs=one_digit(WRONG[case]))
+    assert prediction.angle.value == pytest.approx(np.pi * prediction.wrong_keys.value)
+    assert (prediction.trace, prediction.adapter_noise) == (None, None)
+    assert prediction.spectrum.moment(1) == pytest.approx(prediction.nuclear_norm.value, rel=1e-9)
+    assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, rel=1e-8)
 
 
 @pytest.mark.parametrize("case", REFERENCE)
 def test_the_equations_hold_by_another_route(case: Case) -> None:
     """Gauss-Hermite nodes, scalar roots, and the average of mhat before integration by parts."""
     problem = attended(*case)
-    found = state_evolution(problem)
-    q, m, a, b = (getattr(found, name).value for name in ("norm", "overlap", "noise_level", "threshold"))
-    r, c, lt = found.shrinkage, np.sqrt(2) * problem.beta, problem.weight_decay
+    prediction = state_evolution(problem)
+    q, m, a, b = (getattr(prediction, name).value for name in ("norm", "overlap", "noise_level", "threshold"))
+    r, c, lt = prediction.shrinkage, np.sqrt(2) * problem.beta, problem.weight_decay
     mhat = lt / b
     Vhat, qhat = mhat / r, (a * mhat) ** 2
 
@@ -97,7 +97,10 @@ def test_the_equations_hold_by_another_route(case: Case) -> None:
                 cases = list(zip(keys, weights, teacher, strict=True))
             else:
                 shares = [(y, y * keys + (1 - y) * (1 - keys)) for y in (0.0, 1.0)]
-                cases = [(y, weights @ one, weights @ (one * teacher) / (weights @ one)) for y, one in shares]
+                cases = [
+                    (y, weights @ probability, weights @ (probability * teacher) / (weights @ probability))
+                    for y, probability in shares
+                ]
             for y, share, u in cases:
                 p = root(omega, y, V)
                 H, g = c * c * expit(c * p) * expit(-c * p), (p - omega) / V
@@ -111,7 +114,7 @@ def test_the_equations_hold_by_another_route(case: Case) -> None:
     assert problem.alpha * curvature == pytest.approx(Vhat, rel=1e-3)
     assert problem.alpha * power == pytest.approx(qhat, rel=1e-3)
     assert problem.alpha * response == pytest.approx(mhat, rel=1e-3)
-    assert loss == pytest.approx(found.training_loss.value, rel=1e-3)
+    assert loss == pytest.approx(prediction.training_loss.value, rel=1e-3)
 
 
 def test_finer_grids_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,9 +210,13 @@ def test_gaussian_sensing_agrees_at_a_small_size() -> None:
     """d = 20, eight seeds: within four standard errors; keys counted on fresh queries, not by the angle."""
     problem = attended(0.3, 2.0, 2.0, 0.3)
     measured = simulate(problem, size=20, seeds=8, sensing="ginibre")
-    found = agreement(state_evolution(problem), [measured])
-    assert {one.quantity for one in found.comparisons} >= {"angle", "wrong_keys", "nuclear_norm"}
-    assert found.worst < 4
+    report = agreement(state_evolution(problem), [measured])
+    assert {comparison.quantity for comparison in report.comparisons} >= {
+        "angle",
+        "wrong_keys",
+        "nuclear_norm",
+    }
+    assert report.worst < 4
 
 
 @pytest.mark.long
@@ -225,8 +232,8 @@ def test_gaussian_sensing_without_extrapolation() -> None:
         problem = attended(*case)
         theory = state_evolution(problem)
         for size, seeds in ((30, 24), (40, 12)):
-            found = agreement(theory, [simulate(problem, size=size, seeds=seeds, sensing="ginibre")])
-            scores |= {(case, size, one.quantity): one.z for one in found.comparisons}
+            report = agreement(theory, [simulate(problem, size=size, seeds=seeds, sensing="ginibre")])
+            scores |= {(case, size, comparison.quantity): comparison.z for comparison in report.comparisons}
     assert np.sqrt(np.mean(np.square(list(scores.values())))) < 1.3, scores
     assert max(map(abs, scores.values())) < 3, scores
 
@@ -238,13 +245,13 @@ def test_tokens_extrapolate_to_the_limit() -> None:
     for case in WRONG:
         problem = attended(*case)
         measured = [simulate(problem, size=size, seeds=8) for size in (40, 80)]
-        found = agreement(state_evolution(problem), measured)
-        scores |= {(case, one.quantity): one.z for one in found.comparisons}
+        report = agreement(state_evolution(problem), measured)
+        scores |= {(case, comparison.quantity): comparison.z for comparison in report.comparisons}
     assert np.sqrt(np.mean(np.square(list(scores.values())))) < 1.3, scores
     assert max(map(abs, scores.values())) < 3, scores
 
 
-def told(verb: Any, **given: Any) -> str:
+def error_message(verb: Any, **given: Any) -> str:
     with pytest.raises(BadSetting) as caught:
         [verb.precheck(case) for case in verb.cases(given)]
     return caught.value.message(as_option)
@@ -298,15 +305,17 @@ ASKED = {
     ],
 )
 def test_what_is_refused(given: dict[str, Any], line: str) -> None:
-    assert told(VERB, **(ASKED | given)) == line
+    assert error_message(VERB, **(ASKED | given)) == line
 
 
 def test_more_that_is_refused() -> None:
-    assert told(VERB, loss="squared") == "--loss needs --output softmax"
+    assert error_message(VERB, loss="squared") == "--loss needs --output softmax"
     computed = {"output": "softmax", "tokens": 2, "student": "bayes"}
-    assert told(VERB, loss="squared", **computed) == "--loss needs --student factorized or direct"
-    assert told(VERB, soft_labels=True) == "--soft-labels needs --loss cross-entropy"
-    assert told(SIMULATE, simulate=8, sensing="goe", **ASKED).startswith("--sensing goe: expected tokens or")
+    assert error_message(VERB, loss="squared", **computed) == "--loss needs --student factorized or direct"
+    assert error_message(VERB, soft_labels=True) == "--soft-labels needs --loss cross-entropy"
+    assert error_message(SIMULATE, simulate=8, sensing="goe", **ASKED).startswith(
+        "--sensing goe: expected tokens or"
+    )
     with pytest.raises(InputError, match="untied pairs have not"):
         Problem(0.5, groups=(ObservationGroup(),), **ASKED)
     with pytest.raises(BadSetting, match="one pass over fresh samples; give alpha"):

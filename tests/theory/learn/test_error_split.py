@@ -14,52 +14,55 @@ from attnlaw.theory.learn.untied_training import train_pair_factors
 STUDENTS = ("factorized", "direct", "bayes")
 
 
-def parts(found) -> np.ndarray:
-    return np.array([found.approximation_error, found.underfitting_error, found.overfitting_error])
+def parts(prediction) -> np.ndarray:
+    return np.array(
+        [prediction.approximation_error, prediction.underfitting_error, prediction.overfitting_error]
+    )
 
 
 @pytest.mark.parametrize("attention", ["tied", "untied"])
 @pytest.mark.parametrize("student", STUDENTS)
 def test_the_parts_sum_to_the_error(attention: str, student: str) -> None:
-    for found in state_evolutions(
+    for prediction in state_evolutions(
         [
             Problem(alpha, noise=0.5, weight_decay=0.3, student=student, attention=attention)
             for alpha in (0.2, 0.9)
         ]
     ):
-        assert parts(found).sum() == pytest.approx(found.estimation_error.value, rel=1e-9)
-        assert parts(found)[0] == 0
-        assert np.all(parts(found) >= 0)
-        assert found.adapter_noise == 0.25 + found.estimation_error.value
+        assert parts(prediction).sum() == pytest.approx(prediction.estimation_error.value, rel=1e-9)
+        assert parts(prediction)[0] == 0
+        assert np.all(parts(prediction) >= 0)
+        assert prediction.adapter_noise == 0.25 + prediction.estimation_error.value
 
 
 @pytest.mark.parametrize("attention", ["tied", "untied"])
 def test_modes_of_a_power_law_are_counted(attention: str) -> None:
     problem = Problem(0.8, target=Target.power_law(1.0, 60), noise=0.5, weight_decay=0.8, attention=attention)
-    found = state_evolution(problem)
-    assert len(found.outliers) > 1
-    assert parts(found).sum() == pytest.approx(found.estimation_error.value, rel=1e-9)
+    prediction = state_evolution(problem)
+    assert len(prediction.outliers) > 1
+    assert parts(prediction).sum() == pytest.approx(prediction.estimation_error.value, rel=1e-9)
     naive = (
-        sum(o.target**2 - 2 * o.target * o.location * o.overlap + o.location**2 for o in found.outliers) / 60
+        sum(o.target**2 - 2 * o.target * o.location * o.overlap + o.location**2 for o in prediction.outliers)
+        / 60
     )
-    assert parts(found)[0] == pytest.approx(naive, rel=1e-12)
+    assert parts(prediction)[0] == pytest.approx(naive, rel=1e-12)
 
 
 def test_a_bayes_optimal_student_misses_as_much_as_it_adds_in_its_own_way() -> None:
     """m = q = Q* - E: underfitting E^2/Q*, overfitting E (1 - E/Q*)."""
-    found = state_evolution(Problem(0.2, noise=0.5, student="bayes"))
-    E, Q = found.estimation_error.value, 1.5
-    assert parts(found) == pytest.approx([0.0, E * E / Q, E * (1 - E / Q)], rel=1e-9)
+    prediction = state_evolution(Problem(0.2, noise=0.5, student="bayes"))
+    E, Q = prediction.estimation_error.value, 1.5
+    assert parts(prediction) == pytest.approx([0.0, E * E / Q, E * (1 - E / Q)], rel=1e-9)
 
 
 def test_what_is_not_resolved_is_not_split() -> None:
-    found = state_evolution(Problem(0.6, student="bayes"))
-    assert (str(found.outcome), found.underfitting_error) == ("recovered", None)
+    prediction = state_evolution(Problem(0.6, student="bayes"))
+    assert (str(prediction.outcome), prediction.underfitting_error) == ("recovered", None)
 
 
 def test_reference_row() -> None:
-    found = state_evolution(Problem(0.5, noise=0.5, weight_decay=0.2, attention="untied"))
-    assert parts(found) == pytest.approx([0.0, 0.2305, 0.4113], abs=5e-5)
+    prediction = state_evolution(Problem(0.5, noise=0.5, weight_decay=0.2, attention="untied"))
+    assert parts(prediction) == pytest.approx([0.0, 0.2305, 0.4113], abs=5e-5)
 
 
 @pytest.mark.parametrize("kind", ["product", "spectrum with modes"])
@@ -74,7 +77,7 @@ def test_trained_matrices_split_alike(kind: str) -> None:
     theory = state_evolution(problem)
     count = len(theory.outliers)
     assert (count > 0) == (kind != "product")
-    found = []
+    splits = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
         teacher = hidden_target(problem.target.quantiles(size), rng)
@@ -89,8 +92,8 @@ def test_trained_matrices_split_alike(kind: str) -> None:
         matrix = (u * s) @ vt
         Q = (values**2).sum() / size - Q_out
         m, q = np.vdot(matrix, teacher) / size - m_out, (s**2).sum() / size - q_out
-        found.append((Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q))
-    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+        splits.append((Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q))
+    mean, error = np.mean(splits, axis=0), np.std(splits, axis=0, ddof=1) / np.sqrt(len(splits))
     # Few strong modes: 2-4% at these sizes are finite-size effects of the theory of power laws itself.
     allowed = 4 * error + (0.0 if kind == "product" else 0.04 * theory.estimation_error.value)
     assert np.all(np.abs(mean - parts(theory)) <= allowed), (mean, error, parts(theory))

@@ -39,13 +39,13 @@ def direct(alpha: float, time: float | None, decay: float = 0.0, **more: Any) ->
     ],
 )
 def test_reference_values(alpha: float, time: float, error: float, loss: float | None) -> None:
-    found = state_evolution(direct(alpha, time))
-    assert found.estimation_error.value == pytest.approx(error, abs=5.1e-6)
+    prediction = state_evolution(direct(alpha, time))
+    assert prediction.estimation_error.value == pytest.approx(error, abs=5.1e-6)
     if loss is not None:
-        assert found.training_loss.value == pytest.approx(loss, abs=5.1e-6)
-    assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=1e-9)
-    E = 1 - 2 * found.overlap.value + found.norm.value
-    assert found.estimation_error.value == pytest.approx(E, rel=1e-9)
+        assert prediction.training_loss.value == pytest.approx(loss, abs=5.1e-6)
+    assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, rel=1e-9)
+    E = 1 - 2 * prediction.overlap.value + prediction.norm.value
+    assert prediction.estimation_error.value == pytest.approx(E, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_its_end_is_the_ridge(attention: str, alpha: float, tokens: int) -> None
     for name in ("estimation_error", "training_loss", "overlap", "norm"):
         assert getattr(late, name).value == pytest.approx(getattr(ridge, name).value, rel=1e-8), name
     if (attention, tokens) == ("tied", 1):
-        found = [late.estimation_error.value, late.training_loss.value, late.norm.value]
-        assert found == pytest.approx([1.022695, 0.044878, 0.563357], abs=5.1e-7)
+        values = [late.estimation_error.value, late.training_loss.value, late.norm.value]
+        assert values == pytest.approx([1.022695, 0.044878, 0.563357], abs=5.1e-7)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_early_stopping_costs_at_most_four_percent() -> None:
         times = np.exp(np.linspace(0.2, 1.6, 60))
         stopped = state_evolutions([direct(alpha, float(time)) for time in times])
         ridge = state_evolution(direct(alpha, None, 0.25)).estimation_error.value
-        return min(one.estimation_error.value for one in stopped) / ridge - 1
+        return min(prediction.estimation_error.value for prediction in stopped) / ridge - 1
 
     before, most, after = (cost(alpha) for alpha in (1.6, 1.9, 2.2))
     assert most == pytest.approx(0.039, abs=5e-4)
@@ -115,9 +115,9 @@ def test_trained_students_agree_in_time(attention: str) -> None:
     """Gaussian sensing, d = 20, twelve seeds: within four standard errors."""
     sensing = {"tied": "goe", "untied": "ginibre"}[attention]
     problem = direct(0.7, 2.0, 0.05, attention=attention)
-    found = agreement(state_evolution(problem), [simulate(problem, size=20, seeds=12, sensing=sensing)])
-    assert found.worst < 4
-    assert found.spectrum_distance < 0.06
+    report = agreement(state_evolution(problem), [simulate(problem, size=20, seeds=12, sensing=sensing)])
+    assert report.worst < 4
+    assert report.spectrum_distance < 0.06
 
 
 @pytest.mark.parametrize(("value", "time"), [(3.0, 1.603), (2.2, 2.115), (1.6, 2.808), (1.1, 3.915)])
@@ -140,8 +140,8 @@ def test_the_first_mode_is_seen_through_all_of_the_noise() -> None:
     lone = Target.discrete([0.0, 1e-9])  # the rest is zero
     lone_first = [s + delta2 / s for s in values]
     assert lone_first == pytest.approx([3.058, 2.278, 1.708, 1.257], abs=6e-4)
-    found = [first_mode(lone, 1.0, 2 * delta2, s) for s in values]
-    assert found == pytest.approx(lone_first, rel=1e-9)
+    first_modes = [first_mode(lone, 1.0, 2 * delta2, s) for s in values]
+    assert first_modes == pytest.approx(lone_first, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -150,21 +150,21 @@ def test_the_first_mode_is_seen_through_all_of_the_noise() -> None:
 )
 def test_least_error_of_factors_over_time(alpha: float, deviation: float, error: float) -> None:
     """A heuristic; trained at eps = .02: .1404(44), .0528(7), .0174(5)."""
-    found = least_flow_error(Target.product(0.3), alpha, 0.5, small_start(deviation))
-    assert found == pytest.approx(error, abs=6e-5)
+    least_error = least_flow_error(Target.product(0.3), alpha, 0.5, small_start(deviation))
+    assert least_error == pytest.approx(error, abs=6e-5)
 
 
 def test_refusals() -> None:
-    def told(**given: Any) -> str:
+    def error_message(**given: Any) -> str:
         with pytest.raises(BadSetting) as caught:
             VERB.cases(given)
         return caught.value.message(as_option)
 
-    assert told(flow_time=2.0) == (
+    assert error_message(flow_time=2.0) == (
         "--flow-time needs --student direct; what is known of factors in time is in attnlaw.theory.learn.flow"
     )
-    assert told(flow_time=2.0, student="bayes").startswith("--flow-time needs --student direct")
-    assert told(flow_time=2.0, student="direct", output="softmax", tokens=2).startswith(
+    assert error_message(flow_time=2.0, student="bayes").startswith("--flow-time needs --student direct")
+    assert error_message(flow_time=2.0, student="direct", output="softmax", tokens=2).startswith(
         "--flow-time needs --output linear"
     )
     with pytest.raises(BadSetting, match="flow_time cannot stand beside groups"):

@@ -28,12 +28,12 @@ def gap_between(values: np.ndarray, weights: np.ndarray, a: float, low: int) -> 
 @pytest.mark.parametrize("student", ["factorized", "direct"])
 def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
     """The fourth mode has an overlap of 2% by the formula for spikes, but no gap parts it from the bulk."""
-    found = state_evolution(Problem(**{**vars(WEAK), "student": student}))
+    prediction = state_evolution(Problem(**{**vars(WEAK), "student": student}))
     values, weights = WEAK.target.law.arrays
-    a, b = found.noise_level.value, found.threshold.value if found.threshold else 0.0
+    a, b = prediction.noise_level.value, prediction.threshold.value if prediction.threshold else 0.0
     gaps = [gap_between(values, weights, a, values.size - 2 - k) for k in range(5)]
     alone = next(k for k, gap in enumerate(gaps) if gap is None)
-    assert [outlier.target for outlier in found.outliers] == pytest.approx(values[::-1][:alone])
+    assert [outlier.target for outlier in prediction.outliers] == pytest.approx(values[::-1][:alone])
     # The bulk ends where the sum passes 1/a^2 below the last gap, at x(u) = u + a^2 sum p/(u-s).
     edge = brentq(
         lambda u: (weights / (u - values) ** 2).sum() - 1 / a**2,
@@ -41,11 +41,11 @@ def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
         gaps[alone - 1],
         xtol=1e-12,
     )
-    top = found.shrinkage * (edge + a**2 * (weights / (edge - values)).sum() - b)
-    low, high = found.edges
+    top = prediction.shrinkage * (edge + a**2 * (weights / (edge - values)).sum() - b)
+    low, high = prediction.edges
     assert high == pytest.approx(top, rel=1e-9)
     assert low == 0.0 if student == "factorized" else low < 0
-    assert all(outlier.location > high for outlier in found.outliers)
+    assert all(outlier.location > high for outlier in prediction.outliers)
 
 
 def test_a_mode_is_seen_where_a_random_matrix_shows_it() -> None:
@@ -63,9 +63,9 @@ def test_bayes_student_shrinks_an_outlier_as_the_oracle_does() -> None:
     """The oracle keeps the eigenvectors v of `S* + a Z` and gives each the value `v^T S* v`."""
     d = 800
     target = Target.marchenko_pastur(0.5).with_spikes(8.0)
-    found = state_evolution(Problem(0.3, target=target, noise=0.5, student="bayes"))
-    (outlier,) = found.outliers
-    a, values = found.noise_level.value, target.quantiles(d)
+    prediction = state_evolution(Problem(0.3, target=target, noise=0.5, student="bayes"))
+    (outlier,) = prediction.outliers
+    a, values = prediction.noise_level.value, target.quantiles(d)
     noise = np.random.default_rng(5).normal(size=(d, d)) / np.sqrt(d)
     seen, vectors = np.linalg.eigh(np.diag(values) + a * (noise + noise.T) / np.sqrt(2))
     # Fluctuations are of order a/sqrt(d): four of them.
@@ -106,10 +106,10 @@ def test_the_overlap_of_a_weak_spike_is_that_of_a_random_matrix() -> None:
 
 
 def test_bayes_student_lists_modes_once() -> None:
-    found = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"}))
-    assert len(found.outlier_locations) >= 3
-    assert len(found.bulk) == 1
-    assert min(found.outlier_locations) > found.top_edge
+    prediction = state_evolution(Problem(**{**vars(WEAK), "student": "bayes"}))
+    assert len(prediction.outlier_locations) >= 3
+    assert len(prediction.bulk) == 1
+    assert min(prediction.outlier_locations) > prediction.top_edge
 
 
 def test_only_a_threshold_hides_an_outlier_below_zero() -> None:

@@ -61,7 +61,7 @@ def test_adjoint_and_gram_match_the_dense_map(draw, pairs: str) -> None:
     np.testing.assert_allclose(sensing.adjoint(weights).reshape(-1), weights.reshape(-1) @ dense, atol=1e-12)
 
 
-@pytest.mark.parametrize("sensing", [name for name, one in SENSINGS.items() if "untied" in one.draws])
+@pytest.mark.parametrize("sensing", [name for name, sensing in SENSINGS.items() if "untied" in sensing.draws])
 def test_fields_have_the_variance_of_the_theory(sensing: str) -> None:
     """Var h = |S|^2/d; 40000 draws of a field whose fourth cumulant is at most 6 give it to 3/sqrt(n)."""
     problem = untied(0.5, 0.5, 0.0, 0.1)
@@ -76,7 +76,7 @@ def test_noise_is_half_of_delta_on_every_pair() -> None:
     quiet, loud = untied(0.5, 0.5, 0.0, 0.1, tokens=2), untied(0.5, 0.5, 3.0, 0.1, tokens=2)
     teacher = hidden_target(quiet.target.quantiles(4), np.random.default_rng(0))
     first, second = (
-        draw_risk(one, teacher, 5_000, "tokens", np.random.default_rng(5)) for one in (quiet, loud)
+        draw_risk(problem, teacher, 5_000, "tokens", np.random.default_rng(5)) for problem in (quiet, loud)
     )
     noise = second.labels - first.labels
     assert noise.shape == (5_000, 4)
@@ -154,12 +154,12 @@ def test_gaussian_sensing_agrees_at_a_small_size(student: str) -> None:
     """d = 20, twelve seeds: within four standard errors of the limit."""
     problem = untied(0.3, 0.6, 0.5, 0.5, student=student)
     measured = simulate(problem, size=20, seeds=12, sensing="ginibre")
-    found = agreement(state_evolution(problem), [measured])
+    report = agreement(state_evolution(problem), [measured])
     assert measured.trace is None
     assert measured.nuclear_norm is not None
-    assert found.worst < 4
-    assert found["nuclear_norm"].value == pytest.approx(measured.eigenvalues.mean(), rel=1e-10)
-    assert found.spectrum_distance < 0.06
+    assert report.worst < 4
+    assert report["nuclear_norm"].value == pytest.approx(measured.eigenvalues.mean(), rel=1e-10)
+    assert report.spectrum_distance < 0.06
 
 
 @pytest.mark.parametrize(("pairs", "tokens"), [("cross", 2), ("causal", 3), ("distinct", 2)])
@@ -169,8 +169,8 @@ def test_pairs_of_tokens_agree(pairs: str, tokens: int) -> None:
     problem = untied(0.25, 0.75 / per, 0.5, 0.5, tokens=tokens, pairs=pairs)
     measured = simulate(problem, size=24, seeds=6)
     E = state_evolution(problem).estimation_error.value
-    found = measured.estimation_error
-    assert abs(found.value - E) < 4 * found.error + 5.5 / 24 * E
+    estimate = measured.estimation_error
+    assert abs(estimate.value - E) < 4 * estimate.error + 5.5 / 24 * E
 
 
 @pytest.mark.long
@@ -180,11 +180,13 @@ def test_gaussian_sensing_extrapolates_to_the_limit() -> None:
     for row in UNTIED:
         problem = untied(*row)
         measured = [simulate(problem, size=size, seeds=8, sensing="ginibre") for size in (40, 60)]
-        found = agreement(state_evolution(problem), measured)
+        report = agreement(state_evolution(problem), measured)
         scores |= {
-            (row, one.quantity): one.z for one in found.comparisons if one.quantity != "prediction_error"
+            (row, comparison.quantity): comparison.z
+            for comparison in report.comparisons
+            if comparison.quantity != "prediction_error"
         }
-        assert found.spectrum_distance < 0.03
+        assert report.spectrum_distance < 0.03
     assert np.sqrt(np.mean(np.square(list(scores.values())))) < 1.3, scores
 
 
@@ -194,8 +196,8 @@ def test_tokens_extrapolate_to_the_limit(pairs: str, tokens: int) -> None:
     """A line in 1/d through d = 40 and 80; no score beyond 4."""
     problem = untied(0.3, 0.6 / PAIRS[pairs].count(tokens), 0.5, 0.5, tokens=tokens, pairs=pairs)
     measured = [simulate(problem, size=size, seeds=seeds) for size, seeds in ((40, 12), (80, 6))]
-    found = agreement(state_evolution(problem), measured)
-    scores = [one.z for one in found.comparisons if one.quantity != "prediction_error"]
+    report = agreement(state_evolution(problem), measured)
+    scores = [comparison.z for comparison in report.comparisons if comparison.quantity != "prediction_error"]
     assert max(map(abs, scores)) < 4
 
 
@@ -206,14 +208,17 @@ def test_outliers_are_seen_on_both_sides(spike: float) -> None:
     problem = untied(0.5, 1.2, 0.5, 0.6)
     problem = replace(problem, target=problem.target.with_spikes(spike))
     (seen,) = state_evolution(problem).outliers
-    found = []
+    measurements = []
     for seed in range(6):
         rng = np.random.default_rng(seed)
         teacher = hidden_target(problem.target.quantiles(60), rng)
         risk = draw_risk(problem, teacher, round(problem.alpha * 3600), "ginibre", rng)
         left, values, right = np.linalg.svd(train_pair_factors(risk, 0.6, rng).matrix)
         u, _, v = np.linalg.svd(teacher)
-        found.append((values[0], (left[:, 0] @ u[:, 0]) ** 2, (right[0] @ v[0]) ** 2))
-    mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+        measurements.append((values[0], (left[:, 0] @ u[:, 0]) ** 2, (right[0] @ v[0]) ** 2))
+    mean, error = (
+        np.mean(measurements, axis=0),
+        np.std(measurements, axis=0, ddof=1) / np.sqrt(len(measurements)),
+    )
     expected = np.array([seen.location, seen.overlap, seen.overlap])
     assert np.all(np.abs(mean - expected) < 4 * error)

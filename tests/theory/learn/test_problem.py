@@ -94,8 +94,8 @@ def test_a_softmax_may_be_steep_but_not_without_end(noise: float) -> None:
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    found = Problem(alpha=np.float32(0.5), tokens=np.int64(2), beta=1)
-    assert (type(found.alpha), type(found.tokens), type(found.beta)) == (float, int, float)
+    problem = Problem(alpha=np.float32(0.5), tokens=np.int64(2), beta=1)
+    assert (type(problem.alpha), type(problem.tokens), type(problem.beta)) == (float, int, float)
 
 
 def test_bayes_accepts_weight_decay_zero() -> None:

@@ -51,14 +51,14 @@ def test_published_message_passing(tokens: int) -> None:
     target = Target.marchenko_pastur(0.5)
     problem = Problem(1.0, tokens=tokens, output="softmax", target=target, student="bayes")
     curve = state_evolutions([replace(problem, alpha=value) for value in alpha.tolist()])
-    found = np.array([prediction.estimation_error.value for prediction in curve])
+    errors = np.array([prediction.estimation_error.value for prediction in curve])
     below = alpha < thresholds(target, problem.observations_per_sample).bayes
-    assert [str(one.outcome) == "recovered" for one in curve] == (~below).tolist()
-    z = (published - found) / deviation
+    assert [str(prediction.outcome) == "recovered" for prediction in curve] == (~below).tolist()
+    z = (published - errors) / deviation
     assert np.all((z[below] > 0) & (z[below] < 2.5)), z
     assert np.all(published[~below] < 0.01)
     assert np.all(np.diff(published) < 0)
     stated = {3: {0.03: (0.572, 0.021), 0.05: (0.2566, 0.0081)}, 4: {0.03: (0.218, 0.026)}}
     for place, (mean, error) in stated[tokens].items():
         (row,) = np.flatnonzero(alpha == place)
-        assert abs(found[row] - mean) < 1.5 * error
+        assert abs(errors[row] - mean) < 1.5 * error

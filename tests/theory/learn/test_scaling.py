@@ -90,7 +90,12 @@ def test_full_equations_approach_the_leading_law() -> None:
     law = scaling_law(1.0, 10**6, [32, 128, 512], noise=0.5)
     errors = np.array([prediction.estimation_error.value for prediction in law.predictions])
     # The law cuts at b = 2 delta, where I = 4. The best decay cuts at c = b/delta below 2: I = 4 + c^2 - 2 c.
-    cut = np.array([float(one.threshold.value or 0) / one.noise_level.value for one in law.predictions])
+    cut = np.array(
+        [
+            float(prediction.threshold.value or 0) / prediction.noise_level.value
+            for prediction in law.predictions
+        ]
+    )
     gap = np.abs(errors / (np.array(law.leading) * (1 + cut * (cut - 2) / 4)) - 1)
     # A sum over K modes and its integral differ by a share of order 1/K, and K grows as sqrt(N/d).
     assert np.all(gap < 2 / learned_modes(law))
@@ -101,7 +106,9 @@ def test_full_equations_approach_the_leading_law() -> None:
 def learned_modes(law: ScalingLaw) -> np.ndarray:
     """How many target eigenvalues `A sqrt(d) k^-gamma` are above delta."""
     top = np.sqrt(law.dimension / zeta(2 * law.exponent))
-    return np.array([(top / one.noise_level.value) ** (1 / law.exponent) for one in law.predictions])
+    return np.array(
+        [(top / prediction.noise_level.value) ** (1 / law.exponent) for prediction in law.predictions]
+    )
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.5])
@@ -115,11 +122,11 @@ def test_full_bayes_equations_approach_the_leading_law(gamma: float) -> None:
 @pytest.mark.long
 def test_the_weight_decay_is_near_the_best() -> None:
     law = scaling_law(2.0, 10**5, [128, 256], noise=0.5)
-    found = law.predictions[1]
-    unit = float(np.sqrt(2 * found.problem.alpha * (law.leading[1] + 0.5 / 2)))
-    scan = [replace(found.problem, weight_decay=factor * unit) for factor in (3.2, 3.7, 4.1)]
-    assert found.estimation_error.value < 1.01 * min(
-        one.estimation_error.value for one in state_evolutions(scan)
+    prediction = law.predictions[1]
+    unit = float(np.sqrt(2 * prediction.problem.alpha * (law.leading[1] + 0.5 / 2)))
+    scan = [replace(prediction.problem, weight_decay=factor * unit) for factor in (3.2, 3.7, 4.1)]
+    assert prediction.estimation_error.value < 1.01 * min(
+        candidate.estimation_error.value for candidate in state_evolutions(scan)
     )
 
 

@@ -56,9 +56,9 @@ def test_reference_values(reference: Prediction) -> None:
 
 
 def test_spectrum_carries_norm_and_trace(reference: Prediction) -> None:
-    found = reference
-    assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=1e-5)
-    assert found.spectrum.moment(1) == pytest.approx(found.trace.value, rel=1e-5)
+    prediction = reference
+    assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, rel=1e-5)
+    assert prediction.spectrum.moment(1) == pytest.approx(prediction.trace.value, rel=1e-5)
 
 
 @pytest.mark.long
@@ -67,25 +67,27 @@ def test_error_covers_the_scatter_of_scrambles(
 ) -> None:
     """Solutions of six scrambles of 2^9 draws against one of 2^13, whose own error is an order smaller."""
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 9)
-    found = []
+    predictions = []
     for seed in range(6):
         monkeypatch.setattr(softmax, "SOBOL_SEED", 1000 * (seed + 1))
-        found.append(state_evolution(REFERENCE))
+        predictions.append(state_evolution(REFERENCE))
     for name in ("estimation_error", "prediction_error", "training_loss", "norm", "rank_fraction"):
-        away = [getattr(one, name).value - getattr(reference, name).value for one in found]
-        told = [getattr(one, name).error for one in found]
-        ratio = np.sqrt(np.mean(np.square(away)) / np.mean(np.square(told)))
+        away = [
+            getattr(prediction, name).value - getattr(reference, name).value for prediction in predictions
+        ]
+        stated_errors = [getattr(prediction, name).error for prediction in predictions]
+        ratio = np.sqrt(np.mean(np.square(away)) / np.mean(np.square(stated_errors)))
         # A rule of N draws errs as 1/N to N^(-3/2) here: four quarters tell 2 to 4 times as much.
         # Six values fix the ratio to a third; twice that is allowed.
         assert 0.25 / 1.67 < ratio < 1.0
-        assert getattr(reference, name).error < 0.5 * np.mean(told)
+        assert getattr(reference, name).error < 0.5 * np.mean(stated_errors)
 
 
 def test_the_direct_student_has_no_threshold_to_err_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 7)
-    found = state_evolution(replace(REFERENCE, student="direct"))
-    assert found.threshold is None
-    assert found.norm.error > 0
+    prediction = state_evolution(replace(REFERENCE, student="direct"))
+    assert prediction.threshold is None
+    assert prediction.norm.error > 0
     assert state_evolution(replace(REFERENCE, student="bayes")).norm.error is None
 
 
@@ -156,8 +158,8 @@ def test_averages_are_those_of_dense_matrices(tokens: int, beta: float) -> None:
     problem = replace(REFERENCE, tokens=tokens, beta=beta, noise=0.3)
     fast, dense = (kind(problem, 8) for kind in (softmax._Channel, DenseChannel))
     for V in (0.5, 20.0):
-        found, wanted = (vars(channel.average(0.4, 0.7, V)) for channel in (fast, dense))
-        assert found == pytest.approx(wanted, rel=1e-12)
+        averages, wanted = (vars(channel.average(0.4, 0.7, V)) for channel in (fast, dense))
+        assert averages == pytest.approx(wanted, rel=1e-12)
         assert fast.response(0.4, 0.7, V) == pytest.approx(dense.response(0.4, 0.7, V), rel=1e-12)
 
 
@@ -186,8 +188,8 @@ def test_two_starts_find_the_least_minimum(tokens: int, beta: float) -> None:
     omega = np.sqrt(1.5) * shown * 0.95 / 1.5 + np.sqrt(0.7 - 0.95**2 / 1.5) * free
     shown = np.sqrt(1.5) * shown
     y, precision = softmax_rows(shown, beta, tokens), np.linalg.inv(K) / 4.0
-    found = [local_minimum(start, omega, y, precision, beta) for start in (omega, shown)]
-    best = np.minimum(found[0][1], found[1][1])
+    minima = [local_minimum(start, omega, y, precision, beta) for start in (omega, shown)]
+    best = np.minimum(minima[0][1], minima[1][1])
     for i in range(25):
 
         def objective(v: np.ndarray, i: int = i) -> float:
@@ -201,7 +203,7 @@ def test_two_starts_find_the_least_minimum(tokens: int, beta: float) -> None:
             shown[:, i] + rng.normal(size=K.shape[0]),
         ):
             assert best[i] <= minimize(objective, start, method="BFGS").fun + 1e-9
-    for v, _ in found:
+    for v, _ in minima:
         gradient, _ = derivatives(softmax_rows(v, beta, tokens), y, beta)
         assert np.abs(gradient + precision @ (v - omega)).max() < 1e-7
 
@@ -218,19 +220,19 @@ def test_small_beta_is_a_linear_problem(tokens: int) -> None:
     problem = Problem(
         alpha, tokens=tokens, output="softmax", beta=beta, target=MP, noise=noise, weight_decay=lt
     )
-    found = softmax.solve(problem, softmax.FACTORS, log2_draws=11)
+    solution = softmax.solve(problem, softmax.FACTORS, log2_draws=11)
     batch = factorized.ProblemBatch(
         MP, np.full((1, size), alpha), weights[None], np.full((1, size), noise / 2), np.array([lt])
     )
     expected = factorized.solve(batch)
     # Corrections are of relative order beta^2 Q* times a few; the rest is quasi-Monte-Carlo with 2^11 draws.
-    assert found.q == pytest.approx(expected.integrals.J[0], rel=1e-2)
-    assert MP.second_moment - 2 * found.m + found.q == pytest.approx(expected.E[0], rel=1e-2)
-    assert found.rank == pytest.approx(expected.integrals.mass[0], rel=1e-2)
+    assert solution.q == pytest.approx(expected.integrals.J[0], rel=1e-2)
+    assert MP.second_moment - 2 * solution.m + solution.q == pytest.approx(expected.E[0], rel=1e-2)
+    assert solution.rank == pytest.approx(expected.integrals.mass[0], rel=1e-2)
     c = 2 * weights / (1 + 2 * weights * expected.V[0])
     response = (2 * alpha * c * c).sum() / (2 * alpha * c).sum() ** 2
     slope = mean_square_slope(MP.law, float(expected.delta[0]), float(expected.b[0]))
-    assert found.stability == pytest.approx(slope * response, rel=2e-2)
+    assert solution.stability == pytest.approx(slope * response, rel=2e-2)
 
 
 @pytest.mark.parametrize("tokens", [2, 3])
@@ -247,8 +249,8 @@ def test_the_response_of_a_channel_by_differences(tokens: int) -> None:
 
     slopes = np.array(
         [
-            (g(omega + step * one[:, None]) - g(omega - step * one[:, None])) / (2 * step)
-            for one in np.eye(len(K))
+            (g(omega + step * direction[:, None]) - g(omega - step * direction[:, None])) / (2 * step)
+            for direction in np.eye(len(K))
         ]
     )  # (omega, g, draw)
     products = np.einsum("pq,oqn->pon", K, slopes)
@@ -260,9 +262,12 @@ def test_the_response_of_a_channel_by_differences(tokens: int) -> None:
 def test_what_is_unstable_says_so(reference: Prediction, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reference.stability == pytest.approx(0.551, abs=2e-3)
     monkeypatch.setattr("attnlaw.theory.learn.softmax_prediction.UNSTABLE", 0.1)
-    found = state_evolution(replace(REFERENCE, student="direct"))
-    assert found.outcome is Outcome.UNSTABLE
-    assert found.remark == f"unstable: replicon value {found.stability:.3g}; training runs may end apart"
+    prediction = state_evolution(replace(REFERENCE, student="direct"))
+    assert prediction.outcome is Outcome.UNSTABLE
+    assert (
+        prediction.remark
+        == f"unstable: replicon value {prediction.stability:.3g}; training runs may end apart"
+    )
 
 
 def test_direct_student_at_small_beta() -> None:
@@ -276,9 +281,9 @@ def test_direct_student_at_small_beta() -> None:
         MP, np.full((1, 2), alpha), weights, np.full((1, 2), 0.25), np.array([lam])
     )
     expected = direct.solve(batch)
-    found = softmax.solve(problem, softmax.RIDGE, log2_draws=12)
-    assert found.r == pytest.approx(expected.s[0], rel=5e-3)
-    assert MP.second_moment - 2 * found.m + found.q == pytest.approx(expected.E[0], rel=1e-2)
+    solution = softmax.solve(problem, softmax.RIDGE, log2_draws=12)
+    assert solution.r == pytest.approx(expected.s[0], rel=5e-3)
+    assert MP.second_moment - 2 * solution.m + solution.q == pytest.approx(expected.E[0], rel=1e-2)
 
 
 def test_more_samples_help_along_a_warm_started_curve(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,33 +304,41 @@ def test_without_a_penalty_softmax_and_linear_output_learn_the_same(
 ) -> None:
     """Below interpolation both fit all labels, each of which tells its score: only their number matters."""
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 10)
-    found = state_evolution(replace(REFERENCE, alpha=alpha, weight_decay=decay, student=student))
+    prediction = state_evolution(replace(REFERENCE, alpha=alpha, weight_decay=decay, student=student))
     linear = state_evolution(Problem(2 * alpha, target=MP, weight_decay=decay, student=student))
-    assert found.converged
+    assert prediction.converged
     for name in ("estimation_error", "overlap", "norm", "rank_fraction", "trace"):
-        away = abs(getattr(found, name).value - getattr(linear, name).value)
+        away = abs(getattr(prediction, name).value - getattr(linear, name).value)
         # What the weight decay still changes is of relative order decay times V/H: below 1e-3 here.
-        assert away < 4 * getattr(found, name).error + 1e-3 * getattr(linear, name).value, name
+        assert away < 4 * getattr(prediction, name).error + 1e-3 * getattr(linear, name).value, name
 
 
 def test_clean_labels_without_a_penalty_give_the_target() -> None:
-    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=0.0, student="direct"))
-    assert (found.estimation_error.value, found.prediction_error.value, found.overlap.value) == (
+    prediction = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=0.0, student="direct"))
+    assert (
+        prediction.estimation_error.value,
+        prediction.prediction_error.value,
+        prediction.overlap.value,
+    ) == (
         0.0,
         0.0,
         1.5,
     )
-    assert found.outcome is Outcome.RECOVERED
-    assert found.remark.startswith("clean labels")
+    assert prediction.outcome is Outcome.RECOVERED
+    assert prediction.remark.startswith("clean labels")
 
 
 def test_what_the_iteration_does_not_resolve_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 8)
-    found = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-14, student="direct"))
-    assert found.outcome is Outcome.RECOVERED
-    assert found.remark.startswith("the error is below")
-    assert 0 < found.estimation_error.value < 1e-18
-    assert (found.rank_fraction, found.training_loss, found.prediction_error) == (None, None, None)
+    prediction = state_evolution(replace(REFERENCE, alpha=0.6, weight_decay=1e-14, student="direct"))
+    assert prediction.outcome is Outcome.RECOVERED
+    assert prediction.remark.startswith("the error is below")
+    assert 0 < prediction.estimation_error.value < 1e-18
+    assert (prediction.rank_fraction, prediction.training_loss, prediction.prediction_error) == (
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("student", ["factorized", "direct"])
@@ -347,7 +360,7 @@ def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
     point = softmax.solve(REFERENCE, softmax.FACTORS, log2_draws=7)
     exact = replace(point, iteration=replace(point.iteration, error=0.0))
     rough = replace(point, iteration=replace(point.iteration, error=0.01))
-    scatter, error = (errors(REFERENCE, softmax.FACTORS, one) for one in (exact, rough))
+    scatter, error = (errors(REFERENCE, softmax.FACTORS, variant) for variant in (exact, rough))
     assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * point.E))
     assert error["rank_fraction"] == pytest.approx(np.hypot(scatter["rank_fraction"], 0.01 * point.rank))
 
@@ -355,10 +368,10 @@ def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
 def test_what_did_not_converge_has_no_error_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "default_draws", lambda problem: 7)
     monkeypatch.setattr(softmax, "accelerated_iteration", partial(_two_steps, softmax.accelerated_iteration))
-    found = state_evolution(REFERENCE)
-    assert found.outcome is Outcome.NOT_CONVERGED
-    assert "may be far off; lower beta or raise the weight decay" in found.remark
-    assert found.norm.error is None
+    prediction = state_evolution(REFERENCE)
+    assert prediction.outcome is Outcome.NOT_CONVERGED
+    assert "may be far off; lower beta or raise the weight decay" in prediction.remark
+    assert prediction.norm.error is None
 
 
 def _two_steps(iteration: Any, *arguments: Any, **options: Any) -> Any:
@@ -367,6 +380,6 @@ def _two_steps(iteration: Any, *arguments: Any, **options: Any) -> Any:
 
 def test_sharp_softmax_ends_with_a_status() -> None:
     """At beta = 4 some draws have two minima; the solver must end and say how well it did."""
-    found = softmax.solve(replace(REFERENCE, beta=4.0), softmax.FACTORS, log2_draws=9)
-    assert found.iteration.steps <= 200
-    assert found.iteration.converged or found.iteration.residual < 0.05
+    solution = softmax.solve(replace(REFERENCE, beta=4.0), softmax.FACTORS, log2_draws=9)
+    assert solution.iteration.steps <= 200
+    assert solution.iteration.converged or solution.iteration.residual < 0.05

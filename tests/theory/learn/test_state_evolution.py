@@ -63,8 +63,8 @@ def test_reference_top_edge() -> None:
 
 @pytest.mark.parametrize("problem", [FIRST, SECOND, THIRD])
 def test_the_two_equations_hold_by_adaptive_quadrature(problem: Problem) -> None:
-    found = state_evolution(problem)
-    delta, b, alpha = found.noise_level.value, found.threshold.value, problem.observations
+    prediction = state_evolution(problem)
+    delta, b, alpha = prediction.noise_level.value, prediction.threshold.value, problem.observations
     eps = b / problem.weight_decay
     J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
     M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
@@ -73,8 +73,8 @@ def test_the_two_equations_hold_by_adaptive_quadrature(problem: Problem) -> None
     assert 4 * alpha == pytest.approx(1 / eps + 2 * chi, abs=1e-8)
     left = 1.5 + 0.25 + 2 * alpha * delta**2 - delta**2 / eps
     assert left == pytest.approx(J + 2 * b * M1, abs=1e-8)
-    assert found.overlap.value == pytest.approx(J + b * M1 - delta**2 * chi, abs=1e-8)
-    assert found.norm.value == pytest.approx(J, abs=1e-8)
+    assert prediction.overlap.value == pytest.approx(J + b * M1 - delta**2 * chi, abs=1e-8)
+    assert prediction.norm.value == pytest.approx(J, abs=1e-8)
 
 
 def test_direct_student_against_its_equations() -> None:
@@ -88,11 +88,11 @@ def test_direct_student_against_its_equations() -> None:
         return [V - 1 / (Vhat + 4 * lam), E - best]
 
     V, E = fsolve(miss, [1.0, 1.0], xtol=1e-13)
-    found = state_evolution(DIRECT)
-    assert found.estimation_error.value == pytest.approx(E, rel=1e-9)
-    assert found.training_loss.value == pytest.approx(2 * (E + noise / 2) / (1 + 4 * V) ** 2, rel=1e-9)
-    assert found.estimation_error.value == pytest.approx(
-        Q - 2 * found.overlap.value + found.norm.value, rel=1e-12
+    prediction = state_evolution(DIRECT)
+    assert prediction.estimation_error.value == pytest.approx(E, rel=1e-9)
+    assert prediction.training_loss.value == pytest.approx(2 * (E + noise / 2) / (1 + 4 * V) ** 2, rel=1e-9)
+    assert prediction.estimation_error.value == pytest.approx(
+        Q - 2 * prediction.overlap.value + prediction.norm.value, rel=1e-12
     )
 
 
@@ -106,9 +106,9 @@ def test_direct_student_is_best_at_the_known_penalty() -> None:
 
 def test_spectrum_carries_the_norm_the_trace_and_the_rank() -> None:
     for problem in (FIRST, DIRECT):
-        found = state_evolution(problem)
-        assert found.spectrum.moment(1) == pytest.approx(found.trace.value, abs=1e-9)
-        assert found.spectrum.moment(2) == pytest.approx(found.norm.value, abs=1e-9)
+        prediction = state_evolution(problem)
+        assert prediction.spectrum.moment(1) == pytest.approx(prediction.trace.value, abs=1e-9)
+        assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, abs=1e-9)
     assert 1 - state_evolution(FIRST).spectrum.atoms[0][1] == pytest.approx(
         state_evolution(FIRST).rank_fraction.value, abs=1e-12
     )
@@ -118,10 +118,10 @@ def test_spectrum_carries_the_norm_the_trace_and_the_rank() -> None:
 def test_marchenko_pastur_against_a_fine_discrete_spectrum() -> None:
     points, weights = MP.law.nodes()
     fine = Target.discrete([0.0, *points], [0.5, *weights])
-    found, other = state_evolution(THIRD), state_evolution(replace(THIRD, target=fine))
+    prediction, other = state_evolution(THIRD), state_evolution(replace(THIRD, target=fine))
     for name in ("estimation_error", "noise_level", "rank_fraction", "training_loss", "trace"):
         # Quadrature points stand for the law to rounding at a distance delta > 1 from the line.
-        assert getattr(other, name).value == pytest.approx(getattr(found, name).value, abs=1e-9)
+        assert getattr(other, name).value == pytest.approx(getattr(prediction, name).value, abs=1e-9)
 
 
 def test_splitting_a_group_changes_nothing() -> None:
@@ -140,11 +140,11 @@ def test_splitting_a_group_changes_nothing() -> None:
 
 def test_weights_and_weight_decay_scale_together() -> None:
     doubled = replace(SECOND, noise=0.0, weight_decay=0.2, groups=(ObservationGroup(weight=2.0, noise=0.5),))
-    found = state_evolution(doubled)
-    assert found.estimation_error.value == pytest.approx(
+    prediction = state_evolution(doubled)
+    assert prediction.estimation_error.value == pytest.approx(
         state_evolution(SECOND).estimation_error.value, rel=1e-11
     )
-    assert found.training_loss.value == pytest.approx(
+    assert prediction.training_loss.value == pytest.approx(
         2 * state_evolution(SECOND).training_loss.value, rel=1e-10
     )
 
@@ -161,8 +161,8 @@ def test_a_vanishing_weight_removes_its_observations() -> None:
 def test_unequal_groups_satisfy_their_equations() -> None:
     groups = (ObservationGroup(noise=0.1, share=0.5), ObservationGroup(weight=0.2, noise=4.0, share=0.5))
     problem = Problem(0.4, target=MP, weight_decay=0.3, groups=groups)
-    found = state_evolution(problem)
-    delta, b, E = found.noise_level.value, found.threshold.value, found.estimation_error.value
+    prediction = state_evolution(problem)
+    delta, b, E = prediction.noise_level.value, prediction.threshold.value, prediction.estimation_error.value
     alpha, weight, noise = np.array([[0.2, 2.0, 0.05], [0.2, 0.4, 2.0]]).T
     J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
     M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
@@ -175,14 +175,14 @@ def test_unequal_groups_satisfy_their_equations() -> None:
     assert delta == pytest.approx(np.sqrt((2 * alpha * c**2 * (E + noise)).sum()) / Vhat, rel=1e-7)
     assert pytest.approx(E, rel=1e-7) == 1.5 - 2 * (J + b * M1 - delta**2 * chi) + J
     loss = (alpha * weight * (E + noise) / (1 + 2 * weight * V) ** 2).sum() / 0.4
-    assert found.training_loss.value == pytest.approx(loss, rel=1e-7)
+    assert prediction.training_loss.value == pytest.approx(loss, rel=1e-7)
 
 
 def test_unequal_groups_of_the_direct_student() -> None:
     groups = (ObservationGroup(noise=0.1, share=0.5), ObservationGroup(weight=0.2, noise=4.0, share=0.5))
-    found = state_evolution(Problem(0.4, target=MP, weight_decay=0.3, groups=groups, student="direct"))
+    prediction = state_evolution(Problem(0.4, target=MP, weight_decay=0.3, groups=groups, student="direct"))
     alpha, weight, noise = np.array([[0.2, 2.0, 0.05], [0.2, 0.4, 2.0]]).T
-    s, delta, E = found.shrinkage, found.noise_level.value, found.estimation_error.value
+    s, delta, E = prediction.shrinkage, prediction.noise_level.value, prediction.estimation_error.value
     Vhat = 4 * 0.3 * s / (1 - s)
     c = 2 * weight / (1 + 2 * weight / (Vhat + 4 * 0.3))
     assert Vhat == pytest.approx((2 * alpha * c).sum(), rel=1e-10)
@@ -263,53 +263,62 @@ POWERS = {"estimation_error": 2, "training_loss": 2, "noise_level": 1, "threshol
 @pytest.mark.parametrize("decay", [1e-4, 1e-6, 1e-8])
 @pytest.mark.parametrize("target", [MP, Target.marchenko_pastur(2.0), Target.discrete([0, 1, 2], [2, 1, 1])])
 def test_beyond_recovery_all_quantities_scale_with_the_weight_decay(target: Target, decay: float) -> None:
-    found = state_evolution(Problem(0.6, target=target, weight_decay=decay))
-    assert found.converged
+    prediction = state_evolution(Problem(0.6, target=target, weight_decay=decay))
+    assert prediction.converged
     for name, value in scale_free_limit(target.rank_fraction, 0.6).items():
         # The limit leaves out terms of relative order delta times the mean of 1/s, which is at most 3 here.
-        scaled = getattr(found, name).value / decay ** POWERS[name]
-        assert scaled == pytest.approx(value, rel=10 * found.noise_level.value + 1e-9), name
-    assert found.spectrum.mass_of_atoms == pytest.approx(1 - found.rank_fraction.value, abs=1e-7)
+        scaled = getattr(prediction, name).value / decay ** POWERS[name]
+        assert scaled == pytest.approx(value, rel=10 * prediction.noise_level.value + 1e-9), name
+    assert prediction.spectrum.mass_of_atoms == pytest.approx(1 - prediction.rank_fraction.value, abs=1e-7)
 
 
 @pytest.mark.parametrize("student", ["factorized", "direct"])
 @pytest.mark.parametrize("target", [MP.with_spikes(8.0), Target.power_law(1.0, 40)])
 def test_clean_labels_without_a_penalty_give_the_target(student: str, target: Target) -> None:
-    found = state_evolution(Problem(0.6, target=target, weight_decay=0.0, student=student))
-    assert found.outcome is Outcome.RECOVERED
-    assert found.remark.startswith("clean labels")
+    prediction = state_evolution(Problem(0.6, target=target, weight_decay=0.0, student=student))
+    assert prediction.outcome is Outcome.RECOVERED
+    assert prediction.remark.startswith("clean labels")
     Q = target.second_moment
-    assert (found.estimation_error.value, found.training_loss.value, found.noise_level.value) == (0, 0, 0)
-    assert (found.overlap.value, found.norm.value, found.trace.value) == (Q, Q, target.mean)
-    assert (found.rank_fraction.value, found.spectrum) == (target.rank_fraction, target.law)
-    assert found.outliers[0].location == pytest.approx(found.outliers[0].target, rel=1e-12)
-    assert found.atom_at_zero == pytest.approx(1 - target.rank_fraction)
-    assert found.bulk == list(target.law.intervals)
+    assert (
+        prediction.estimation_error.value,
+        prediction.training_loss.value,
+        prediction.noise_level.value,
+    ) == (0, 0, 0)
+    assert (prediction.overlap.value, prediction.norm.value, prediction.trace.value) == (Q, Q, target.mean)
+    assert (prediction.rank_fraction.value, prediction.spectrum) == (target.rank_fraction, target.law)
+    assert prediction.outliers[0].location == pytest.approx(prediction.outliers[0].target, rel=1e-12)
+    assert prediction.atom_at_zero == pytest.approx(1 - target.rank_fraction)
+    assert prediction.bulk == list(target.law.intervals)
 
 
 def test_what_double_precision_does_not_resolve_is_missing() -> None:
     target = Target.discrete([0.0, 1.0])
-    found = state_evolution(Problem(0.6, target=target, weight_decay=1e-14))
-    assert found.outcome is Outcome.RECOVERED
+    prediction = state_evolution(Problem(0.6, target=target, weight_decay=1e-14))
+    assert prediction.outcome is Outcome.RECOVERED
     truth = scale_free_limit(0.5, 0.6)["estimation_error"] * 1e-28
-    assert truth < found.estimation_error.value < 1e-18
-    missing = (found.rank_fraction, found.training_loss, found.noise_level, found.threshold)
+    assert truth < prediction.estimation_error.value < 1e-18
+    missing = (
+        prediction.rank_fraction,
+        prediction.training_loss,
+        prediction.noise_level,
+        prediction.threshold,
+    )
     assert missing == (None, None, None, None)
-    assert (found.overlap.value, found.norm.value, found.spectrum) == (0.5, 0.5, target.law)
+    assert (prediction.overlap.value, prediction.norm.value, prediction.spectrum) == (0.5, 0.5, target.law)
 
 
 def test_the_direct_student_beyond_recovery() -> None:
     """For lambda -> 0, Vhat = 8 alpha - 4, 1 - s = 4 lambda/Vhat and E (1 - 1/(2 alpha)) = (1-s)^2 Q*."""
-    found = state_evolution(Problem(0.6, target=MP, weight_decay=1e-13, student="direct"))
+    prediction = state_evolution(Problem(0.6, target=MP, weight_decay=1e-13, student="direct"))
     lost = 4e-13 / (8 * 0.6 - 4)
-    assert found.estimation_error.value == pytest.approx(lost**2 * 1.5 / (1 - 1 / 1.2), rel=1e-10)
+    assert prediction.estimation_error.value == pytest.approx(lost**2 * 1.5 / (1 - 1 / 1.2), rel=1e-10)
 
 
 def test_no_weight_decay_beyond_interpolation() -> None:
-    found = state_evolution(Problem(0.5, target=MP, noise=0.5, weight_decay=0.0))
+    prediction = state_evolution(Problem(0.5, target=MP, noise=0.5, weight_decay=0.0))
     near = state_evolution(Problem(0.5, target=MP, noise=0.5, weight_decay=1e-7))
-    assert found.threshold.value == 0.0
-    assert found.estimation_error.value == pytest.approx(near.estimation_error.value, rel=1e-5)
+    assert prediction.threshold.value == 0.0
+    assert prediction.estimation_error.value == pytest.approx(near.estimation_error.value, rel=1e-5)
 
 
 @pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
@@ -336,15 +345,15 @@ def test_factorized_beats_direct_on_low_rank_targets() -> None:
 def test_outliers_against_a_random_matrix() -> None:
     d = 700
     spiked = replace(THIRD, target=MP.with_spikes(7.0))
-    found = state_evolution(spiked)
+    prediction = state_evolution(spiked)
     values = spiked.target.quantiles(d)
     Z = np.random.default_rng(11).normal(size=(d, d)) / np.sqrt(d)
-    noisy = np.diag(values) + found.noise_level.value * (Z + Z.T) / np.sqrt(2)
+    noisy = np.diag(values) + prediction.noise_level.value * (Z + Z.T) / np.sqrt(2)
     eigenvalues, vectors = np.linalg.eigh(noisy)
-    (outlier,) = found.outliers
+    (outlier,) = prediction.outliers
     # Fluctuations of an outlier and of its overlap are of order delta/sqrt(d): four of them.
-    spread = 4 * found.noise_level.value / np.sqrt(d)
-    assert eigenvalues[-1] - found.threshold.value == pytest.approx(outlier.location, abs=spread)
+    spread = 4 * prediction.noise_level.value / np.sqrt(d)
+    assert eigenvalues[-1] - prediction.threshold.value == pytest.approx(outlier.location, abs=spread)
     assert vectors[-1, -1] ** 2 == pytest.approx(outlier.overlap, abs=spread)
     assert not state_evolution(replace(THIRD, target=MP.with_spikes(3.1))).outliers
 
@@ -358,19 +367,19 @@ def test_residuals_are_small_along_a_curve() -> None:
 @pytest.mark.parametrize("tokens", [1, 3])
 def test_prediction_error_counts_scores_of_two_tokens_once_and_of_one_twice(student, tokens):
     """With D = S - S*, Var x^T D y / sqrt(d) = Tr D^2 / d for two tokens, and twice that for one."""
-    found = state_evolution(Problem(alpha=0.3, tokens=tokens, noise=0.5, student=student))
+    prediction = state_evolution(Problem(alpha=0.3, tokens=tokens, noise=0.5, student=student))
     pairs, singles = tokens * (tokens - 1), tokens
-    assert found.prediction_error.value == pytest.approx(
-        (pairs + 2 * singles) * found.estimation_error.value, rel=1e-12
+    assert prediction.prediction_error.value == pytest.approx(
+        (pairs + 2 * singles) * prediction.estimation_error.value, rel=1e-12
     )
 
 
 def test_the_bayes_students_moments_are_those_of_its_spectrum() -> None:
     """Tr S_hat^2/d and Tr S_hat/d by the law of the estimate; E = Q* - q, as of any posterior mean."""
-    found = state_evolution(Problem(alpha=0.3, noise=0.5, student="bayes"))
-    second, first = (found.spectrum.moment(k) for k in (2, 1))
-    assert (found.norm.value, found.trace.value) == pytest.approx((second, first), rel=1e-6)
-    assert found.overlap.value == pytest.approx(found.norm.value, rel=1e-12)
-    assert found.estimation_error.value == pytest.approx(
-        found.problem.target.second_moment - second, rel=1e-6
+    prediction = state_evolution(Problem(alpha=0.3, noise=0.5, student="bayes"))
+    second, first = (prediction.spectrum.moment(k) for k in (2, 1))
+    assert (prediction.norm.value, prediction.trace.value) == pytest.approx((second, first), rel=1e-6)
+    assert prediction.overlap.value == pytest.approx(prediction.norm.value, rel=1e-12)
+    assert prediction.estimation_error.value == pytest.approx(
+        prediction.problem.target.second_moment - second, rel=1e-6
     )

@@ -96,8 +96,8 @@ def test_optimality_gap_by_hand() -> None:
     # s = 1/2: Tr(G S) = -0.2, least eigenvalue -0.4 times 2 Tr S = 1. s = 3/2: Tr(G S) = 0.9, G >= 0.
     for s, gap in ((0.5, 0.2 + 0.4), (1.5, 0.9), (0.9, 0.0)):
         total = (1 - s) ** 2 / 2 + s / 10
-        found = optimality_gap(risk, np.diag([0.0, s]), shift=0.1)
-        assert found == pytest.approx(gap / total, abs=1e-12)
+        relative_gap = optimality_gap(risk, np.diag([0.0, s]), shift=0.1)
+        assert relative_gap == pytest.approx(gap / total, abs=1e-12)
 
 
 def test_optimality_gap_bounds_what_is_left() -> None:

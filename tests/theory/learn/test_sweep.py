@@ -19,12 +19,12 @@ def test_best_regularisation_row() -> None:
     factorized = best_weight_decay(PROBLEM)
     direct = best_weight_decay(replace(PROBLEM, student="direct"))
     bayes = state_evolution(replace(PROBLEM, student="bayes"))
-    found = [
+    errors = [
         factorized.prediction.estimation_error.value,
         direct.prediction.estimation_error.value,
         bayes.estimation_error.value,
     ]
-    assert found == pytest.approx([0.3652, 0.7209, 0.3401], abs=0.5e-4)
+    assert errors == pytest.approx([0.3652, 0.7209, 0.3401], abs=0.5e-4)
     assert factorized.remark is None
     assert direct.remark is None
 

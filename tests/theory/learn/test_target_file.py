@@ -34,9 +34,9 @@ def test_files_and_texts_are_the_same_target(file: Path, tmp_path: Path) -> None
     assert read_target(str(tmp_path / "pairs.npy")) == expected
     each = np.repeat(VALUES, np.array(WEIGHTS, dtype=int))[::-1]
     np.save(tmp_path / "each.npy", each.astype(np.float32))
-    found = read_target(str(tmp_path / "each.npy"))
-    assert found.weights == expected.weights
-    assert found.eigenvalues == pytest.approx(VALUES, rel=1e-7)
+    target = read_target(str(tmp_path / "each.npy"))
+    assert target.weights == expected.weights
+    assert target.eigenvalues == pytest.approx(VALUES, rel=1e-7)
     assert read_target(",".join(map(str, each))) == expected
 
 
@@ -62,9 +62,9 @@ def test_the_command_solves_the_problem_of_the_target(file: Path) -> None:
     problem = Problem(0.3, target=Target.discrete(VALUES, WEIGHTS), noise=0.5, weight_decay=0.2)
     expected = state_evolution(problem).estimation_error.value
     words = ("--alpha", 0.3, "--noise", 0.5, "--weight-decay", 0.2, "--json")
-    told = json.loads(invoke("learn", "--target-eigenvalues", file, *words).stdout)
-    assert told["quantities"]["estimation_error"]["value"] == expected
-    assert (told["settings"]["target_eigenvalues"], told["settings"]["target_rank"]) == (str(file), None)
+    case = json.loads(invoke("learn", "--target-eigenvalues", file, *words).stdout)
+    assert case["quantities"]["estimation_error"]["value"] == expected
+    assert (case["settings"]["target_eigenvalues"], case["settings"]["target_rank"]) == (str(file), None)
     spiked = attnlaw.learn(alpha=0.3, target_eigenvalues="0,1", target_spike=6.0)
     assert spiked.outlier is not None
     # Another target makes another case, also where cases are solved at once.
@@ -81,10 +81,10 @@ def test_a_target_has_one_source(file: Path) -> None:
 def test_a_flow_of_the_target_starts_and_ends_where_it_must(file: Path) -> None:
     """Factors without decay end at S* itself: Tr S S*/d = Tr S*^2/d."""
     words = ("--target-eigenvalues", file, "--times", "0.01:4:9", "--json")
-    found = json.loads(invoke("dynamics", *words).stdout)["quantities"]
+    quantities = json.loads(invoke("dynamics", *words).stdout)["quantities"]
     second = float(np.dot(WEIGHTS, np.square(VALUES)) / sum(WEIGHTS))
-    assert found["overlap"]["value"] == pytest.approx(second, rel=2e-3)
-    assert found["alignment"]["value"] == pytest.approx(1.0, abs=1e-3)
+    assert quantities["overlap"]["value"] == pytest.approx(second, rel=2e-3)
+    assert quantities["alignment"]["value"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_a_study_finds_the_file_beside_itself(file: Path) -> None:

@@ -23,12 +23,12 @@ from attnlaw.theory.learn.thresholds import interpolation_peak, recovery, thresh
     [(0.1, 0.157572, 0.2975, 0.095, 0.26347), (0.5, 0.422175, 0.4375, 0.375, 0.30696)],
 )
 def test_table(k0: float, rec: float, psd: float, bayes: float, interpolation: float) -> None:
-    found = thresholds(Target.marchenko_pastur(k0), noise=0.5)
-    assert found.recovery == pytest.approx(rec, abs=0.5e-6)
-    assert found.feasibility == pytest.approx(psd, abs=1e-12)
-    assert found.bayes == pytest.approx(bayes, abs=1e-12)
-    assert found.direct == 0.5
-    assert found.interpolation == pytest.approx(interpolation, abs=0.5e-5)
+    sample_thresholds = thresholds(Target.marchenko_pastur(k0), noise=0.5)
+    assert sample_thresholds.recovery == pytest.approx(rec, abs=0.5e-6)
+    assert sample_thresholds.feasibility == pytest.approx(psd, abs=1e-12)
+    assert sample_thresholds.bayes == pytest.approx(bayes, abs=1e-12)
+    assert sample_thresholds.direct == 0.5
+    assert sample_thresholds.interpolation == pytest.approx(interpolation, abs=0.5e-5)
 
 
 @pytest.mark.parametrize("k0", [0.02, 0.3, 0.8])
@@ -43,22 +43,32 @@ def test_recovery_is_the_minimum_of_its_formula(k0: float) -> None:
 
 def test_full_rank_needs_a_half() -> None:
     for target in (Target.marchenko_pastur(1.0), Target.marchenko_pastur(3.0)):
-        found = thresholds(target)
-        assert (found.recovery, found.feasibility, found.bayes, found.direct) == (0.5, 0.5, 0.5, 0.5)
-        assert found.interpolation is None
+        sample_thresholds = thresholds(target)
+        assert (
+            sample_thresholds.recovery,
+            sample_thresholds.feasibility,
+            sample_thresholds.bayes,
+            sample_thresholds.direct,
+        ) == (0.5, 0.5, 0.5, 0.5)
+        assert sample_thresholds.interpolation is None
 
 
 def test_order_of_thresholds() -> None:
     for k0 in (0.05, 0.3, 0.7, 0.95):
-        found = thresholds(Target.marchenko_pastur(k0))
-        assert found.bayes < found.recovery < found.feasibility < found.direct
+        sample_thresholds = thresholds(Target.marchenko_pastur(k0))
+        assert (
+            sample_thresholds.bayes
+            < sample_thresholds.recovery
+            < sample_thresholds.feasibility
+            < sample_thresholds.direct
+        )
 
 
 @pytest.mark.parametrize(("output", "divisor"), [("linear", 6.0), ("softmax", 5.0)])
 def test_tokens_divide(output: str, divisor: float) -> None:
     problem = Problem(0.1, tokens=3, output=output)
-    found = thresholds(problem.target, problem.observations_per_sample)
-    assert found.recovery == pytest.approx(0.4221749821855 / divisor, abs=1e-10)
+    sample_thresholds = thresholds(problem.target, problem.observations_per_sample)
+    assert sample_thresholds.recovery == pytest.approx(0.4221749821855 / divisor, abs=1e-10)
 
 
 def test_solver_recovers_just_beyond_the_threshold() -> None:
@@ -106,10 +116,10 @@ def test_a_power_law_counts_its_modes() -> None:
     assert thresholds(Target.power_law(1.0, 10**6)).bayes == pytest.approx(0.5 - 0.5e-6, abs=1e-15)
 
 
-def error_by_quadrature(found: Prediction) -> float:
+def error_by_quadrature(prediction: Prediction) -> float:
     """E of a solution (kappa0 = Delta = 0.5) after its equations are checked with np.roots and quad."""
-    alpha, decay = found.problem.alpha, found.problem.weight_decay
-    delta, b = found.noise_level.value, found.threshold.value
+    alpha, decay = prediction.problem.alpha, prediction.problem.weight_decay
+    delta, b = prediction.noise_level.value, prediction.threshold.value
     J = integral(0.5, delta, lambda x, g: (x - b) ** 2, above=b)
     M1 = integral(0.5, delta, lambda x, g: x - b, above=b)
     chi = 2 * integral(0.5, delta, lambda x, g: (x - b) * g.real, above=b)
@@ -132,36 +142,36 @@ def test_double_descent_peaks_at_interpolation() -> None:
         assert top > max(before, after) + 1e-4
         assert top == pytest.approx(errors[peak], abs=1e-9)
         heights.append(top)
-    found = thresholds(problem.target, noise=0.5)
-    assert found.peak_error == pytest.approx(2.977, abs=0.5e-3)
-    assert heights[0] < heights[1] < found.peak_error
-    at_peak = replace(problem, alpha=found.interpolation)
+    sample_thresholds = thresholds(problem.target, noise=0.5)
+    assert sample_thresholds.peak_error == pytest.approx(2.977, abs=0.5e-3)
+    assert heights[0] < heights[1] < sample_thresholds.peak_error
+    at_peak = replace(problem, alpha=sample_thresholds.interpolation)
     larger, smaller = (state_evolution(replace(at_peak, weight_decay=decay)) for decay in (1e-7, 1e-10))
     limit = (
         smaller.estimation_error.value + (smaller.estimation_error.value - larger.estimation_error.value) / 9
     )
-    assert limit == pytest.approx(found.peak_error, rel=1e-3)  # cube-root extrapolation, as below
+    assert limit == pytest.approx(sample_thresholds.peak_error, rel=1e-3)  # cube-root extrapolation, as below
 
 
 def test_the_direct_student_peaks_at_its_own_interpolation() -> None:
     """Its error there grows as the inverse root of the decay: no height in the limit."""
     problem = Problem(0.5, noise=0.5, student="direct")
-    found = thresholds(problem.target, noise=0.5, student="direct")
-    assert found.peak_error is None
+    sample_thresholds = thresholds(problem.target, noise=0.5, student="direct")
+    assert sample_thresholds.peak_error is None
     alphas = np.linspace(0.4, 0.6, 201)
     heights = []
     for decay in (1e-6, 1e-8):
         errors = [
             point.estimation_error.value for point in curve(replace(problem, weight_decay=decay), alphas)
         ]
-        assert alphas[int(np.argmax(errors))] == pytest.approx(found.interpolation, abs=1e-9)
+        assert alphas[int(np.argmax(errors))] == pytest.approx(sample_thresholds.interpolation, abs=1e-9)
         heights.append(max(errors))
     assert heights[1] / heights[0] == pytest.approx(10.0, rel=2e-3)  # corrections of the decay's root, 1e-3
 
 
 def test_bayes_does_not_interpolate() -> None:
-    found = thresholds(Target.marchenko_pastur(0.5), noise=0.5, student="bayes")
-    assert (found.interpolation, found.peak_error) == (None, None)
+    sample_thresholds = thresholds(Target.marchenko_pastur(0.5), noise=0.5, student="bayes")
+    assert (sample_thresholds.interpolation, sample_thresholds.peak_error) == (None, None)
     problem = Problem(0.1, noise=0.5, student="bayes")
     errors = [point.estimation_error.value for point in curve(problem, np.linspace(0.1, 0.7, 25))]
     assert errors == sorted(errors, reverse=True)
@@ -170,10 +180,10 @@ def test_bayes_does_not_interpolate() -> None:
 def test_a_tall_peak_is_not_missed() -> None:
     """Much noise on a low rank: the error at interpolation is hundreds of times the target's norm."""
     target = Target.marchenko_pastur(0.1)
-    found = thresholds(target, noise=20.0)
-    assert found.peak_error is not None
-    assert found.peak_error > 300
-    problem = Problem(found.interpolation, target=target, noise=20.0, weight_decay=1e-9)
+    sample_thresholds = thresholds(target, noise=20.0)
+    assert sample_thresholds.peak_error is not None
+    assert sample_thresholds.peak_error > 300
+    problem = Problem(sample_thresholds.interpolation, target=target, noise=20.0, weight_decay=1e-9)
     larger, smaller = (state_evolution(replace(problem, weight_decay=decay)) for decay in (1e-9, 1e-12))
     assert larger.converged
     assert smaller.converged
@@ -181,7 +191,7 @@ def test_a_tall_peak_is_not_missed() -> None:
     limit = (
         smaller.estimation_error.value + (smaller.estimation_error.value - larger.estimation_error.value) / 9
     )
-    assert limit == pytest.approx(found.peak_error, rel=1e-3)
+    assert limit == pytest.approx(sample_thresholds.peak_error, rel=1e-3)
 
 
 def test_interpolation_of_unequal_groups_uses_the_mean_noise() -> None:
@@ -194,10 +204,10 @@ def test_interpolation_of_unequal_groups_uses_the_mean_noise() -> None:
 
 
 def test_discrete_target_has_the_threshold_of_its_rank() -> None:
-    found = thresholds(Target.discrete([0.0, 5.0], [0.9, 0.1]), noise=0.5)
-    assert found.recovery == pytest.approx(0.157572, abs=1e-6)
-    assert found.interpolation is not None
-    assert 0.25 < found.interpolation < found.feasibility
+    sample_thresholds = thresholds(Target.discrete([0.0, 5.0], [0.9, 0.1]), noise=0.5)
+    assert sample_thresholds.recovery == pytest.approx(0.157572, abs=1e-6)
+    assert sample_thresholds.interpolation is not None
+    assert 0.25 < sample_thresholds.interpolation < sample_thresholds.feasibility
 
 
 @pytest.mark.parametrize("noise", [1e-10, 1e-12, 1e-15])
@@ -206,16 +216,22 @@ def test_hardly_noisy_labels(noise: float) -> None:
     gives `chi = chi0 - c delta`, `c = 4 h w^(3/2) / pi`, and the equation `Delta/2 = c delta^3 / 3`.
     """
     k0 = 0.5
-    found = thresholds(Target.marchenko_pastur(k0), noise=noise)
+    sample_thresholds = thresholds(Target.marchenko_pastur(k0), noise=noise)
     c = 4 * k0**1.5 / (1 - k0) * (1 - k0) ** 1.5 / np.pi  # h = int_(t>0) dmu/t = k0^(3/2)/(1-k0)
     delta = (1.5 * noise / c) ** (1 / 3)
     if noise > 1e-11:
         # Corrections are of relative order delta.
-        assert found.feasibility - found.interpolation == pytest.approx(c * delta / 2, rel=4 * delta)
-        assert found.peak_error == pytest.approx(2 * found.feasibility * delta**2, rel=4 * delta)
+        assert sample_thresholds.feasibility - sample_thresholds.interpolation == pytest.approx(
+            c * delta / 2, rel=4 * delta
+        )
+        assert sample_thresholds.peak_error == pytest.approx(
+            2 * sample_thresholds.feasibility * delta**2, rel=4 * delta
+        )
     else:
-        assert found.feasibility - found.interpolation == pytest.approx(c * delta / 2, abs=1e-4)
-        assert found.peak_error is None
+        assert sample_thresholds.feasibility - sample_thresholds.interpolation == pytest.approx(
+            c * delta / 2, abs=1e-4
+        )
+        assert sample_thresholds.peak_error is None
     assert state_evolution(Problem(0.6, weight_decay=0.0, noise=noise)).estimation_error.value < 1e-8
 
 
@@ -223,13 +239,13 @@ def test_hardly_noisy_labels(noise: float) -> None:
 @pytest.mark.parametrize("target", [Target.marchenko_pastur(0.5), Target.discrete([0.0, 5.0], [0.9, 0.1])])
 def test_mostly_noise(target: Target, noise: float) -> None:
     """`J = delta^2/2 + 8 m delta/(3 pi) + Q*/2`: delta = 3 pi (Delta + Q*)/(8 m) and chi = 1/2."""
-    found = thresholds(target, noise=noise)
+    sample_thresholds = thresholds(target, noise=noise)
     delta = 3 * np.pi * (noise + target.second_moment) / (8 * target.mean)
     # The next term of J is of order m Q*/delta, against a noise of m delta.
     missing = 20 * target.second_moment / delta**2 + 1e-9
     chi = 0.5 + 4 * target.mean / (3 * np.pi * delta)
-    assert found.interpolation == pytest.approx(chi / 2, abs=missing)
-    assert found.peak_error == pytest.approx(chi * delta**2 - noise / 2, rel=missing)
+    assert sample_thresholds.interpolation == pytest.approx(chi / 2, abs=missing)
+    assert sample_thresholds.peak_error == pytest.approx(chi * delta**2 - noise / 2, rel=missing)
 
 
 def test_the_expansion_joins_the_integrals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,13 +54,13 @@ def half_digit(digits: str) -> float:
 
 @pytest.mark.parametrize("case", REFERENCE)
 def test_reference_values(case: tuple[float, float, float, float]) -> None:
-    found = state_evolution(untied(*case))
-    assert (found.outcome, found.trace) == (Outcome.DONE, None)
+    prediction = state_evolution(untied(*case))
+    assert (prediction.outcome, prediction.trace) == (Outcome.DONE, None)
     *digits, edge = REFERENCE[case].split()
     for name, value in zip(NAMES, digits, strict=True):
-        assert getattr(found, name).value == pytest.approx(float(value), abs=half_digit(value)), name
-    assert found.top_edge == pytest.approx(float(edge), abs=half_digit(edge))
-    assert found.prediction_error == found.estimation_error  # one pair a sample
+        assert getattr(prediction, name).value == pytest.approx(float(value), abs=half_digit(value)), name
+    assert prediction.top_edge == pytest.approx(float(edge), abs=half_digit(edge))
+    assert prediction.prediction_error == prediction.estimation_error  # one pair a sample
 
 
 @pytest.mark.parametrize(("case", "bayes", "direct"), list(zip(REFERENCE, BAYES, DIRECT, strict=True)))
@@ -79,31 +79,31 @@ def test_reference_errors_of_the_others(
 
 @pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
 def test_the_spectrum_carries_rank_norm_and_nuclear_norm(student: str) -> None:
-    found = state_evolution(untied(0.3, 0.6, 0.5, 0.5, student=student))
-    assert found.nuclear_norm is not None
-    assert found.rank_fraction is not None
+    prediction = state_evolution(untied(0.3, 0.6, 0.5, 0.5, student=student))
+    assert prediction.nuclear_norm is not None
+    assert prediction.rank_fraction is not None
     # The Bayes-optimal law is a table of 1201 points.
     error = 2e-5 if student == "bayes" else 1e-9
-    assert found.spectrum.moment(2) == pytest.approx(found.norm.value, rel=error)
-    assert found.spectrum.moment(1) == pytest.approx(found.nuclear_norm.value, rel=error)
-    assert found.spectrum.nodes()[1].sum() == pytest.approx(found.rank_fraction.value, rel=error)
-    assert 1 - found.atom_at_zero == pytest.approx(found.rank_fraction.value, rel=1e-12)
+    assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, rel=error)
+    assert prediction.spectrum.moment(1) == pytest.approx(prediction.nuclear_norm.value, rel=error)
+    assert prediction.spectrum.nodes()[1].sum() == pytest.approx(prediction.rank_fraction.value, rel=error)
+    assert 1 - prediction.atom_at_zero == pytest.approx(prediction.rank_fraction.value, rel=1e-12)
 
 
 def test_the_equations_hold_by_another_route() -> None:
     """All four, at the solution, with the integrals of Biane's curve over the target's quadrature."""
     k0, alpha, noise, lt = 0.5, 1.2, 0.5, 0.6
-    found = state_evolution(untied(k0, alpha, noise, lt))
-    points, weights = found.problem.target.law.nodes()
+    prediction = state_evolution(untied(k0, alpha, noise, lt))
+    points, weights = prediction.problem.target.law.nodes()
     atoms = Discrete((*points.tolist(), 0.0), (*weights.tolist(), 1 - float(weights.sum())))
-    delta, b = found.noise_level.value, found.threshold.value
+    delta, b = prediction.noise_level.value, prediction.threshold.value
     parts = rectify(Truncated(atoms, np.array([delta]), 2), np.array([b]))
     J, M1, chi = (float(getattr(parts, name)[0]) for name in ("J", "M1", "chi"))
-    eps, E = b / lt, found.estimation_error.value
+    eps, E = b / lt, prediction.estimation_error.value
     assert 1 / eps + 2 * chi == pytest.approx(2 * alpha, rel=1e-7)
     assert delta**2 * alpha == pytest.approx(E + noise / 2, rel=1e-7)
     assert pytest.approx(1 - J - 2 * b * M1 + 2 * delta**2 * chi, rel=1e-7) == E
-    assert found.training_loss.value == pytest.approx((E + noise / 2) / (2 * alpha * eps) ** 2, rel=1e-7)
+    assert prediction.training_loss.value == pytest.approx((E + noise / 2) / (2 * alpha * eps) ** 2, rel=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_the_equations_hold_by_another_route() -> None:
 )
 @pytest.mark.parametrize("student", ["factorized", "direct", "bayes"])
 def test_pairs_enter_by_their_number(pairs: str, tokens: int, count: int, student: str) -> None:
-    one = untied(0.3, 0.6, 0.5, 0.5, student=student)
-    many = replace(one, alpha=0.6 / count, tokens=tokens, pairs=pairs)
-    first, second = state_evolutions([one, many])
+    single = untied(0.3, 0.6, 0.5, 0.5, student=student)
+    many = replace(single, alpha=0.6 / count, tokens=tokens, pairs=pairs)
+    first, second = state_evolutions([single, many])
     assert second.estimation_error.value == pytest.approx(first.estimation_error.value, rel=1e-9)
     assert second.prediction_error.value == pytest.approx(count * first.estimation_error.value, rel=1e-9)
     if first.training_loss is not None:
@@ -121,15 +121,15 @@ def test_pairs_enter_by_their_number(pairs: str, tokens: int, count: int, studen
 
 
 def test_a_large_decay_learns_nothing() -> None:
-    found = state_evolution(untied(0.5, 0.5, 0.5, 50.0))
-    assert (found.estimation_error.value, found.rank_fraction.value) == (1.0, 0.0)
+    prediction = state_evolution(untied(0.5, 0.5, 0.5, 50.0))
+    assert (prediction.estimation_error.value, prediction.rank_fraction.value) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("student", ["factorized", "direct"])
 def test_no_decay_above_interpolation(student: str) -> None:
     """`E = Delta / (2 (alpha_P - 1))`: both are the same least squares."""
-    found = state_evolution(untied(0.5, 1.5, 0.5, 0.0, student=student))
-    assert found.estimation_error.value == pytest.approx(0.5, rel=1e-9)
+    prediction = state_evolution(untied(0.5, 1.5, 0.5, 0.0, student=student))
+    assert prediction.estimation_error.value == pytest.approx(0.5, rel=1e-9)
     with pytest.raises(BadSetting, match=r"below interpolation \(alpha 1\)"):
         untied(0.5, 0.9, 0.5, 0.0, student=student)
 
@@ -138,19 +138,19 @@ def test_no_decay_above_interpolation(student: str) -> None:
     ("alpha", "limit", "small"), [(0.9, 2.448, 2.447), (0.97, 8.216, 8.191), (0.99, 24.86, 24.45)]
 )
 def test_the_error_at_interpolation_has_no_bound(alpha: float, limit: float, small: float) -> None:
-    one, other = (untied(0.5, alpha, 0.5, decay) for decay in (1e-9, 1e-5))
+    limit_problem, other = (untied(0.5, alpha, 0.5, decay) for decay in (1e-9, 1e-5))
     digit = 5.1e-4 if limit < 10 else 5.1e-3
-    assert state_evolution(one).estimation_error.value == pytest.approx(limit, abs=digit)
+    assert state_evolution(limit_problem).estimation_error.value == pytest.approx(limit, abs=digit)
     assert state_evolution(other).estimation_error.value == pytest.approx(small, abs=digit)
 
 
 def test_a_target_of_many_factors_is_gaussian() -> None:
     """k0 -> infinity: a Gaussian target of variance 1, whose ridge is Bayes-optimal: `E = a^2/(1 + a^2)`."""
-    found = state_evolution(untied(1e6, 0.7, 0.5, 0.1, student="bayes"))
-    a2 = found.noise_level.value**2
-    assert found.estimation_error.value == pytest.approx(a2 / (1 + a2), rel=1e-5)
+    prediction = state_evolution(untied(1e6, 0.7, 0.5, 0.1, student="bayes"))
+    a2 = prediction.noise_level.value**2
+    assert prediction.estimation_error.value == pytest.approx(a2 / (1 + a2), rel=1e-5)
     ridge = state_evolution(untied(1e6, 0.7, 0.5, 0.25, student="direct"))
-    assert found.estimation_error.value == pytest.approx(ridge.estimation_error.value, rel=1e-5)
+    assert prediction.estimation_error.value == pytest.approx(ridge.estimation_error.value, rel=1e-5)
 
 
 @pytest.mark.parametrize("k0", [0.3, 1.5])
@@ -159,7 +159,7 @@ def test_targets_by_their_singular_values(k0: float) -> None:
     values = Target.product(k0).values.quantile((np.arange(200) + 0.5) / 200)
     listed = Target.discrete((values / np.sqrt(np.mean(values**2))).tolist())
     product, same = untied(k0, 0.6, 0.5, 0.5), replace(untied(k0, 0.6, 0.5, 0.5), target=listed)
-    first, second = (state_evolution(one) for one in (product, same))
+    first, second = (state_evolution(problem) for problem in (product, same))
     assert second.estimation_error.value == pytest.approx(first.estimation_error.value, rel=3e-4)
     spectrum = Semicircle(1.0).quantile((np.arange(64) + 0.5) / 64)
     assert Target.discrete(np.abs(spectrum).tolist()).with_both_signs().law.support[0] < 0
@@ -174,9 +174,9 @@ def test_a_lone_spike() -> None:
         weight_decay=0.3,
         attention="untied",
     )
-    found = state_evolution(problem)
-    delta, b = found.noise_level.value, found.threshold.value
-    (seen,) = found.outliers
+    prediction = state_evolution(problem)
+    delta, b = prediction.noise_level.value, prediction.threshold.value
+    (seen,) = prediction.outliers
     # The rest of the target moves both by its thousandth part.
     assert seen.location == pytest.approx(6 + delta**2 / 6 - b, rel=1e-3)
     assert seen.overlap == pytest.approx(1 - delta**2 / 36, rel=1e-3)
@@ -203,8 +203,8 @@ def test_reference_outliers(spike: float, location: float, overlap: float) -> No
     ],
 )
 def test_recovery_table(k0: float, recovery: str, place: str) -> None:
-    found = thresholds(Target.product(k0), attention="untied")
-    assert found.recovery == pytest.approx(float(recovery), abs=half_digit(recovery))
+    sample_thresholds = thresholds(Target.product(k0), attention="untied")
+    assert sample_thresholds.recovery == pytest.approx(float(recovery), abs=half_digit(recovery))
     angles, rest = (np.arange(4000) + 0.5) * np.pi / 4000, 1 - k0
     x, weight = 2 * np.cos(angles), 2 * np.sin(angles) ** 2 / 4000  # midpoints of the semicircle's angle
 
@@ -213,18 +213,22 @@ def test_recovery_table(k0: float, recovery: str, place: str) -> None:
         return 1 - rest**2 + k0 * rest * t * t + 2 * rest**2 * tail
 
     naive = minimize_scalar(dimension, bounds=(0, 2), method="bounded", options={"xatol": 1e-8})
-    assert found.recovery == pytest.approx(naive.fun, abs=1e-6)
+    assert sample_thresholds.recovery == pytest.approx(naive.fun, abs=1e-6)
     assert naive.x == pytest.approx(float(place), abs=half_digit(place) + 1e-6)
-    assert found.bayes == pytest.approx(2 * k0 - k0**2)
-    assert (found.direct, found.feasibility, found.peak_error) == (1.0, None, None)
+    assert sample_thresholds.bayes == pytest.approx(2 * k0 - k0**2)
+    assert (sample_thresholds.direct, sample_thresholds.feasibility, sample_thresholds.peak_error) == (
+        1.0,
+        None,
+        None,
+    )
 
 
 def test_the_error_vanishes_at_recovery() -> None:
     """Clean labels, k0 = 0.3, lt -> 0: E at .60, .66, .69 as simulated; below 1e-6 beyond .7253."""
     curve = state_evolutions([untied(0.3, alpha, 0.0, 1e-7) for alpha in (0.60, 0.66, 0.69, 0.74)])
-    found = [one.estimation_error.value for one in curve]
-    assert found[:3] == pytest.approx([0.0652, 0.0189, 0.0057], abs=6e-5)
-    assert found[3] < 1e-6
+    errors = [prediction.estimation_error.value for prediction in curve]
+    assert errors[:3] == pytest.approx([0.0652, 0.0189, 0.0057], abs=6e-5)
+    assert errors[3] < 1e-6
     assert thresholds(Target.product(0.3), 1.0, 0.5, "factorized", "untied").interpolation == 1.0
 
 
@@ -252,19 +256,21 @@ def test_scaling_law_of_half_the_observations() -> None:
         pairs = state_evolution(Problem(16.0 / d, attention="untied", **shared))
         apart.append(pairs.estimation_error.value / tied.estimation_error.value - 1)
     assert abs(apart[1]) < 0.1 * abs(apart[0])
-    assert [one.target for one in pairs.outliers] == pytest.approx([one.target for one in tied.outliers])
+    assert [outlier.target for outlier in pairs.outliers] == pytest.approx(
+        [outlier.target for outlier in tied.outliers]
+    )
     law = scaling_law(1.0, 20, [4.0, 8.0], noise=0.5, student="bayes", attention="untied")
     assert law.leading == pytest.approx(leading_error(1.0, [2.0, 4.0], 0.5, "bayes"))
 
 
 def test_all_pairs_of_the_direct_student() -> None:
     """T = 4; tokens at d = 120: E_sym .1872(14) (extrapolated .174), E_anti .2226(20), 1.696(13)."""
-    found = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
-    values = (found.symmetric, found.antisymmetric, found.training_loss)
+    solution = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
+    values = (solution.symmetric, solution.antisymmetric, solution.training_loss)
     assert values == pytest.approx((0.17722, 0.22792, 1.71508), abs=5e-6)
 
 
-def told(verb: Any, **given: Any) -> str:
+def error_message(verb: Any, **given: Any) -> str:
     with pytest.raises(BadSetting) as caught:
         [verb.precheck(case) for case in verb.cases(given)]
     return caught.value.message(as_option)
@@ -290,15 +296,15 @@ def told(verb: Any, **given: Any) -> str:
     ],
 )
 def test_what_untied_attention_refuses(given: dict[str, Any], line: str) -> None:
-    assert told(VERB, attention="untied", **given).startswith(line)
+    assert error_message(VERB, attention="untied", **given).startswith(line)
 
 
 def test_what_tied_attention_refuses() -> None:
-    assert told(VERB, pairs="cross") == "--pairs needs --attention untied"
-    assert told(SIMULATE, simulate=8, sensing="ginibre") == (
+    assert error_message(VERB, pairs="cross") == "--pairs needs --attention untied"
+    assert error_message(SIMULATE, simulate=8, sensing="ginibre") == (
         "--sensing ginibre: expected tokens or signed or goe with --attention tied"
     )
-    assert told(SIMULATE, simulate=8, sensing="goe", attention="untied") == (
+    assert error_message(SIMULATE, simulate=8, sensing="goe", attention="untied") == (
         "--sensing goe: expected tokens or ginibre with --attention untied"
     )
     with pytest.raises(InputError, match="product of two factors is not symmetric"):
@@ -312,7 +318,8 @@ def test_what_tied_attention_refuses() -> None:
 def test_rows_say_what_was_solved() -> None:
     cases = VERB.cases({"attention": ["tied", "untied"], "alpha": 0.5, "noise": 0.5, "weight_decay": 0.2})
     rows = [
-        VERB.row(case, found) for case, found in zip(cases, VERB.run(cases, lambda *_: None), strict=True)
+        VERB.row(case, prediction)
+        for case, prediction in zip(cases, VERB.run(cases, lambda *_: None), strict=True)
     ]
     assert [(row["attention"], row["pairs"]) for row in rows] == [("tied", None), ("untied", "cross")]
     assert [row["trace"] is None for row in rows] == [False, True]

@@ -43,14 +43,14 @@ def test_the_bayes_map_of_singular_values(k0: float, a: float, least: float) -> 
     """
     target = Target.product(k0).with_both_signs()
     assert denoising_error(target, np.array([a]))[0] == pytest.approx(least, abs=5.1e-6)
-    law, found, d = FreeConvolution(target.law, a), [], 200
+    law, errors, d = FreeConvolution(target.law, a), [], 200
     for seed in range(6):
         rng = np.random.default_rng(seed)
         hidden = hidden_target(Target.product(k0).quantiles(d), rng)
         left, x, right = np.linalg.svd(hidden + a * rng.standard_normal((d, d)) / np.sqrt(d))
         seen = (left * (x - 2 * a * a * law.stieltjes(x).real)) @ right
-        found.append(float(((seen - hidden) ** 2).sum() / d))
-    assert abs(np.mean(found) - least) < 4 * np.std(found, ddof=1) / np.sqrt(6)
+        errors.append(float(((seen - hidden) ** 2).sum() / d))
+    assert abs(np.mean(errors) - least) < 4 * np.std(errors, ddof=1) / np.sqrt(6)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_what_untying_costs_with_noise(
 ) -> None:
     """The same positive target of Q* = 1.3, Delta = .5, each at its best decay (a parabola through three)."""
     shared = {"target": Target.marchenko_pastur(0.3), "noise": 0.5}
-    cases = [Problem(alpha, weight_decay=one, attention="untied", **shared) for one in decays]
-    values = [one.estimation_error.value for one in state_evolutions(cases)]
+    cases = [Problem(alpha, weight_decay=decay, attention="untied", **shared) for decay in decays]
+    values = [prediction.estimation_error.value for prediction in state_evolutions(cases)]
     assert values[1] < min(values[0], values[2])
     bend, slope, rest = np.polyfit(decays, values, 2)
     assert rest - slope**2 / (4 * bend) == pytest.approx(float(apart), abs=5.1e-4)
@@ -97,9 +97,9 @@ def test_doubled_integrals_of_listed_values() -> None:
 
     def apart(s: np.ndarray) -> dict[str, float]:
         listed = Discrete(tuple(np.concatenate([-s[::-1], s]).tolist()), (1 / 400,) * 400)
-        found = rectify(Truncated(listed, a), b)
+        integrals = rectify(Truncated(listed, a), b)
         return {
-            name: abs(2 * float(getattr(found, name)[0]) - float(getattr(exact, name)[0]))
+            name: abs(2 * float(getattr(integrals, name)[0]) - float(getattr(exact, name)[0]))
             for name in ("J", "M1", "chi", "mass")
         }
 
@@ -113,9 +113,9 @@ def test_doubled_integrals_of_listed_values() -> None:
 def test_integrals_over_all_of_the_law(k: float, a: float, error: float) -> None:
     """Mass 1, second moment Q* + a^2, `2 int x Re g = 1`; the first two cases have a gap about to open."""
     whole = rectify(Truncated(SymmetricProduct(k), np.array([a]), 2), np.array([0.0]))
-    found = [float(whole.mass[0]), float(whole.J[0]) / (1 + a * a), float(whole.chi[0])]
+    integrals = [float(whole.mass[0]), float(whole.J[0]) / (1 + a * a), float(whole.chi[0])]
     # An atom at zero, blurred, is on both sides of b = 0: nothing is lost there.
-    assert found == pytest.approx([1.0, 1.0, 1.0], rel=error)
+    assert integrals == pytest.approx([1.0, 1.0, 1.0], rel=error)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +147,13 @@ def test_self_pairs_with_the_noise_of_others() -> None:
         ProblemBatch(part, alphas, weights, noises, np.array([0.1])),
         ProblemBatch(part, alphas[:, 1:], weights[:, 1:], noises[:, 1:], np.array([0.1])),
     ]
-    points = [solve(one) for one in batches]
+    points = [solve(batch) for batch in batches]
     loss = sum(
-        float((one.alpha * 2 * (at.E[:, None] + 0.125) / (1 + 4 * at.V[:, None]) ** 2).sum() / 0.08)
-        for one, at in zip(batches, points, strict=True)
+        float((batch.alpha * 2 * (at.E[:, None] + 0.125) / (1 + 4 * at.V[:, None]) ** 2).sum() / 0.08)
+        for batch, at in zip(batches, points, strict=True)
     )
-    found = (float(points[0].E[0]), float(points[1].E[0]), loss)
-    assert found == pytest.approx((0.13067, 0.22792, 1.32220), abs=5.1e-6)
+    values = (float(points[0].E[0]), float(points[1].E[0]), loss)
+    assert values == pytest.approx((0.13067, 0.22792, 1.32220), abs=5.1e-6)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_stopping_early_against_the_best_decay(
         assert error(replace(problem, student="direct", weight_decay=0.25)) == pytest.approx(0.25)
     assert least.fun == pytest.approx(float(best), abs=5.1e-5)
     assert error(replace(problem, student="bayes")) == pytest.approx(float(bayes), abs=5.1e-5)
-    found = least_flow_error(problem.target, alpha, 0.5, small_start(0.02))
-    assert found == pytest.approx(float(stopped), abs=6e-5)
+    least_error = least_flow_error(problem.target, alpha, 0.5, small_start(0.02))
+    assert least_error == pytest.approx(float(stopped), abs=6e-5)
 
 
 def test_least_nuclear_norm_below_recovery() -> None:

@@ -21,8 +21,8 @@ from attnlaw.theory.learn.untied_training import train_pair_factors
 VALUES = np.array([3.0, 2.2, 1.6, 1.1])  # the only singular values of a target of d = 40
 
 
-def mean_and_error(found: list) -> tuple[np.ndarray, np.ndarray]:
-    return np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+def mean_and_error(samples: list) -> tuple[np.ndarray, np.ndarray]:
+    return np.mean(samples, axis=0), np.std(samples, axis=0, ddof=1) / np.sqrt(len(samples))
 
 
 def test_factors_under_infinite_data_learn_modes_in_order() -> None:
@@ -30,7 +30,7 @@ def test_factors_under_infinite_data_learn_modes_in_order() -> None:
 
     Reference runs: 1.575(18), 2.123(22), 2.824(35), 3.915(62).
     """
-    d, eps, step, found = 40, 0.02, 0.01, []
+    d, eps, step, half_times = 40, 0.02, 0.01, []
     target = np.diag(np.append(VALUES, np.zeros(d - 4)))
     for seed in range(6):
         first, second = eps * np.random.default_rng(seed).standard_normal((2, d, d))
@@ -41,8 +41,8 @@ def test_factors_under_infinite_data_learn_modes_in_order() -> None:
             height = np.einsum("ik,ik->i", first[:4], second[:4]) / d
             reached[(reached == 0) & (height > VALUES / 2)] = step * count
         assert list(np.argsort(reached)) == [0, 1, 2, 3]
-        found.append(reached)
-    mean, error = mean_and_error(found)
+        half_times.append(reached)
+    mean, error = mean_and_error(half_times)
     expected = [half_time(float(s), small_start(eps)) for s in VALUES]
     # Euler's steps are late by about s step/2 of an e-fold each: a step of the clock at these rates.
     assert np.all(np.abs(mean - expected) < 4 * error + 2 * VALUES * step * np.array(expected) / 2 + step)
@@ -53,7 +53,7 @@ def test_the_first_modes_are_seen_through_all_of_the_noise() -> None:
 
     Reference runs of four seeds: 3.00(10), 2.296(38), 1.663(34), 1.266(24).
     """
-    d, found = 40, []
+    d, top_values = 40, []
     target = Target.discrete([0.0, 1.0], [0.9, 0.1])
     problem = Problem(4.0, target=target, noise=0.5, weight_decay=0.1, attention="untied")
     for seed in range(12):
@@ -61,8 +61,8 @@ def test_the_first_modes_are_seen_through_all_of_the_noise() -> None:
         teacher = hidden_target(np.append(VALUES, np.zeros(d - 4)), rng)
         risk = draw_risk(problem, teacher, 4 * d * d, "tokens", rng)
         seen = risk.sensing.adjoint(risk.labels) / (4.0 * d)
-        found.append(np.linalg.svd(seen, compute_uv=False)[:4])
-    mean, error = mean_and_error(found)
+        top_values.append(np.linalg.svd(seen, compute_uv=False)[:4])
+    mean, error = mean_and_error(top_values)
     # Noise of tokens is larger in the direction of a mode, by s^2/d: 5% of the shift or less.
     assert np.all(np.abs(mean - [3.058, 2.278, 1.708, 1.257]) < 4 * error + 0.01)
 
@@ -84,29 +84,29 @@ def all_pairs_risk(
 @pytest.mark.parametrize(("self_noise", "error", "deviation"), [(0.25, 0.466, 0.007), (0.5, 0.540, 0.008)])
 def test_why_self_pairs_are_refused(self_noise: float, error: float, deviation: float) -> None:
     """Factors, T = 2, alpha .15, d = 50: well above .413, which the count of pairs would say."""
-    found = []
+    errors = []
     for seed in range(8):
         risk, teacher = all_pairs_risk(50, 2, 0.15, self_noise, seed)
         learned = train_pair_factors(risk, 0.5, np.random.default_rng(seed)).matrix
-        found.append(float(((learned - teacher) ** 2).sum() / 50))
-    mean, own = mean_and_error(found)
-    assert abs(mean - error) < 4 * np.hypot(own, deviation)
-    assert mean - 0.413 > 4 * own
+        errors.append(float(((learned - teacher) ** 2).sum() / 50))
+    mean, standard_error = mean_and_error(errors)
+    assert abs(mean - error) < 4 * np.hypot(standard_error, deviation)
+    assert mean - 0.413 > 4 * standard_error
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("size", "symmetric", "deviation"), [(30, 0.2099, 0.0031), (60, 0.2000, 0.0034)])
 def test_all_pairs_of_the_direct_student_from_tokens(size: int, symmetric: float, deviation: float) -> None:
     """T = 4, alpha .08, Delta .5, lambda .1: both parts of the error come down to .17722 and .22792."""
-    found = []
+    errors = []
     for seed in range(8):
         risk, teacher = all_pairs_risk(size, 4, 0.08, 0.5, seed)
         miss = train_direct(risk, 0.1).matrix - teacher
         parts = (miss + miss.T) / 2, (miss - miss.T) / 2
-        found.append([float((one**2).sum() / size) for one in parts])
-    mean, own = mean_and_error(found)
-    assert abs(mean[0] - symmetric) < 4 * np.hypot(own[0], deviation)
-    assert abs(mean[1] - 0.2226) < 4 * np.hypot(own[1], 0.002) + 0.2226 / size
+        errors.append([float((part**2).sum() / size) for part in parts])
+    mean, standard_errors = mean_and_error(errors)
+    assert abs(mean[0] - symmetric) < 4 * np.hypot(standard_errors[0], deviation)
+    assert abs(mean[1] - 0.2226) < 4 * np.hypot(standard_errors[1], 0.002) + 0.2226 / size
 
 
 @pytest.mark.long
@@ -125,5 +125,5 @@ def test_flow_on_tokens() -> None:
         attention="untied",
     )
     assert state_evolution(problem).estimation_error.value == pytest.approx(0.26034, abs=5.1e-6)
-    found = simulate(problem, size=30, seeds=8).estimation_error
-    assert abs(found.value - 0.2741) < 4 * np.hypot(found.error, 0.0030)
+    estimate = simulate(problem, size=30, seeds=8).estimation_error
+    assert abs(estimate.value - 0.2741) < 4 * np.hypot(estimate.error, 0.0030)

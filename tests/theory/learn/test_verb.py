@@ -41,23 +41,25 @@ def test_the_declaration_imports_no_mathematics(verb: str, given: dict[str, Any]
         f"declared.VERB.cases({given})\n"
         "print([name for name in ('numpy', 'scipy', 'polars', 'altair', 'torch') if name in sys.modules])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"
 
 
 def test_only_a_softmax_that_is_drawn_imports_the_statistics_of_scipy() -> None:
     code = (
         "import sys, attnlaw\nattnlaw.learn(alpha=0.3, thresholds=True); print('scipy.stats' in sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout == "False\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"
 
 
 def test_several_values_are_one_curve() -> None:
     alphas = [0.1, 0.2, 0.4]
-    found = run(VERB, alpha=alphas, noise=0.5)
+    predictions = run(VERB, alpha=alphas, noise=0.5)
     known = curve(Problem(0.1, noise=0.5), alphas)
-    assert [one.estimation_error for one in found] == [one.estimation_error for one in known]
+    assert [prediction.estimation_error for prediction in predictions] == [
+        prediction.estimation_error for prediction in known
+    ]
     assert attnlaw.learn(alpha=0.2, noise=0.5).norm == attnlaw.learn(alpha=[0.2], noise=0.5)[0].norm
     assert find_verb("learn") is attnlaw.learn
     assert find_verb("learn.simulate") is SIMULATE
@@ -66,25 +68,28 @@ def test_several_values_are_one_curve() -> None:
 
 def test_rows_json_and_schema() -> None:
     (case,) = VERB.cases({"alpha": 0.3, "noise": 0.5, "weight_decay": 0.6, "target_spike": 8.0})
-    (found,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, found), VERB.json(case, found)
+    (prediction,) = VERB.run([case], lambda done, total: None)
+    row, whole = VERB.row(case, prediction), VERB.json(case, prediction)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
-    assert whole["quantities"]["estimation_error"] == {"value": found.estimation_error.value, "error": None}
+    assert whole["quantities"]["estimation_error"] == {
+        "value": prediction.estimation_error.value,
+        "error": None,
+    }
     assert row["edges"] == [0.0, pytest.approx(3.498, abs=5e-4)]
     assert row["top_edge"] == row["edges"][1]
     assert [row["outlier"]] == row["outlier_locations"]
     assert row["outlier_targets"] == [8.0]
     unused = [name for name in ("beta", "target_exponent", "target_dimension") if row[name] is not None]
     assert unused == []
-    assert VERB.tables[0].rows(found) is None
+    assert VERB.tables[0].rows(prediction) is None
 
 
 def test_a_softmax_carries_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.learn.softmax.default_draws", lambda problem: 7)
     (case,) = VERB.cases({**SOFTMAX, "weight_decay": 0.02})
-    (found,) = VERB.run([case], lambda done, total: None)
-    row = VERB.row(case, found)
+    (prediction,) = VERB.run([case], lambda done, total: None)
+    row = VERB.row(case, prediction)
     assert 0 < row["estimation_error_error"] < row["estimation_error"]
     assert row["relative_error_error"] == row["estimation_error_error"] / 1.5
     assert row["beta"] == 1.0
@@ -94,8 +99,8 @@ def test_thresholds_and_densities_where_they_are_asked_for() -> None:
     plain, asked = run(VERB, noise=0.5)[0], run(VERB, noise=0.5, thresholds=True, spectrum=True)[0]
     known = thresholds(Target.marchenko_pastur(0.5), noise=0.5)
     assert (plain.threshold_recovery, plain.density) == (None, None)
-    found = {name: getattr(asked, f"threshold_{name}") for name in vars(known)}
-    assert found == vars(known)
+    asked_thresholds = {name: getattr(asked, f"threshold_{name}") for name in vars(known)}
+    assert asked_thresholds == vars(known)
     table = VERB.tables[0].rows(asked)
     assert table.columns == ["x", "density", "interval"]
     assert table.height == 300
@@ -115,14 +120,14 @@ def test_trained_students_are_those_of_simulate() -> None:
     given = {"alpha": 0.3, "noise": 0.5, "simulate": 12, "seeds": 3, "seed": 5, "sensing": "goe"}
     (case,) = SIMULATE.cases(given)
     seen: list[tuple[int, int]] = []
-    (found,) = SIMULATE.run([case], lambda *state: seen.append(state))
+    (measurement,) = SIMULATE.run([case], lambda *state: seen.append(state))
     known = simulate(Problem(0.3, noise=0.5), size=12, seeds=3, seed=5, sensing="goe")
-    assert found == known
+    assert measurement == known
     assert seen[-1] == (3, 3)
-    row = SIMULATE.row(case, found)
+    row = SIMULATE.row(case, measurement)
     assert list(row) == list(SIMULATE.schema)
     assert (row["norm"], row["norm_error"]) == (known.norm.value, known.norm.error)
-    assert SIMULATE.tables[0].rows(found)["eigenvalue"].to_list() == known.eigenvalues.ravel().tolist()
+    assert SIMULATE.tables[0].rows(measurement)["eigenvalue"].to_list() == known.eigenvalues.ravel().tolist()
     (alone,) = run(SIMULATE, **(given | {"seeds": 1}))
     assert alone.norm.error is None
 

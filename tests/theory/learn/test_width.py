@@ -53,36 +53,36 @@ def within(value: float, digits: str) -> bool:
 @pytest.mark.parametrize("case", REFERENCE)
 def test_reference_values(case: tuple[float, float, float, float, float]) -> None:
     error, loss, small, large = REFERENCE[case]
-    found = state_evolution(untied(*case))
-    assert within(found.estimation_error.value, error)
-    assert within(found.training_loss.value, loss)
-    assert found.rank_fraction.value == pytest.approx(case[-1], abs=1e-9)
+    prediction = state_evolution(untied(*case))
+    assert within(prediction.estimation_error.value, error)
+    assert within(prediction.training_loss.value, loss)
+    assert prediction.rank_fraction.value == pytest.approx(case[-1], abs=1e-9)
     batch = ProblemBatch.of([untied(*case)])
     assert within(instability(batch, solve(batch), 0, size=40), small)
-    assert within(found.stability, large)
-    assert (found.outcome is Outcome.UNSTABLE) == (found.stability > 1)
-    sentence = f"unstable: K/alpha_P = {found.stability:.3g}; training loss is a lower bound"
-    assert found.outcome is not Outcome.UNSTABLE or found.remark == sentence
+    assert within(prediction.stability, large)
+    assert (prediction.outcome is Outcome.UNSTABLE) == (prediction.stability > 1)
+    sentence = f"unstable: K/alpha_P = {prediction.stability:.3g}; training loss is a lower bound"
+    assert prediction.outcome is not Outcome.UNSTABLE or prediction.remark == sentence
 
 
 def test_reference_of_a_wide_head() -> None:
     """kappa = 1 cuts nothing: .192373, .10618 and K/alpha_P = .44; trained: .1942(51), .1087(17), tokens
     at d = 60 .1963(14)."""
-    found = state_evolution(untied(0.3, 1.5, 0.5, 0.3, 1.0))
-    assert found.estimation_error.value == pytest.approx(0.192373, abs=5.1e-7)
-    assert found.training_loss.value == pytest.approx(0.10618, abs=5.1e-6)
-    delta, b = found.noise_level.value, found.threshold.value
+    prediction = state_evolution(untied(0.3, 1.5, 0.5, 0.3, 1.0))
+    assert prediction.estimation_error.value == pytest.approx(0.192373, abs=5.1e-7)
+    assert prediction.training_loss.value == pytest.approx(0.10618, abs=5.1e-6)
+    delta, b = prediction.noise_level.value, prediction.threshold.value
     K = mean_square_slope(Target.product(0.3).with_both_signs().law, delta, b, sides=2, size=40)
     assert within(K / 1.5, ".44")
-    assert found.stability is None
+    assert prediction.stability is None
 
 
 def test_tied_reference() -> None:
     """MP(0.5), alpha .3, Delta .5, lt .6, kappa .2; trained at d = 60: .6947(96), .4097(61)."""
-    found = state_evolution(Problem(0.3, noise=0.5, weight_decay=0.6, width=0.2))
-    assert found.estimation_error.value == pytest.approx(0.6789, abs=5e-5)
-    assert found.training_loss.value == pytest.approx(0.4141, abs=5e-5)
-    assert found.spectrum.moment(1) == pytest.approx(found.trace.value, rel=1e-9)
+    prediction = state_evolution(Problem(0.3, noise=0.5, weight_decay=0.6, width=0.2))
+    assert prediction.estimation_error.value == pytest.approx(0.6789, abs=5e-5)
+    assert prediction.training_loss.value == pytest.approx(0.4141, abs=5e-5)
+    assert prediction.spectrum.moment(1) == pytest.approx(prediction.trace.value, rel=1e-9)
 
 
 @pytest.mark.parametrize("width", [0.8, 1.0, 3.0])
@@ -99,9 +99,9 @@ def test_a_width_above_the_rank_changes_nothing(attention: str, width: float) ->
 def test_the_equations_hold_by_another_route() -> None:
     """E, m and q by sums over the density of mu_delta on a fine grid, chi by the derivative of J in delta."""
     case = (0.3, 1.5, 0.5, 0.3, 0.2)
-    found = state_evolution(untied(*case))
-    delta, b, t = found.noise_level.value, found.threshold.value, found.cut.value
-    law = FreeConvolution(found.problem.target.law, delta)
+    prediction = state_evolution(untied(*case))
+    delta, b, t = prediction.noise_level.value, prediction.threshold.value, prediction.cut.value
+    law = FreeConvolution(prediction.problem.target.law, delta)
     angle = (np.arange(20_000) + 0.5) * np.pi / 40_000  # x = t + (top - t) sin^2: the edge is a square root
     top = law.intervals[-1][1]
     x = t + (top - t) * np.sin(angle) ** 2
@@ -109,12 +109,12 @@ def test_the_equations_hold_by_another_route() -> None:
     re_g = law.stieltjes(x).real
     J, M1, chi = (float((weight * f).sum()) for f in ((x - b) ** 2, x - b, 2 * (x - b) * re_g))
     assert weight.sum() == pytest.approx(case[-1], rel=1e-6)
-    assert found.norm.value == pytest.approx(J, rel=1e-6)
-    assert found.nuclear_norm.value == pytest.approx(M1, rel=1e-6)
-    assert found.overlap.value == pytest.approx(J + b * M1 - delta**2 * chi, rel=1e-5)
+    assert prediction.norm.value == pytest.approx(J, rel=1e-6)
+    assert prediction.nuclear_norm.value == pytest.approx(M1, rel=1e-6)
+    assert prediction.overlap.value == pytest.approx(J + b * M1 - delta**2 * chi, rel=1e-5)
     assert case[3] / b + 2 * chi == pytest.approx(2 * case[1], rel=1e-5)
-    assert found.estimation_error.value == pytest.approx(1 - 2 * found.overlap.value + J, rel=1e-5)
-    assert found.smallest_value == pytest.approx(found.edges[0], rel=1e-12)
+    assert prediction.estimation_error.value == pytest.approx(1 - 2 * prediction.overlap.value + J, rel=1e-5)
+    assert prediction.smallest_value == pytest.approx(prediction.edges[0], rel=1e-12)
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -131,8 +131,11 @@ def test_stability_by_a_loop_over_pairs(sides: int) -> None:
         return brentq(lambda x: float(table.above(np.array([x]))[0, 0]) - share, low, table.top[0])
 
     x = [place(1 - (i + 0.5) / 20) for i in range(20)]
-    x = [-one for one in x] + x if sides == 2 else x
-    f = [one - b if one > t else one + b if sides == 2 and one < -t else 0.0 for one in x]
+    x = [-location for location in x] + x if sides == 2 else x
+    f = [
+        location - b if location > t else location + b if sides == 2 and location < -t else 0.0
+        for location in x
+    ]
     total = 0.0
     for i, (xi, fi) in enumerate(zip(x, f, strict=True)):
         for j, (xj, fj) in enumerate(zip(x, f, strict=True)):
@@ -152,11 +155,11 @@ def test_width_and_decay_together_beat_the_best_decay() -> None:
 
 def test_an_outlier_must_be_beyond_the_cut() -> None:
     narrow = untied(0.5, 0.5, 0.5, 0.2, 0.2)
-    found = state_evolution(narrow)
-    assert found.cut.value > 2.6
+    prediction = state_evolution(narrow)
+    assert prediction.cut.value > 2.6
     seen = state_evolution(replace(narrow, target=narrow.target.with_spikes(9.0))).outliers
     assert len(seen) == 1
-    assert seen[0].location > found.smallest_value
+    assert seen[0].location > prediction.smallest_value
 
 
 def test_refusals() -> None:
@@ -182,5 +185,5 @@ def test_narrow_heads_are_trained_beside_the_theory(attention: str) -> None:
     measured = simulate(problem, size=20, seeds=8, sensing=sensing)
     assert (measured.solver, str(measured.outcome)) == ("narrow factors", "done")
     assert measured.rank_fraction.value == 0.3
-    found = agreement(theory, [measured])
-    assert found.worst < 4
+    report = agreement(theory, [measured])
+    assert report.worst < 4

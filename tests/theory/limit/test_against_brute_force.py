@@ -114,8 +114,10 @@ def fast(stack: Depth, seed: int) -> Sample:
 
 
 def p_values(left: Sample, right: Sample) -> dict[str, float]:
-    one, two = statistics(left), statistics(right)
-    return {name: ks_2samp(one[name], two[name], method="asymp").pvalue for name in one}
+    left_statistics, two = statistics(left), statistics(right)
+    return {
+        name: ks_2samp(left_statistics[name], two[name], method="asymp").pvalue for name in left_statistics
+    }
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +134,8 @@ def oracle():
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_law_is_that_of_all_weights_drawn(case, oracle):
-    found = p_values(fast(CASES[case], seed=11), oracle(case))
-    assert min(found.values()) > LEVEL, found
+    pvalues = p_values(fast(CASES[case], seed=11), oracle(case))
+    assert min(pvalues.values()) > LEVEL, pvalues
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -157,8 +159,8 @@ def wrong_limit_for_finite(stack: Depth) -> Sample:
 
 
 def wrong_fresh_scores_for_each_coordinate(stack: Depth) -> Sample:
-    one, two = (sample(stack.layer, DRAWS, seed) for seed in (21, 22))
-    return Sample(one.scores, np.concatenate([one.outputs, two.outputs], axis=-1))
+    first, two = (sample(stack.layer, DRAWS, seed) for seed in (21, 22))
+    return Sample(first.scores, np.concatenate([first.outputs, two.outputs], axis=-1))
 
 
 def wrong_fresh_weights_for_each_token(stack: Depth) -> Sample:

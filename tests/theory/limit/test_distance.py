@@ -29,24 +29,24 @@ from attnlaw.theory.limit.mixture import _kurtosis, jackknife
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 7.0])
 def test_centred_normals(ratio):
-    found = distances(gaussian_law(ratio), gaussian_law(1.0))
-    assert found.kl.value == pytest.approx((ratio - 1 - math.log(ratio)) / 2, abs=1e-9)
-    assert found.w1.value == pytest.approx(abs(math.sqrt(ratio) - 1) * math.sqrt(2 / math.pi), abs=1e-6)
+    distance = distances(gaussian_law(ratio), gaussian_law(1.0))
+    assert distance.kl.value == pytest.approx((ratio - 1 - math.log(ratio)) / 2, abs=1e-9)
+    assert distance.w1.value == pytest.approx(abs(math.sqrt(ratio) - 1) * math.sqrt(2 / math.pi), abs=1e-6)
     if ratio != 1:
         y = math.sqrt(ratio * math.log(ratio) / (ratio - 1))  # where the densities cross
         gap = abs(stats.norm.cdf(y) - stats.norm.cdf(y / math.sqrt(ratio)))
-        assert found.ks.value == pytest.approx(gap, abs=1e-5)  # 3e-6 times a curvature of order 1
-    assert found.residual < 1e-9
-    assert found.kl.error < 1e-12
+        assert distance.ks.value == pytest.approx(gap, abs=1e-5)  # 3e-6 times a curvature of order 1
+    assert distance.residual < 1e-9
+    assert distance.kl.error < 1e-12
 
 
 @pytest.mark.parametrize("shift", [0.5, -2.0])
 def test_shifted_normals(shift):
-    found = distances(gaussian_law(1.0, shift), gaussian_law(1.0))
-    assert found.kl.value == pytest.approx(shift**2 / 2, abs=1e-8)
-    assert found.w1.value == pytest.approx(abs(shift), abs=1e-5)
-    assert found.ks.value == pytest.approx(2 * stats.norm.cdf(abs(shift) / 2) - 1, abs=1e-5)
-    assert found.residual < 1e-8
+    distance = distances(gaussian_law(1.0, shift), gaussian_law(1.0))
+    assert distance.kl.value == pytest.approx(shift**2 / 2, abs=1e-8)
+    assert distance.w1.value == pytest.approx(abs(shift), abs=1e-5)
+    assert distance.ks.value == pytest.approx(2 * stats.norm.cdf(abs(shift) / 2) - 1, abs=1e-5)
+    assert distance.residual < 1e-8
 
 
 @pytest.mark.parametrize("shift", [0.5, -1e6])
@@ -60,25 +60,25 @@ def test_a_shift_leaves_variance_and_kurtosis(shift):
 def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
     # ReLU tokens have a mean, which a residual hands on: about the mean 3.60, about zero 4.07.
     stack = Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True)
-    found = stack_law(stack, 50_000, seed=1).law.kurtosis()
+    estimate = stack_law(stack, 50_000, seed=1).law.kurtosis()
     y = sample_stack(stack, 400_000, seed=2).outputs[:, 0, 0]
     z = (y - y.mean()) / y.std()
     kurtosis, skewness = (z**4).mean(), (z**3).mean()
     influence = z**4 - 2 * kurtosis * z**2 - 4 * skewness * z
-    error = math.hypot(influence.std() / math.sqrt(len(y)), found.error)
-    assert found.value == pytest.approx(kurtosis, abs=4 * error)
+    error = math.hypot(influence.std() / math.sqrt(len(y)), estimate.error)
+    assert estimate.value == pytest.approx(kurtosis, abs=4 * error)
     assert error < 0.05
 
 
 def test_the_mean_of_a_law_is_that_of_its_draws():
     # ReLU tokens have the mean 1/sqrt(2 pi), which a residual hands on.
     law = stack_law(Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True), 50_000, seed=1).law
-    found = law.mean()
-    assert found.value == pytest.approx(1 / math.sqrt(2 * math.pi), abs=4 * found.error)
-    assert found.error == pytest.approx(law.means.std() / math.sqrt(50_000), rel=0.4)  # of 40 batches
+    mean = law.mean()
+    assert mean.value == pytest.approx(1 / math.sqrt(2 * math.pi), abs=4 * mean.error)
+    assert mean.error == pytest.approx(law.means.std() / math.sqrt(50_000), rel=0.4)  # of 40 batches
     # Of all Gaussians the one of the same moments is the nearest.
-    same = gaussian_law(law.variance().value, found.value)
-    others = (gaussian_law(law.variance().value), gaussian_law(1.2 * law.variance().value, found.value))
+    same = gaussian_law(law.variance().value, mean.value)
+    others = (gaussian_law(law.variance().value), gaussian_law(1.2 * law.variance().value, mean.value))
     assert all(distances(law, same).kl.value < distances(law, other).kl.value for other in others)
 
 
@@ -97,52 +97,52 @@ def test_a_student_law_against_scipy():
     y = np.linspace(-4, 4, 9)
     error = np.exp(law.log_density(y)).std(axis=0) / math.sqrt(40)
     assert (np.abs(law.density(y) - stats.t.pdf(y, 5)) < 5 * error).all()
-    found = distances(law, gaussian_law(5 / 3))
+    distance = distances(law, gaussian_law(5 / 3))
     expected = stats.t.expect(
         lambda x: stats.t.logpdf(x, 5) - stats.norm.logpdf(x, scale=math.sqrt(5 / 3)), (5,)
     )
-    assert found.kl.value == pytest.approx(expected, abs=4 * found.kl.error)
+    assert distance.kl.value == pytest.approx(expected, abs=4 * distance.kl.error)
     grid = np.linspace(-200, 200, 2_000_001)
     gap = np.abs(stats.t.cdf(grid, 5) - stats.norm.cdf(grid, scale=math.sqrt(5 / 3)))
-    assert found.w1.value == pytest.approx(np.trapezoid(gap, grid), abs=4 * found.w1.error)
-    assert found.ks.value == pytest.approx(gap.max(), abs=4 * found.ks.error)
+    assert distance.w1.value == pytest.approx(np.trapezoid(gap, grid), abs=4 * distance.w1.error)
+    assert distance.ks.value == pytest.approx(gap.max(), abs=4 * distance.ks.error)
 
 
 @pytest.mark.long
 def test_errors_are_the_spread_of_repeated_runs():
     runs = 60
-    found = []
+    estimates = []
     for seed in range(runs):
         finite, limit = (
             output_law(AttentionLayer(RandomInputs(4), heads=2, width=n), 4000, seed=seed)
             for n in (32, math.inf)
         )
         d = distances(finite, limit)
-        found.append((d.kl, d.w1, d.ks, finite.kurtosis(), finite.variance(), finite.score_variance()))
-    for column in zip(*found, strict=True):
-        spread = np.std([one.value for one in column], ddof=1)
-        stated = math.sqrt(np.mean([one.error**2 for one in column]))
+        estimates.append((d.kl, d.w1, d.ks, finite.kurtosis(), finite.variance(), finite.score_variance()))
+    for column in zip(*estimates, strict=True):
+        spread = np.std([estimate.value for estimate in column], ddof=1)
+        stated = math.sqrt(np.mean([estimate.error**2 for estimate in column]))
         # chi_59 / sqrt(59) lies in (0.69, 1.34) with probability 1 - 6e-4; 6 columns.
         assert 0.69 < spread / stated < 1.34
 
 
 def test_kl_is_free_of_its_first_order_bias():
     # Two samples of one law: the plain estimate is positive, the corrected one is centred at zero.
-    found = []
+    divergences = []
     for seed in range(40):
-        one, two = (output_law(AttentionLayer(RandomInputs(4)), 2000, seed=s) for s in (seed, 1000 + seed))
-        found.append(distances(one, two).kl.value)
-    assert abs(np.mean(found)) < 4 * np.std(found) / math.sqrt(len(found))
+        first, two = (output_law(AttentionLayer(RandomInputs(4)), 2000, seed=s) for s in (seed, 1000 + seed))
+        divergences.append(distances(first, two).kl.value)
+    assert abs(np.mean(divergences)) < 4 * np.std(divergences) / math.sqrt(len(divergences))
 
 
 def test_an_atom_has_no_kl():
     v = np.ones(80)
     v[::2] = 0.0
-    found = distances(OutputLaw(v, None, v), gaussian_law(1.0))
-    assert found.kl is None
+    distance = distances(OutputLaw(v, None, v), gaussian_law(1.0))
+    assert distance.kl is None
     # F - G = +-(1 - Phi)/2 off zero: the supremum is 1/4, the area E|y|/2.
-    assert found.ks.value == pytest.approx(0.25, abs=1e-3)
-    assert found.w1.value == pytest.approx(0.5 * math.sqrt(2 / math.pi), abs=1e-5)
+    assert distance.ks.value == pytest.approx(0.25, abs=1e-3)
+    assert distance.w1.value == pytest.approx(0.5 * math.sqrt(2 / math.pi), abs=1e-5)
     with pytest.raises(InputError, match="zero in every draw"):
         OutputLaw(np.zeros(80), None, v)
 
@@ -156,26 +156,26 @@ def with_residual(width, **options):
 def test_normals_too_narrow_for_a_density_have_no_kl(value):
     # Points but for their small deviation: the other two are those of the means.
     law, limit = with_residual(8, variances=WeightVariances(value=value))
-    found = distances(law, limit)
-    assert found.kl is None
-    assert found.residual > 1e-2
+    distance = distances(law, limit)
+    assert distance.kl is None
+    assert distance.residual > 1e-2
     deviation = math.sqrt(max(law.variances.max(), limit.variances.max()))
     w1 = stats.wasserstein_distance(law.means, limit.means)
-    assert found.w1.value == pytest.approx(w1, abs=min(2 * deviation, found.w1.error))
+    assert distance.w1.value == pytest.approx(w1, abs=min(2 * deviation, distance.w1.error))
     ks = stats.ks_2samp(law.means, limit.means).statistic
-    assert found.ks.value == pytest.approx(ks, abs=found.ks.error)
+    assert distance.ks.value == pytest.approx(ks, abs=distance.ks.error)
 
 
 def test_kl_with_a_residual_against_a_fine_grid():
     law, limit = with_residual(4)
-    found = distances(law, limit)
-    assert 1e-9 < found.residual <= 1e-2
+    distance = distances(law, limit)
+    assert 1e-9 < distance.residual <= 1e-2
     u = np.arange(math.log(1e-5), math.log(200), 0.02)
     y = np.concatenate([-np.exp(u[::-1]), np.exp(u)])
-    log_p, log_q = (np.log(np.maximum(one.density(y), 1e-300)) for one in (law, limit))
+    log_p, log_q = (np.log(np.maximum(distribution.density(y), 1e-300)) for distribution in (law, limit))
     plain = np.exp(log_p) * (log_p - log_q) @ np.gradient(y)
     # The plain value is not corrected for its bias, which is of the order of the squared error.
-    assert found.kl.value == pytest.approx(plain, abs=2 * found.kl.error)
+    assert distance.kl.value == pytest.approx(plain, abs=2 * distance.kl.error)
 
 
 def test_moments_about_any_point_give_one_kurtosis():
@@ -189,9 +189,9 @@ def test_moments_about_any_point_give_one_kurtosis():
 
 def test_a_jackknife_is_no_shortcut_where_the_first_value_is_the_largest():
     values = np.concatenate([[2.0], np.ones(79)])
-    found = jackknife(lambda mean: float(mean[0]), values[:, None])
-    assert found.value == pytest.approx(values.mean(), rel=1e-12)
-    assert found.error > 0
+    estimate = jackknife(lambda mean: float(mean[0]), values[:, None])
+    assert estimate.value == pytest.approx(values.mean(), rel=1e-12)
+    assert estimate.error > 0
 
 
 def test_too_few_draws_are_refused():
@@ -210,14 +210,14 @@ def test_the_binned_kernel_estimate_is_scipys():
 @pytest.mark.parametrize(("n", "low", "high"), [(16, 0.029, 0.045), (64, 0.0028, 0.0042)])
 def test_the_papers_recipe_gives_its_range(n, low, high):
     # Single runs scatter upwards (outliers of one sample meet the floor 1e-12 of the other): compare means.
-    found = []
+    divergences = []
     for seed in range(8):
         finite = output_law(AttentionLayer(RandomInputs(4), heads=2, width=n), 50_000, seed=seed)
         limit = output_law(AttentionLayer(RandomInputs(4), heads=2), 50_000, seed=100 + seed)
-        found.append(kernel_kl(finite.draw(seed), limit.draw(100 + seed)))
-    error = np.std(found, ddof=1) / math.sqrt(len(found))
-    assert low - 4 * error <= np.mean(found) <= high + 4 * error
-    assert np.mean(found) > (0.0222 if n == 16 else 0.00213)  # what averages of normals give
+        divergences.append(kernel_kl(finite.draw(seed), limit.draw(100 + seed)))
+    error = np.std(divergences, ddof=1) / math.sqrt(len(divergences))
+    assert low - 4 * error <= np.mean(divergences) <= high + 4 * error
+    assert np.mean(divergences) > (0.0222 if n == 16 else 0.00213)  # what averages of normals give
 
 
 def test_equal_values_have_no_kernel_estimate():

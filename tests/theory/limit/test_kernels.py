@@ -58,11 +58,11 @@ def test_gelu_kernel_by_quadrature(a, b, c):
 
 @pytest.mark.parametrize(("a", "b", "c"), CASES)
 def test_the_series_of_gelu_against_its_closed_form(a, b, c):
-    found = mehler_kernel(gelu, np.array([[a, c], [c, b]]))
-    assert found[0, 1] == pytest.approx(kernel(gelu_kernel, a, b, c), abs=1e-13)
+    matrix = mehler_kernel(gelu, np.array([[a, c], [c, b]]))
+    assert matrix[0, 1] == pytest.approx(kernel(gelu_kernel, a, b, c), abs=1e-13)
     # On the diagonal the terms that are left out are E psi^2 - sum c_k^2: below 1e-12 up to variance 2.
     for place, variance in enumerate((a, b)):
-        assert found[place, place] == pytest.approx(kernel(gelu_kernel, *[variance] * 3), abs=1e-12)
+        assert matrix[place, place] == pytest.approx(kernel(gelu_kernel, *[variance] * 3), abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["gelu_new", "silu"])

@@ -69,10 +69,10 @@ def test_a_normalised_layer_does_not_see_lengths(width):
 
 
 def test_orthogonal_tokens_of_very_different_lengths_have_the_closed_form():
-    found = output_law(
+    variance = output_law(
         AttentionLayer(GivenInputs(np.diag([1.0, 1e-13]))), 20_000, seed=0, normalise=True
     ).variance()
-    assert abs(found.value - 0.636838) < 4 * found.error + 1e-6
+    assert abs(variance.value - 0.636838) < 4 * variance.error + 1e-6
 
 
 def test_products_that_short_tokens_cannot_have_are_refused():
@@ -167,9 +167,9 @@ def test_softmax_weights_sum_to_one_under_every_mask(tokens, mask, seed):
 
 def test_equal_seeds_repeat_and_share_their_normals():
     layer = AttentionLayer(RandomInputs(4), heads=3, width=10**9)
-    one, again = (sample(layer, 500, seed=1) for _ in range(2))
-    np.testing.assert_array_equal(one.outputs, again.outputs)
-    assert not np.array_equal(one.outputs, sample(layer, 500, seed=2).outputs)
+    first, again = (sample(layer, 500, seed=1) for _ in range(2))
+    np.testing.assert_array_equal(first.outputs, again.outputs)
+    assert not np.array_equal(first.outputs, sample(layer, 500, seed=2).outputs)
     limit = output_law(layer.at_width(math.inf), 500, seed=1).variances
     np.testing.assert_allclose(output_law(layer, 500, seed=1).variances, limit, rtol=1e-3)
 
@@ -197,9 +197,9 @@ def test_a_token_that_is_not_there_is_refused(token):
 
 def test_a_coordinates_own_normals_are_not_those_of_its_scores():
     law = output_law(AttentionLayer(RandomInputs(3)), 200, seed=5)
-    own = law.draw(5) / np.sqrt(law.variances)
+    normals = law.draw(5) / np.sqrt(law.variances)
     taken = streams(5, 0).normals.standard_normal(4000)
-    assert not np.isclose(own[:, None], taken[None, :], rtol=1e-12).any()
+    assert not np.isclose(normals[:, None], taken[None, :], rtol=1e-12).any()
 
 
 @pytest.mark.parametrize("size", [1e-15, 1e15])
@@ -224,5 +224,5 @@ def test_sizes_are_taken_as_far_as_fourth_powers_reach(size):
 )
 def test_every_function_of_the_scores(function, weights):
     scores = ScoreSettings(function, mask="causal")
-    found = scores.attention(np.array([[-1.0, 7.0], [0.5, -0.5]]), scores.allowed(2))
-    assert found == pytest.approx(np.array(weights), rel=1e-14)
+    attention = scores.attention(np.array([[-1.0, 7.0], [0.5, -0.5]]), scores.allowed(2))
+    assert attention == pytest.approx(np.array(weights), rel=1e-14)

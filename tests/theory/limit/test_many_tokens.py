@@ -37,10 +37,10 @@ def test_the_row_has_the_law_of_the_row_of_all_tokens(width, token, scores, shar
     layer = AttentionLayer(
         RandomInputs(5, shared=shared), heads=2, width=width, head_width=head_width, scores=scores
     )
-    found = moments(*draw_row(layer, token, DRAWS, streams(1)))
+    row_moments = moments(*draw_row(layer, token, DRAWS, streams(1)))
     direct = moments(*finite._row_of_all(layer, token, DRAWS, streams(2), normalise=False))
-    apart = found.mean(axis=0) - direct.mean(axis=0)
-    error = np.sqrt((found.var(axis=0) + direct.var(axis=0)) / DRAWS)
+    apart = row_moments.mean(axis=0) - direct.mean(axis=0)
+    error = np.sqrt((row_moments.var(axis=0) + direct.var(axis=0)) / DRAWS)
     assert np.all(np.abs(apart) <= 4.5 * error + 1e-12)
 
 

@@ -51,8 +51,8 @@ def traced_peak(stack: Depth, draws: int) -> int:
     ],
 )
 def test_the_peak_is_told_beforehand(stack, draws):
-    traced, told = traced_peak(stack, draws), peak_bytes(stack, draws)
-    assert traced < told < 3 * traced
+    traced, predicted_peak = traced_peak(stack, draws), peak_bytes(stack, draws)
+    assert traced < predicted_peak < 3 * traced
 
 
 @pytest.mark.parametrize(

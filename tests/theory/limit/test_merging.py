@@ -62,7 +62,10 @@ def test_the_density_is_the_plain_average_of_normals_also_far_out():
     np.testing.assert_allclose(law.distribution(y).mean(axis=0), below, rtol=1e-7)
     far = np.array([60 * math.sqrt(draws.max())])
     each = [stats.norm.logpdf(far[:, None], scale=np.sqrt(part)) for part in parts]
-    exact = [np.logaddexp.reduce(one, axis=1) - math.log(one.shape[1]) for one in each]
+    exact = [
+        np.logaddexp.reduce(log_densities, axis=1) - math.log(log_densities.shape[1])
+        for log_densities in each
+    ]
     np.testing.assert_allclose(law.log_density(far), exact, rtol=1e-4)
 
 

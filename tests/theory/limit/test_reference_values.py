@@ -67,8 +67,8 @@ def test_mean_and_kurtosis_of_the_limit(tokens, mean, r):
 def test_score_variances_at_finite_width(n):
     layer = AttentionLayer(RandomInputs(4), width=n)
     exact = (1 + 2 / n) ** 2
-    found = output_law(layer, 100_000, seed=3).score_variance()
-    assert found.value == pytest.approx(exact, abs=4 * found.error)
+    variance = output_law(layer, 100_000, seed=3).score_variance()
+    assert variance.value == pytest.approx(exact, abs=4 * variance.error)
     p = sample(layer, 100_000, seed=4).scores[:, 0]
     for scores, expected in ((p[:, 0, 0], exact), (p[:, 0, 1], 1 + 2 / n)):
         squares = scores**2
@@ -133,13 +133,13 @@ def test_many_heads_are_gaussian():
     # The mixture's variance has relative deviation ~ H^(-1/2): KL to the Gaussian falls like H^(-2).
     layer = AttentionLayer(RandomInputs(4))
     covariance, _ = gaussian_covariance(layer, 400_000, seed=8)
-    found = {}
+    divergences = {}
     for heads in (4, 16):
         law = output_law(AttentionLayer(RandomInputs(4), heads=heads), 100_000, seed=9)
-        found[heads] = distances(law, gaussian_law(float(law.variances.mean()))).kl
+        divergences[heads] = distances(law, gaussian_law(float(law.variances.mean()))).kl
         assert law.variance().value == pytest.approx(covariance[0, 0], abs=4 * law.variance().error + 5e-4)
-    slope = math.log(found[16].value / found[4].value) / math.log(4)
-    error = math.hypot(*(kl.error / kl.value for kl in found.values())) / math.log(4)
+    slope = math.log(divergences[16].value / divergences[4].value) / math.log(4)
+    error = math.hypot(*(kl.error / kl.value for kl in divergences.values())) / math.log(4)
     # Next order: a relative correction of order skewness / H, below 0.2 at H = 4 and a quarter at 16.
     assert slope == pytest.approx(-2, abs=4 * error + 0.15)
 
@@ -199,7 +199,7 @@ def test_the_limit_is_the_law_at_an_enormous_width(scores):
         for i, j, k in ((0, 0, 1), (0, 1, 0), (2, 2, 0))
     ]
     pairs += [(wide.scores[:, 0, 0, 1], limit.scores[:, 0, 0, 1])]
-    assert min(ks_2samp(one, two).pvalue for one, two in pairs) > 1e-3 / (3 * len(pairs))
+    assert min(ks_2samp(wide_values, two).pvalue for wide_values, two in pairs) > 1e-3 / (3 * len(pairs))
 
 
 @pytest.mark.parametrize("frequencies", [(), (0.7,)])
@@ -217,7 +217,7 @@ def test_one_row_of_scores_is_a_row_of_all_scores(inner, frequencies):
         (row[:, 0] * row[:, 2], full[:, 0] * full[:, 2]),
     ]
     pairs += [(row[:, 1] ** 2 + row[:, 2] ** 2, full[:, 1] ** 2 + full[:, 2] ** 2)]
-    assert min(ks_2samp(one, two).pvalue for one, two in pairs) > 1e-3 / (4 * len(pairs))
+    assert min(ks_2samp(row_values, two).pvalue for row_values, two in pairs) > 1e-3 / (4 * len(pairs))
 
 
 def test_softmax_temperature_is_a_query_variance():

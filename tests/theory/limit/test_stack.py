@@ -55,13 +55,13 @@ def test_two_layers(residual, mean, deviations):
 def test_the_limit_is_the_law_at_an_enormous_width(stack):
     # At n = 1000 laws differ from the limit by about 1/n, far below what 4000 draws resolve (0.03).
     limit = replace(stack, layer=replace(stack.layer, width=math.inf))
-    one = sample_stack(stack, 4000, seed=2, coordinates=2)
+    wide = sample_stack(stack, 4000, seed=2, coordinates=2)
     two = sample_stack(limit, 4000, seed=3, coordinates=2)
     pairs = [
-        (one.outputs[:, 0, 0], two.outputs[:, 0, 0]),
-        (one.outputs[:, 0, 0] * one.outputs[:, 1, 0], two.outputs[:, 0, 0] * two.outputs[:, 1, 0]),
-        (one.outputs[:, 2, 0] * one.outputs[:, 2, 1], two.outputs[:, 2, 0] * two.outputs[:, 2, 1]),
-        (one.scores[:, 0, 0, 1], two.scores[:, 0, 0, 1]),
+        (wide.outputs[:, 0, 0], two.outputs[:, 0, 0]),
+        (wide.outputs[:, 0, 0] * wide.outputs[:, 1, 0], two.outputs[:, 0, 0] * two.outputs[:, 1, 0]),
+        (wide.outputs[:, 2, 0] * wide.outputs[:, 2, 1], two.outputs[:, 2, 0] * two.outputs[:, 2, 1]),
+        (wide.scores[:, 0, 0, 1], two.scores[:, 0, 0, 1]),
     ]
     assert min(ks_2samp(a, b).pvalue for a, b in pairs) > 1e-3 / (5 * len(pairs))
 
@@ -78,8 +78,8 @@ def test_mlp_of_infinite_width_is_the_kernel_map():
 
 def test_one_layer_is_the_layer():
     layer = AttentionLayer(RandomInputs(4), heads=2, width=8)
-    one, two = stack_law(Depth(layer), 20_000, seed=5).law, output_law(layer, 20_000, seed=6)
-    assert ks_2samp(one.variances, two.variances).pvalue > 1e-3
+    law, two = stack_law(Depth(layer), 20_000, seed=5).law, output_law(layer, 20_000, seed=6)
+    assert ks_2samp(law.variances, two.variances).pvalue > 1e-3
 
 
 def test_the_mixture_agrees_with_the_draws():

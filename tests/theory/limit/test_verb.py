@@ -41,10 +41,10 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
         assert [getattr(row, name) for name in MEASURED] == [getattr(expected, name) for name in MEASURED]
         assert row.residual_of_distances == expected.residual_of_distances
     (table,) = VERB.tables
-    drawn = [one for row in rows for one in table.rows(row).to_dicts()]
+    drawn = [point for row in rows for point in table.rows(row).to_dicts()]
     expected = density_rows({row.width: row.law for row in same})
     assert drawn == [
-        {name: one[name] for name in ("y", "density", "gaussian_density", "ratio")} for one in expected
+        {name: point[name] for name in ("y", "density", "gaussian_density", "ratio")} for point in expected
     ]
     alone = attnlaw.limit(width=16, draws=2000, seed=3)
     assert alone.kl_to_limit == rows[0].kl_to_limit
@@ -54,25 +54,25 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
 def test_tables_are_told_apart_and_come_in_the_order_of_their_cases():
     seen: list[tuple[int, int]] = []
     cases = VERB.cases({"width": [16, math.inf], "heads": [1, 2], "draws": 100})
-    found = list(VERB.run(cases, lambda done, total: seen.append((done, total))))
-    assert [row.width for row in found] == [16, 16, math.inf, math.inf]
+    comparisons = list(VERB.run(cases, lambda done, total: seen.append((done, total))))
+    assert [row.width for row in comparisons] == [16, 16, math.inf, math.inf]
     assert seen == [(0, 4), (1, 4), (2, 4), (2, 4), (3, 4), (4, 4)]
-    for case, row in zip(cases, found, strict=True):
+    for case, row in zip(cases, comparisons, strict=True):
         (alone,) = VERB.run([case], lambda done, total: None)
         assert VERB.row(case, row) == VERB.row(case, alone)
 
 
 def test_row_json_and_schema():
     (case,) = VERB.cases({"depth": 2, "draws": 100, "mask": "band:1", "width": "inf"})
-    (found,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, found), VERB.json(case, found)
+    (comparison,) = VERB.run([case], lambda done, total: None)
+    row, whole = VERB.row(case, comparison), VERB.json(case, comparison)
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
     assert whole["settings"]["width"] == "inf"
     assert whole["settings"]["mask"] == "band:1"
     assert whole["quantities"]["kl_to_limit"] is None
     assert whole["quantities"]["score_variance"].keys() == {"value", "error"}
-    path = found.path.path()
+    path = comparison.path.path()
     cosines, lengths = (whole["quantities"][name] for name in ("path_cosine", "path_squared_length"))
     assert cosines["value"] == [point.cosine.value for point in path]
     assert lengths["error"] == [point.squared_length.error for point in path]
@@ -80,13 +80,15 @@ def test_row_json_and_schema():
 
 def test_further_distances():
     options = {"heads": 1, "width": 64, "draws": 2000, "seed": 5}
-    found = attnlaw.limit(scaling="1/n", other_scaling="1/sqrt(n)", gaussian=True, kernel=True, **options)
+    comparison = attnlaw.limit(
+        scaling="1/n", other_scaling="1/sqrt(n)", gaussian=True, kernel=True, **options
+    )
     layer = AttentionLayer(RandomInputs(4), heads=1, width=64, scores=ScoreSettings(scaling="1/n"))
     law, limit = (output_law(layer.at_width(width), 2000, 5) for width in (64, math.inf))
     other = output_law(AttentionLayer(RandomInputs(4), heads=1), 2000, 5)
-    assert found.kl_to_other_limit == distances(law, other).kl
-    assert found.kl_to_gaussian == distances(law, gaussian_law(law.variance().value)).kl
-    assert found.kernel_kl_to_limit == kernel_kl(law.draw(5), limit.draw(6))
+    assert comparison.kl_to_other_limit == distances(law, other).kl
+    assert comparison.kl_to_gaussian == distances(law, gaussian_law(law.variance().value)).kl
+    assert comparison.kernel_kl_to_limit == kernel_kl(law.draw(5), limit.draw(6))
     plain = attnlaw.limit(**options)
     assert (plain.kl_to_other_limit, plain.kl_to_gaussian, plain.kernel_kl_to_limit) == (None, None, None)
 
@@ -99,8 +101,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
     np.save(tmp_path / "gram.npy", inputs.gram)
     (case,) = VERB.cases({"gram": tmp_path / "gram.npy", "width": 64, "draws": 100})
     assert (case.to_row()["tokens"], case.to_row()["activation"]) == (None, None)
-    (found,) = VERB.run([case], lambda done, total: None)
-    assert found.kurtosis == same.kurtosis
+    (comparison,) = VERB.run([case], lambda done, total: None)
+    assert comparison.kurtosis == same.kurtosis
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_what_cannot_work_is_refused_before_anything_runs(given: dict[str, Any],
     assert VERB.precheck is not None
     with pytest.raises(InputError, match=message):
         VERB.precheck(case)
-    (found,) = VERB.run([case], lambda done, total: None)
-    assert isinstance(found, InputError)
+    (error,) = VERB.run([case], lambda done, total: None)
+    assert isinstance(error, InputError)
 
 
 def test_what_one_width_cannot_do_the_others_still_do(tmp_path):
@@ -198,9 +200,9 @@ def test_a_number_of_hundreds_of_digits_is_refused_in_a_line(name):
 @pytest.mark.filterwarnings("error")
 def test_a_law_of_atoms_is_found_without_a_warning():
     """One ReLU token of width 1 is zero in half of the draws, and in all draws of some batch."""
-    found = attnlaw.limit(tokens=1, activation="relu", width=1, draws=40)
-    assert found.kl_to_limit is None
-    assert found.w1_to_limit.value > 0
+    comparison = attnlaw.limit(tokens=1, activation="relu", width=1, draws=40)
+    assert comparison.kl_to_limit is None
+    assert comparison.w1_to_limit.value > 0
 
 
 @pytest.mark.parametrize("name", ["limit", "lens"])

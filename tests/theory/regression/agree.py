@@ -12,7 +12,9 @@ from attnlaw.theory.learn.agreement import extrapolate
 
 def z_score(theory: float, sizes: Sequence[int], measured: Sequence[Estimate]) -> float:
     """Of the value that measurements at several sizes tend to, as 1/size."""
-    fit = extrapolate(sizes, [one.value for one in measured], [one.error for one in measured])
+    fit = extrapolate(
+        sizes, [estimate.value for estimate in measured], [estimate.error for estimate in measured]
+    )
     return (fit.value - theory) / fit.standard_error
 
 

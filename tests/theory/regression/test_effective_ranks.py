@@ -14,13 +14,13 @@ SPIKED = np.repeat([10.0, 0.02], [5, 2000])
 
 def test_against_sums_written_out() -> None:
     values = np.random.default_rng(0).exponential(size=40)
-    found = effective_ranks(values)
+    ranks = effective_ranks(values)
     ordered = sorted(values, reverse=True)
     for k in range(40):
         rest = ordered[k:]
-        assert found.r[k] == pytest.approx(sum(rest) / rest[0], rel=1e-12)
-        assert found.R[k] == pytest.approx(sum(rest) ** 2 / sum(x * x for x in rest), rel=1e-12)
-    assert found.at(39) == (1.0, 1.0)
+        assert ranks.r[k] == pytest.approx(sum(rest) / rest[0], rel=1e-12)
+        assert ranks.R[k] == pytest.approx(sum(rest) ** 2 / sum(x * x for x in rest), rel=1e-12)
+    assert ranks.at(39) == (1.0, 1.0)
 
 
 def test_reference_values() -> None:

@@ -21,7 +21,7 @@ LOGISTIC = Ensemble(samples=600, features=450, inputs=300, loss="logistic", ridg
 
 
 @pytest.mark.parametrize(
-    ("features", "ridge", "one", "four"),
+    ("features", "ridge", "single_error", "four"),
     [
         (150, 0.01, 1.0246, 0.66877),
         (450, 0.01, 1.7052, 0.60753),
@@ -29,21 +29,23 @@ LOGISTIC = Ensemble(samples=600, features=450, inputs=300, loss="logistic", ridg
         (900, 0.1, 0.59763, 0.32357),
     ],
 )
-def test_ridge_reference_values(features: int, ridge: float, one: float, four: float) -> None:
-    found = ensemble_evolution(Ensemble(samples=600, features=features, inputs=300, ridge=ridge, noise=0.2))
-    assert found.error(1) == pytest.approx(one, abs=5.1e-5)
-    assert found.error(4) == pytest.approx(four, abs=5.1e-5)
-    assert found.residual < 1e-14
-    assert found.vote_error(3) is None
+def test_ridge_reference_values(features: int, ridge: float, single_error: float, four: float) -> None:
+    prediction = ensemble_evolution(
+        Ensemble(samples=600, features=features, inputs=300, ridge=ridge, noise=0.2)
+    )
+    assert prediction.error(1) == pytest.approx(single_error, abs=5.1e-5)
+    assert prediction.error(4) == pytest.approx(four, abs=5.1e-5)
+    assert prediction.residual < 1e-14
+    assert prediction.vote_error(3) is None
 
 
 def test_smooth_features_reference_values() -> None:
-    found = ensemble_evolution(
+    prediction = ensemble_evolution(
         Ensemble(samples=750, features=1000, inputs=500, ridge=0.02, noise=0.2, activation="tanh:2")
     )
-    own = (found.m, found.q, found.q1, found.V)
-    assert own == pytest.approx((0.725778, 1.136880, 0.675699, 4.740117), abs=5.1e-7)
-    errors = [found.error(K) for K in (1, 4, math.inf)]
+    parameters = (prediction.m, prediction.q, prediction.q1, prediction.V)
+    assert parameters == pytest.approx((0.725778, 1.136880, 0.675699, 4.740117), abs=5.1e-7)
+    errors = [prediction.error(K) for K in (1, 4, math.inf)]
     assert errors == pytest.approx([0.68532, 0.33944, 0.224144], abs=5.1e-6)
 
 
@@ -66,22 +68,24 @@ def test_smooth_features_reference_values() -> None:
     ],
 )
 def test_classification_reference_values(problem: Ensemble, expected) -> None:
-    found = evolved(problem)
-    for value, reference in zip((found.m, found.q, found.q1, found.V), expected, strict=True):
+    prediction = evolved(problem)
+    for value, reference in zip(
+        (prediction.m, prediction.q, prediction.q1, prediction.V), expected, strict=True
+    ):
         if reference is not None:
             digits = len(f"{reference:g}".partition(".")[2])
             assert value == pytest.approx(reference, abs=0.51 * 10.0 ** -min(digits, 6), rel=5e-7)
-    assert found.residual < 1e-12
+    assert prediction.residual < 1e-12
 
 
 def test_averages_and_votes_reference_values() -> None:
-    found = evolved(LOGISTIC)
-    means = [found.error(K) for K in (1, 3, 5, math.inf)]
+    prediction = evolved(LOGISTIC)
+    means = [prediction.error(K) for K in (1, 3, 5, math.inf)]
     assert means == pytest.approx([0.33351, 0.27135, 0.24749, 0.18958], abs=5.1e-6)
-    votes = [found.vote_error(K) for K in (1, 3, 5, math.inf)]
+    votes = [prediction.vote_error(K) for K in (1, 3, 5, math.inf)]
     assert votes == pytest.approx([0.33351, 0.28692, 0.26367, 0.18958], abs=5.1e-6)
-    assert found.vote_error(4) == found.vote_error(3)
-    assert found.vote_error(20_001) == pytest.approx(found.error(math.inf), abs=1e-4)
+    assert prediction.vote_error(4) == prediction.vote_error(3)
+    assert prediction.vote_error(20_001) == pytest.approx(prediction.error(math.inf), abs=1e-4)
 
 
 @pytest.mark.parametrize("learners", [1, 2, 5, 6])
@@ -106,10 +110,10 @@ def test_the_infinite_ridge_ensemble_has_the_formula_of_the_direct_student() -> 
         return ((1 - s) ** 2 * second + s * s * noise / ratio) / (1 - s * s / ratio)
 
     for features, ridge in ((150, 0.01), (450, 0.01), (900, 0.1)):
-        found = ensemble_evolution(
+        prediction = ensemble_evolution(
             Ensemble(samples=600, features=features, inputs=300, ridge=ridge, noise=0.2)
         )
-        assert found.error(math.inf) == pytest.approx(formula(found.m, 2.0, 0.2), rel=1e-12)
+        assert prediction.error(math.inf) == pytest.approx(formula(prediction.m, 2.0, 0.2), rel=1e-12)
     problem = Problem(
         alpha=0.4, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.3, student="direct"
     )

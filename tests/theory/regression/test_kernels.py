@@ -68,10 +68,10 @@ def test_the_identity_is_linear_ridge() -> None:
     assert ridge_risk(linear_equivalent(kernel, "identity")).excess == pytest.approx(
         ridge_risk(linear).excess, rel=1e-10
     )
-    fitted, own = simulate_kernel_ridge(kernel, "identity", seeds=1), simulate_ridge(linear, seeds=1)
+    fitted, linear_fit = simulate_kernel_ridge(kernel, "identity", seeds=1), simulate_ridge(linear, seeds=1)
     # The same inputs; 1000 test inputs instead of their covariance.
-    assert fitted.variance.value == pytest.approx(own.variance.value, rel=0.1)
-    assert fitted.bias.value == pytest.approx(own.bias.value, rel=0.25)
+    assert fitted.variance.value == pytest.approx(linear_fit.variance.value, rel=0.1)
+    assert fitted.bias.value == pytest.approx(linear_fit.bias.value, rel=0.25)
 
 
 def test_the_matrix_of_a_wide_layer() -> None:
@@ -86,7 +86,7 @@ def test_the_matrix_of_a_wide_layer() -> None:
 
 
 def family(cases, sizes, seeds) -> list[float]:
-    found = []
+    scores = []
     for place, (kernel, weights, ridge) in enumerate(cases):
         pairs = []
         for p, count in zip(sizes, seeds, strict=True):
@@ -95,8 +95,8 @@ def family(cases, sizes, seeds) -> list[float]:
             pairs.append((simulate_kernel_ridge(problem, kernel, seeds=count, seed=place), limit))
         for name in ("bias", "variance"):
             ratios = [getattr(m, name) / getattr(t, name) for m, t in pairs]
-            found.append(z_score(1.0, sizes, ratios))
-    return found
+            scores.append(z_score(1.0, sizes, ratios))
+    return scores
 
 
 def test_fitted_kernels_tend_to_the_theory() -> None:
@@ -108,8 +108,8 @@ def test_fitted_kernels_tend_to_the_theory() -> None:
     of the variance is the same at 40, 60 and 120: no bias beyond 1/p.
     """
     cases = [("exp", (0.25, 4.0), 0.1), ("relu", (0.25, 4.0), 0.01)]
-    found = family(cases, (40, 60, 120), (150, 100, 50))
-    assert holds(found), found
+    scores = family(cases, (40, 60, 120), (150, 100, 50))
+    assert holds(scores), scores
 
 
 @pytest.mark.long
@@ -120,5 +120,5 @@ def test_larger_kernels_tend_to_the_theory() -> None:
         ("exp", (1.0, 1.0), 1.0),
         ("gelu", (0.25, 4.0), 0.1),
     ]
-    found = family(cases, (100, 200, 400), (64, 32, 16))
-    assert holds(found), found
+    scores = family(cases, (100, 200, 400), (64, 32, 16))
+    assert holds(scores), scores

@@ -31,22 +31,22 @@ def test_the_worst_attention_weight() -> None:
     """Medians over 72 heads, against those of another text within 30%: the rms hides the worst entry."""
     (ids,) = tokenised([TEXT.read_text(encoding="utf-8")])["input_ids"].tolist()
     blocks = tuple(attentions(trace_forward(*load_base_model(real_checkpoint("minilm")), ids).chain))
-    found = measure_head_errors(blocks, (1, 4, 16, 64, 128))
-    assert (len(ids), len(found)) == (TOKENS, 72)
-    tops = [blocks[one.layer].probabilities[one.head].max() for one in found]
+    heads = measure_head_errors(blocks, (1, 4, 16, 64, 128))
+    assert (len(ids), len(heads)) == (TOKENS, 72)
+    tops = [blocks[head.layer].probabilities[head.head].max() for head in heads]
     numbers = np.array(
         [
             [
                 (
-                    one.largest / top,
-                    one.rms / top,
-                    one.coherence,
-                    one.bound / one.largest,
-                    one.largest / one.rms,
+                    error.largest / top,
+                    error.rms / top,
+                    error.coherence,
+                    error.bound / error.largest,
+                    error.largest / error.rms,
                 )
-                for one in head.errors
+                for error in head.errors
             ]
-            for head, top in zip(found, tops, strict=True)
+            for head, top in zip(heads, tops, strict=True)
         ]
     )
     largest, rms, coherence, bound, understated = np.median(numbers, axis=0).T
@@ -60,7 +60,7 @@ def test_the_worst_attention_weight() -> None:
     # 8 to 15% above the truth, 36% at rank 128.
     assert ((bound[:4] > 1.05) & (bound[:4] < 1.2)).all()
     assert bound[4] - 1 == pytest.approx(0.36, rel=0.3)
-    quartiles = np.quantile([one.rank_within for one in found], (0.25, 0.5, 0.75))
+    quartiles = np.quantile([head.rank_within for head in heads], (0.25, 0.5, 0.75))
     assert quartiles == pytest.approx([40, 72, 162], rel=0.3)
 
 
@@ -83,12 +83,12 @@ def test_the_effective_ranks_of_activations(seen) -> None:
 
     On another text r_0 was 10 to 23, R_0 41 to 80, the longest tail 77 to 87.
     """
-    found = [effective_ranks(np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2) for X in seen[1]]
-    first, second = np.array([one.at(0) for one in found]).T
+    all_ranks = [effective_ranks(np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2) for X in seen[1]]
+    first, second = np.array([ranks.at(0) for ranks in all_ranks]).T
     assert (first.min(), first.max()) == pytest.approx((10, 23), rel=0.3)
     assert (second.min(), second.max()) == pytest.approx((41, 80), rel=0.3)
-    assert all(one.largest == pytest.approx(82, rel=0.15) for one in found)
-    assert all(one.split(65).k is not None and one.split(100).k is None for one in found)
+    assert all(ranks.largest == pytest.approx(82, rel=0.15) for ranks in all_ranks)
+    assert all(ranks.split(65).k is not None and ranks.split(100).k is None for ranks in all_ranks)
 
 
 def test_balance_is_that_of_decay_and_not_of_flatness(seen) -> None:
@@ -99,10 +99,10 @@ def test_balance_is_that_of_decay_and_not_of_flatness(seen) -> None:
         values, vectors = np.linalg.eigh(X.T @ X / len(X))
         root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
         block = layer.attention.self
-        both = [one.weight.detach().double().numpy().T for one in (block.query, block.key)]
-        biases.append([one.bias.detach().norm().item() for one in (block.query, block.key)])
+        both = [projection.weight.detach().double().numpy().T for projection in (block.query, block.key)]
+        biases.append([projection.bias.detach().norm().item() for projection in (block.query, block.key)])
         for head in range(12):
-            Q, K = (one[:, 32 * head : 32 * head + 32] for one in both)
+            Q, K = (matrix[:, 32 * head : 32 * head + 32] for matrix in both)
             for excesses, metric in ((plain, np.eye(384)), (flat, root)):
                 q, k = metric @ Q, metric @ K
                 least = np.linalg.norm(np.linalg.qr(q)[1] @ np.linalg.qr(k)[1].T, "nuc")

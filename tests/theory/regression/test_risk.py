@@ -46,10 +46,10 @@ def spectrum(eigenvalues: np.ndarray, samples: int = 100, noise: float = 0.25) -
 
 @pytest.mark.parametrize(("weighting", "ridge"), REFERENCE)
 def test_reference_values(weighting: str, ridge: float) -> None:
-    found = ridge_risk(two_groups(weights=WEIGHTS[weighting], ridge=ridge))
-    assert (found.bias, found.variance) == pytest.approx(REFERENCE[weighting, ridge], abs=5.1e-7)
-    assert found.excess == found.bias + found.variance
-    assert (found.outcome, found.remark) == (Outcome.DONE, None)
+    risk = ridge_risk(two_groups(weights=WEIGHTS[weighting], ridge=ridge))
+    assert (risk.bias, risk.variance) == pytest.approx(REFERENCE[weighting, ridge], abs=5.1e-7)
+    assert risk.excess == risk.bias + risk.variance
+    assert (risk.outcome, risk.remark) == (Outcome.DONE, None)
 
 
 def test_importance_weights() -> None:
@@ -71,19 +71,19 @@ def test_importance_weights() -> None:
 def test_interpolation_by_its_scalar_equation(eigenvalues, kappa, df2, variance, bias) -> None:
     """One group, no ridge: kappa by bisection, and the formulas in kappa."""
     problem = spectrum(eigenvalues)
-    own = brentq(
+    root = brentq(
         lambda k: (eigenvalues / (eigenvalues + k)).sum() - 100, 1e-14, eigenvalues.sum() / 100, rtol=1e-14
     )
-    found, risk = solve(problem), ridge_risk(problem)
-    assert found.e[0] == pytest.approx(own, rel=1e-10)
-    assert own == pytest.approx(kappa, rel=2e-8)
-    second = float((eigenvalues**2 / (eigenvalues + own) ** 2).sum())
+    solution, risk = solve(problem), ridge_risk(problem)
+    assert solution.e[0] == pytest.approx(root, rel=1e-10)
+    assert root == pytest.approx(kappa, rel=2e-8)
+    second = float((eigenvalues**2 / (eigenvalues + root) ** 2).sum())
     if df2 is not None:
         assert second == pytest.approx(df2, abs=1e-6)
     assert risk.variance == pytest.approx(0.25 * second / (100 - second), rel=1e-10)
     assert risk.variance == pytest.approx(variance, abs=5.1e-7)
     signal = np.asarray(problem.signal)
-    left = own**2 * float((eigenvalues * signal**2 / (eigenvalues + own) ** 2).sum())
+    left = root**2 * float((eigenvalues * signal**2 / (eigenvalues + root) ** 2).sum())
     assert risk.bias == pytest.approx(left / (1 - second / 100), rel=1e-10)
     if bias is not None:
         assert risk.bias == pytest.approx(bias, abs=5.1e-7)
@@ -115,11 +115,11 @@ def test_equal_groups_are_one_group_and_a_rotation_changes_nothing() -> None:
     ]
     target = rotation @ np.diag(problem.target) @ rotation.T
     same = ridge_risk(Regression(turned, rotation @ problem.signal, 60, 0.1, target))
-    found = ridge_risk(problem)
-    assert (same.bias, same.variance) == pytest.approx((found.bias, found.variance), rel=1e-10)
-    one = Regression([Group(1.0, np.ones(40), noise=0.2)], problem.signal, 60, 0.1)
+    risk = ridge_risk(problem)
+    assert (same.bias, same.variance) == pytest.approx((risk.bias, risk.variance), rel=1e-10)
+    merged = Regression([Group(1.0, np.ones(40), noise=0.2)], problem.signal, 60, 0.1)
     split = Regression([Group(s, np.ones(40), noise=0.2) for s in (0.3, 0.7)], problem.signal, 60, 0.1)
-    assert ridge_risk(one).excess == pytest.approx(ridge_risk(split).excess, rel=1e-12)
+    assert ridge_risk(merged).excess == pytest.approx(ridge_risk(split).excess, rel=1e-12)
 
 
 def test_matrices_that_do_not_commute() -> None:
@@ -129,21 +129,21 @@ def test_matrices_that_do_not_commute() -> None:
     first, second, target = (root @ root.T for root in roots)
     groups = [Group(0.4, first, 2.0, 0.3), Group(0.6, second, 0.5, 0.8)]
     problem = Regression(groups, rng.standard_normal(6), 10, 0.2, target)
-    found, n = solve(problem), 10
-    R, pi, c = found.R, problem.shares, found.c
+    solution, n = solve(problem), 10
+    R, pi, c = solution.R, problem.shares, solution.c
     T = np.array([[np.trace(a @ R @ b @ R) / n for b in (first, second)] for a in (first, second)])
     b = np.array([np.trace(a @ R @ target @ R) / n for a in (first, second)])
     t = np.linalg.inv(np.eye(2) - T * (pi * c**2)) @ b
-    assert c == pytest.approx(problem.weights / (1 + problem.weights * found.e), rel=1e-12)
-    assert found.e == pytest.approx([np.trace(a @ R) / n for a in (first, second)], rel=1e-10)
+    assert c == pytest.approx(problem.weights / (1 + problem.weights * solution.e), rel=1e-12)
+    assert solution.e == pytest.approx([np.trace(a @ R) / n for a in (first, second)], rel=1e-10)
     assert np.linalg.inv(R) == pytest.approx(
         np.tensordot(pi * c, [first, second], 1) + 0.2 * np.eye(6), rel=1e-9
     )
-    assert found.variance == pytest.approx(problem.noises @ (pi * c**2 * t), rel=1e-10)
+    assert solution.variance == pytest.approx(problem.noises @ (pi * c**2 * t), rel=1e-10)
     inside = target + np.tensordot(pi * c**2 * t, [first, second], 1)
     bias = 0.2**2 * problem.signal @ R @ inside @ R @ problem.signal
     assert ridge_risk(problem).bias == pytest.approx(bias, rel=1e-10)
-    assert found.bias_of(None) == pytest.approx(0.2**2 * np.trace(R @ inside @ R) / 6, rel=1e-10)
+    assert solution.bias_of(None) == pytest.approx(0.2**2 * np.trace(R @ inside @ R) / 6, rel=1e-10)
 
 
 def test_weights_vanish_with_the_ridge_where_labels_are_fitted() -> None:
@@ -162,8 +162,10 @@ def test_weights_vanish_with_the_ridge_where_labels_are_fitted() -> None:
     ]
     assert moved[0] / moved[1] == pytest.approx(1000, rel=0.05)
     weighted, plain = (
-        ridge_risk(Regression(two_groups(60, own, ratio=0.5).groups, problem.signal, 30, 0.0, problem.target))
-        for own in ((0.25, 4.0), (1.0, 1.0))
+        ridge_risk(
+            Regression(two_groups(60, weights, ratio=0.5).groups, problem.signal, 30, 0.0, problem.target)
+        )
+        for weights in ((0.25, 4.0), (1.0, 1.0))
     )
     assert weighted.excess == pytest.approx(plain.excess, rel=1e-10)
 
@@ -175,9 +177,9 @@ def test_ratios_of_densities_degenerate_with_the_dimension() -> None:
     def squared(x: float) -> float:
         return np.exp(-x * x / s2 + x * x / 2) / (s2 * np.sqrt(2 * np.pi))
 
-    one = quad(squared, -60, 60, epsabs=1e-14, epsrel=1e-13)[0]
-    assert one == pytest.approx(1 / (s2 * np.sqrt(2 / s2 - 1)), rel=1e-12)
-    assert one**1000 == pytest.approx(152, abs=0.5)
+    moment = quad(squared, -60, 60, epsabs=1e-14, epsrel=1e-13)[0]
+    assert moment == pytest.approx(1 / (s2 * np.sqrt(2 / s2 - 1)), rel=1e-12)
+    assert moment**1000 == pytest.approx(152, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -206,9 +208,9 @@ def test_bad_input_is_one_line(build, message: str) -> None:
 
 
 def test_nearly_as_many_samples_as_directions_is_said() -> None:
-    found = ridge_risk(Regression([Group(1.0, np.ones(103), noise=1.0)], np.ones(103), 100))
-    assert found.outcome == Outcome.ILL_CONDITIONED
-    assert "give a ridge" in found.remark
+    risk = ridge_risk(Regression([Group(1.0, np.ones(103), noise=1.0)], np.ones(103), 100))
+    assert risk.outcome == Outcome.ILL_CONDITIONED
+    assert "give a ridge" in risk.remark
 
 
 def simulated(case: dict, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> list[float]:

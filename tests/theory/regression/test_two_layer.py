@@ -47,15 +47,15 @@ def test_the_limit_of_the_integrated_flow(scale: float) -> None:
     rng = np.random.default_rng(0)
     X, y, u = rng.standard_normal((4, 9)), rng.standard_normal(4), rng.standard_normal(9)
     start = scale**2 * u / np.linalg.norm(u)
-    found = two_layer_limit(X, y, start)
+    limit = two_layer_limit(X, y, start)
     ended = flow(X, y, start, 200.0)
     # rtol of the integration, over its steps.
-    assert found.weights == pytest.approx(ended, abs=1e-8 * found.norm)
-    assert X @ found.weights == pytest.approx(y, abs=1e-12)
-    assert np.linalg.norm(found.weights) == pytest.approx(found.norm, rel=1e-12)
+    assert limit.weights == pytest.approx(ended, abs=1e-8 * limit.norm)
+    assert X @ limit.weights == pytest.approx(y, abs=1e-12)
+    assert np.linalg.norm(limit.weights) == pytest.approx(limit.norm, rel=1e-12)
     least = np.linalg.pinv(X) @ y
-    assert np.linalg.norm(found.weights - least) == pytest.approx(found.distance_to_least_norm, rel=1e-9)
-    assert found.distance_to_least_norm > 0.01 * scale * found.norm
+    assert np.linalg.norm(limit.weights - least) == pytest.approx(limit.distance_to_least_norm, rel=1e-9)
+    assert limit.distance_to_least_norm > 0.01 * scale * limit.norm
 
 
 def test_an_unbalanced_start_has_another_end() -> None:
@@ -77,9 +77,9 @@ def test_an_unbalanced_start_has_another_end() -> None:
 
 @pytest.mark.parametrize(("scale", "risk"), RISKS.items())
 def test_reference_risks(scale: float, risk: float) -> None:
-    found = two_layer_risk(SPIKED, scale)
-    assert found.excess == pytest.approx(risk, rel=1.3e-4)  # five digits, the first two of them few
-    assert found.excess == found.bias + found.variance + found.start
+    prediction = two_layer_risk(SPIKED, scale)
+    assert prediction.excess == pytest.approx(risk, rel=1.3e-4)  # five digits, the first two of them few
+    assert prediction.excess == prediction.bias + prediction.variance + prediction.start
 
 
 def test_a_matrix_of_covariance_gives_the_same() -> None:
@@ -97,8 +97,8 @@ def test_simulations_agree() -> None:
     for place, scale in enumerate((0.1, 0.3, 1.0, 3.0)):
         theory, measured = two_layer_risk(problem, scale), simulate_two_layer(problem, scale, 32, place)
         for name in ("excess", "norm"):
-            found = getattr(measured, name)
-            family.append((found.value - getattr(theory, name)) / found.error)
+            estimate = getattr(measured, name)
+            family.append((estimate.value - getattr(theory, name)) / estimate.error)
     assert holds(family), family
 
 

@@ -33,11 +33,11 @@ def test_no_command_and_no_function(name: str) -> None:
     ],
 )
 def test_a_row(name: str, settings: dict, quantity: str, value: float) -> None:
-    one = find_verb(name)
-    (case,) = one.cases(settings)
-    (found,) = one.run([case], no_progress)
-    row = one.row(case, found)
-    assert list(row) == list(one.schema)
+    verb = find_verb(name)
+    (case,) = verb.cases(settings)
+    (result,) = verb.run([case], no_progress)
+    row = verb.row(case, result)
+    assert list(row) == list(verb.schema)
     assert row[quantity] == pytest.approx(value, abs=5.1e-5)
     assert row["status"] == "done"
 
@@ -51,11 +51,11 @@ def test_the_simulation_beside_it(name: str) -> None:
         "early_stopping": {"samples": 100, "dimension": 50},
         "complete": {"graph": "disconnected"},
     }
-    one = find_verb(f"{name}.simulate")
-    (case,) = one.cases(small[name] | {"seeds": 2})
-    (found,) = one.run([case], no_progress)
-    row = one.row(case, found)
-    first = one.quantities[0].name
+    verb = find_verb(f"{name}.simulate")
+    (case,) = verb.cases(small[name] | {"seeds": 2})
+    (result,) = verb.run([case], no_progress)
+    row = verb.row(case, result)
+    first = verb.quantities[0].name
     assert row[f"{first}_error"] > 0
 
 

@@ -125,7 +125,9 @@ def _table(folder: Path, name: str, row: Mapping[str, Any], remedy: str) -> pl.D
     """What is kept of one table of one audit, under the name that the study's row has."""
     columns = schema({"matrices": MATRICES, "layers": LAYERS}[name])
     kept = {
-        one: columns[one] for one in (*(own.name for own in PLACE), *SHIPPED_COLUMNS[name]) if one in columns
+        column: columns[column]
+        for column in (*(quantity.name for quantity in PLACE), *SHIPPED_COLUMNS[name])
+        if column in columns
     }
-    found = read_table(folder / "tables" / name / f"{row['task']}.parquet", remedy, kept)
-    return found.select(*kept).with_columns(model=pl.lit(row["model"]))
+    table = read_table(folder / "tables" / name / f"{row['task']}.parquet", remedy, kept)
+    return table.select(*kept).with_columns(model=pl.lit(row["model"]))

@@ -102,5 +102,5 @@ def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
         )
         for name, rows in (("matrices", matrices), ("layers", layers))
     ]
-    found = parts[0].join(parts[1], on="model", how="left", maintain_order="left")
-    return found.select("model", *COLUMNS)
+    table = parts[0].join(parts[1], on="model", how="left", maintain_order="left")
+    return table.select("model", *COLUMNS)

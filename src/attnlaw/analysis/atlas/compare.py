@@ -41,7 +41,7 @@ def compare_with_atlas(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
     among = kind if alike["trained"].sum() >= LEAST else None
     taken = alike if among else others
     trained, fresh = taken.filter("trained"), taken.filter(~pl.col("trained"))
-    own = column_values(audit.matrices, audit.layers).row(0, named=True)
+    values = column_values(audit.matrices, audit.layers).row(0, named=True)
     shown = [column.name for column in COLUMNS.values() if column.norms in (None, audit.summary["norms"])]
     return {
         "kind": kind,
@@ -51,12 +51,12 @@ def compare_with_atlas(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
         "left_out": left_out,
         "columns": {
             name: {
-                "value": own[name],
-                "trained": _range(trained[name]) | {"below": int((trained[name] < own[name]).sum())},
+                "value": values[name],
+                "trained": _range(trained[name]) | {"below": int((trained[name] < values[name]).sum())},
                 "fresh": _range(fresh[name]),
             }
             for name in shown
-            if own[name] is not None and trained[name].count()
+            if values[name] is not None and trained[name].count()
         },
     }
 
@@ -65,14 +65,14 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
     """The models of the atlas that are this one, whatever it is called: kinds and norms of all matrices."""
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
-    found = []
+    names = []
     for (model,), rows in atlas.matrices.group_by("model", maintain_order=True):
         near = SAME_TRAINED if trained[str(model)] else SAME_FRESH
         if rows["kind"].to_list() == kinds and np.allclose(
             norms, rows["frobenius_norm"].to_numpy(), rtol=near, atol=0
         ):
-            found.append(str(model))
-    return found
+            names.append(str(model))
+    return names
 
 
 def _is_whole(audit: Audit) -> bool:
@@ -105,14 +105,14 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
     """(label, this model, range of trained models, how many of them lie below, range of fresh ones)."""
-    found = []
-    for name, one in entry["columns"].items():
+    lines = []
+    for name, comparison in entry["columns"].items():
         if name in COLUMNS:  # else of another version
-            column, trained = COLUMNS[name], one["trained"]
+            column, trained = COLUMNS[name], comparison["trained"]
             below = f"{trained['below']} of {trained['models']}"
-            ranges = _format_range(column, trained), below, _format_range(column, one["fresh"])
-            found.append((column.label, column.number_text(one["value"]), *ranges))
-    return found
+            ranges = _format_range(column, trained), below, _format_range(column, comparison["fresh"])
+            lines.append((column.label, column.number_text(comparison["value"]), *ranges))
+    return lines
 
 
 def _format_range(column: Column, part: dict[str, Any]) -> str:

@@ -110,8 +110,8 @@ def build_audit(
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
     subject = Subject(evidence, matrices, counted.p_value if tested else None)
-    found = apply_rules(subject, thresholds=options.thresholds)
-    values |= finding_values(found) | comparable_values(matrices, layers, counted)
+    findings = apply_rules(subject, thresholds=options.thresholds)
+    values |= finding_values(findings) | comparable_values(matrices, layers, counted)
     values |= logit_values(model, spectra, matrices)
     summary = build_summary(model.name, values, bounds, samples)
     if model.network.towers:
@@ -123,7 +123,7 @@ def build_audit(
         layers,
         cases=(values,),
         trees=(spectra,),
-        findings=to_frame([one.row(model.name) for one in found], schema(FINDINGS)),
+        findings=to_frame([finding.row(model.name) for finding in findings], schema(FINDINGS)),
         subjects=(subject,),
     )
 

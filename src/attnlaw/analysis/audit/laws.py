@@ -49,12 +49,12 @@ class Fits(DisplayMixin, verb="fit"):
     @property
     def quantities(self) -> dict[str, Any]:
         """The quantities of the only model, by name: how many matrices follow each law, how many none."""
-        (found,) = self.rejections().values()
+        (rejections,) = self.rejections().values()
         laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
         return {
             "matrix_count": self.matrices.height,
             **{law.column: laws.get(name, 0) for name, law in LAWS.items()},
-            **{f"not_random_{name}": value for name, value in vars(found).items()},
+            **{f"not_random_{name}": value for name, value in vars(rejections).items()},
         }
 
     def __add__(self, other: Fits) -> Fits:
@@ -80,8 +80,10 @@ class Fits(DisplayMixin, verb="fit"):
         return f"<Fits {'; '.join(f'{model}: {_law_counts(rows)}' for model, rows in self._by_model())}>"
 
     def _repr_html_(self) -> str:
-        told = (f"<p><b>{escape(model)}</b>: {_law_counts(rows)}</p>" for model, rows in self._by_model())
-        return f"{''.join(told)}{frame_html(self.matrices, ROW)}"
+        paragraphs = (
+            f"<p><b>{escape(model)}</b>: {_law_counts(rows)}</p>" for model, rows in self._by_model()
+        )
+        return f"{''.join(paragraphs)}{frame_html(self.matrices, ROW)}"
 
 
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
@@ -143,12 +145,12 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
             rows.append(to_cells(FITS, row | {"status": Outcome.NOT_FITTED, "remark": reason}))
             progress(done, len(placed))
             continue
-        found = describe(spectrum, seed)
+        description = describe(spectrum, seed)
         if (null := null_of_spectrum(spectrum, seed)) is not None:
-            nulls[found.null_shape] = null
-        rows.append(to_cells(FITS, row | found.numbers | {"null_shape": found.null_shape}))
-        if found.curve is not None:
-            laws.append(place | {"curve": "law", "law": found.curve_law} | _curve(*found.curve))
+            nulls[description.null_shape] = null
+        rows.append(to_cells(FITS, row | description.numbers | {"null_shape": description.null_shape}))
+        if description.curve is not None:
+            laws.append(place | {"curve": "law", "law": description.curve_law} | _curve(*description.curve))
         progress(done, len(placed))
     shapes = [
         {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)

@@ -38,10 +38,10 @@ def measured_proxy(
         raise InputError(f"the audit is of {len(audit.trees)} models; give that of one")
     (tree,) = audit.trees
     given = as_inputs(inputs)
-    found = log_scales(open_classifier(model, given), given, positions, seed, progress)
+    scales = log_scales(open_classifier(model, given), given, positions, seed, progress)
     hidden_size = require_hidden_size(tree)
     rows = [
-        vars(measure_at_scale(spectrum, found.get((place.layer, place.kind, place.head)), hidden_size))
+        vars(measure_at_scale(spectrum, scales.get((place.layer, place.kind, place.head)), hidden_size))
         for place, spectrum in tree.leaves()
         if spectrum is not None
     ]

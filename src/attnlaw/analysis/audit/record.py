@@ -65,8 +65,8 @@ class Audit(ModelTables, verb="audit"):
 
     def with_fits(self, seed: int = 0, progress: Progress = no_progress) -> Audit:
         """The same audit with spectral laws fitted to every matrix (tables `fits` and `curves`)."""
-        found = fit_tree(list(zip(self.names, self.trees, strict=True)), seed, progress)
-        return replace(self, fits=found.matrices, curves=found.curves)
+        fits = fit_tree(list(zip(self.names, self.trees, strict=True)), seed, progress)
+        return replace(self, fits=fits.matrices, curves=fits.curves)
 
     def with_summary(self, summary: dict[str, Any]) -> Audit:
         """The same audit of one model with this summary."""
@@ -120,10 +120,10 @@ class Audit(ModelTables, verb="audit"):
             f"<p><b>Audit</b> of {escape(_summary_line(summary))}</p>" for summary in self.summaries
         )
         if self.findings is None or not self.findings.height:
-            told = "" if self.findings is None else "<p>no findings</p>"
+            findings_html = "" if self.findings is None else "<p>no findings</p>"
         else:
-            told = frame_html(self.findings, ("model", "level", "rule", *PLACE, "meaning"))
-        return f"{lines}{told}{frame_html(self.layers, LAYER)}"
+            findings_html = frame_html(self.findings, ("model", "level", "rule", *PLACE, "meaning"))
+        return f"{lines}{findings_html}{frame_html(self.layers, LAYER)}"
 
 
 def holds_audit(folder: Path) -> bool:
@@ -132,8 +132,8 @@ def holds_audit(folder: Path) -> bool:
     if not path.exists():
         return False
     try:
-        found = json.loads(read_bounded(path, MOST_SUMMARY))
-        summaries = found if isinstance(found, list) else [found]
+        content = json.loads(read_bounded(path, MOST_SUMMARY))
+        summaries = content if isinstance(content, list) else [content]
         known = summaries and all(
             {"model", "proxies", "attnlaw_version"} <= summary.keys() for summary in summaries
         )

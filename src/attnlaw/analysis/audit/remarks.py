@@ -84,15 +84,15 @@ def logit_sentence(summary: dict[str, Any]) -> str | None:
     >>> logit_sentence({"logits": found})
     'Logits of 72 of 72 heads stay within float16 whatever the input, of 70 within float8 (E4M3, 448).'
     """
-    found = summary.get("logits")
-    if not found or not found["heads"]:
+    logits = summary.get("logits")
+    if not logits or not logits["heads"]:
         return None
-    missing = f" No bound of {found['unbounded']}." if found["unbounded"] else ""
-    if not found["bounded"]:
+    missing = f" No bound of {logits['unbounded']}." if logits["unbounded"] else ""
+    if not logits["bounded"]:
         return f"Logits of no head are bounded:{missing.removeprefix(' No bound of')}"
-    halves, eighths = (found["bounded"] - found[f"beyond_float{bits}"] for bits in (16, 8))
+    halves, eighths = (logits["bounded"] - logits[f"beyond_float{bits}"] for bits in (16, 8))
     return (
-        f"Logits of {halves} of {found['heads']} heads stay within float16 whatever the input, "
+        f"Logits of {halves} of {logits['heads']} heads stay within float16 whatever the input, "
         f"of {eighths} within float8 (E4M3, 448).{missing}"
     )
 
@@ -103,13 +103,13 @@ def null_test_sentence(summary: dict[str, Any]) -> str | None:
     >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
     """
-    found = summary.get("not_random")
-    if not found or not found["tested"]:
+    counts = summary.get("not_random")
+    if not counts or not counts["tested"]:
         return None
-    matrices = "matrix differs" if found["tested"] == 1 else "matrices differ"
+    matrices = "matrix differs" if counts["tested"] == 1 else "matrices differ"
     return (
-        f"{found['rejected']} of {found['tested']} {matrices} from noise; "
-        f"{found['expected']:.2g} expected of a fresh model"
+        f"{counts['rejected']} of {counts['tested']} {matrices} from noise; "
+        f"{counts['expected']:.2g} expected of a fresh model"
     )
 
 
@@ -119,10 +119,10 @@ def findings_sentence(summary: dict[str, Any]) -> str | None:
     >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
     """
-    found = summary.get("findings")
-    if not found or found["rules"] is None:
+    counts = summary.get("findings")
+    if not counts or counts["rules"] is None:
         return None
-    return f"{count_by_level(found) or 'nothing'} found by {found['rules']} rules"
+    return f"{count_by_level(counts) or 'nothing'} found by {counts['rules']} rules"
 
 
 def _power(log10: float, error: float | None) -> str:

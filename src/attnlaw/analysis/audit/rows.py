@@ -116,20 +116,24 @@ def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
         "latent": spectrum.latent,
         "spectral_norm": Estimate(spectrum.spectral, spectrum.spectral_error),
         "frobenius_norm": Estimate(
-            spectrum.frobenius, None if estimated else spectrum.error(lambda found: found.frobenius)
+            spectrum.frobenius, None if estimated else spectrum.error(lambda variant: variant.frobenius)
         ),
-        "nuclear_norm": Estimate(spectrum.nuclear, spectrum.error(lambda found: found.nuclear)),
+        "nuclear_norm": Estimate(spectrum.nuclear, spectrum.error(lambda variant: variant.nuclear)),
         "norm_21": spectrum.norm_21,
         "norm_11": Estimate(spectrum.norm_11, spectrum.norm_11_error),
         "stable_rank": _stable_rank(spectrum),
         "effective_rank": _optional_estimate(
-            spectrum.effective_rank, spectrum.error(lambda found: found.effective_rank)
+            spectrum.effective_rank, spectrum.error(lambda variant: variant.effective_rank)
         ),
         "numerical_rank": Estimate(
             spectrum.numerical_rank,
-            spectrum.error(lambda found: float(found.counts_above_tolerance.sum())) if estimated else None,
+            spectrum.error(lambda variant: float(variant.counts_above_tolerance.sum()))
+            if estimated
+            else None,
         ),
-        "condition": _optional_estimate(spectrum.condition, spectrum.error(lambda found: found.condition)),
+        "condition": _optional_estimate(
+            spectrum.condition, spectrum.error(lambda variant: variant.condition)
+        ),
         **_applied_values(spectrum.applied),
         "route": spectrum.route,
         "precision": spectrum.precision,
@@ -149,8 +153,8 @@ def _applied_values(applied: Applied | None) -> Row:
 def _logit_values(model: Model, place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
     if not KINDS[place.kind].scores or not isinstance(product.block, Attention):
         return {}
-    found = head_logits(model, place, product.block, spectrum.scores)
-    return {f"logit_{name}": getattr(found, name) for name in ("bound", "typical", "probable")}
+    logits = head_logits(model, place, product.block, spectrum.scores)
+    return {f"logit_{name}": getattr(logits, name) for name in ("bound", "typical", "probable")}
 
 
 def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
@@ -159,12 +163,12 @@ def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum)
     gauge = gauge_of(product.block, place.kind)
     if spectrum.factors is None:
         return {"gauge": gauge}
-    found = balance_of(spectrum.factors)
+    balance = balance_of(spectrum.factors)
     return {
-        "factor_excess": found.excess,
+        "factor_excess": balance.excess,
         "factor_excess_weights": balance_of(spectrum.factors.weights or spectrum.factors).excess,
-        "factor_excess_null": found.null_excess,
-        "factor_imbalance": found.imbalance,
+        "factor_excess_null": balance.null_excess,
+        "factor_imbalance": balance.imbalance,
         "gauge": gauge,
     }
 
@@ -172,12 +176,12 @@ def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum)
 def _initial_values(std: Deviations, place: MatrixLocation, product: Product, values: Row) -> Row:
     """Sizes over those that the library would have drawn."""
     size = initial_size(std, place.kind, product.shape, product.inner)
-    found = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
+    ratios = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
     if values.get("logit_typical") is None or place.kind != "qk":
-        return found
+        return ratios
     assert isinstance(product.block, Attention)
     spread = initial_spread(std, product.block)
-    return found | {"score_spread_over_initial": values["logit_typical"] / spread}
+    return ratios | {"score_spread_over_initial": values["logit_typical"] / spread}
 
 
 def _optional_estimate(value: float | None, error: float | None) -> Estimate | None:
@@ -186,10 +190,10 @@ def _optional_estimate(value: float | None, error: float | None) -> Estimate | N
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
     """With its error; of an approximate one d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: |W|_F is exact."""
-    rank, own = spectrum.stable_rank, spectrum.multiplicities
-    if rank is None or own is None:
-        return _optional_estimate(rank, spectrum.error(lambda found: found.stable_rank))
-    return Estimate(rank, 2 * rank * own.spectral_error / spectrum.spectral)
+    rank, multiplicities = spectrum.stable_rank, spectrum.multiplicities
+    if rank is None or multiplicities is None:
+        return _optional_estimate(rank, spectrum.error(lambda variant: variant.stable_rank))
+    return Estimate(rank, 2 * rank * multiplicities.spectral_error / spectrum.spectral)
 
 
 def _test_values(test: NullTest) -> Row:
@@ -199,7 +203,8 @@ def _test_values(test: NullTest) -> Row:
 def _contribution_values(part: Contribution, total: float) -> Row:
     factors = part.factors
     error, continuous = (
-        None if found is None else found.total for found in (part.log_error, part.continuous_log_error)
+        None if log_error is None else log_error.total
+        for log_error in (part.log_error, part.continuous_log_error)
     )
     return {
         "log10_gamma": log10(factors.log_gamma),
@@ -210,8 +215,8 @@ def _contribution_values(part: Contribution, total: float) -> Row:
         "continuous_p": part.continuous_p,
         "continuous_log10_contribution": log10(Estimate(part.continuous_log_value, continuous)),
         "log10_curve": [
-            None if found is None else found.value
-            for found in (log10(Estimate(float(value))) for value in part.log_curve)
+            None if point is None else point.value
+            for point in (log10(Estimate(float(value))) for value in part.log_curve)
         ],
         "share": float(np.exp(part.log_value - total)) if np.isfinite(total) else None,
     }
@@ -228,10 +233,10 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
     """
     columns = []
     for size in ("spectral_norm", "frobenius_norm", "stable_rank"):
-        own, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
-        columns.append(pl.coalesce(own, size).alias(f"{size}_applied"))
+        column, error = pl.col(f"{size}_applied"), f"{size}_applied_error"
+        columns.append(pl.coalesce(column, size).alias(f"{size}_applied"))
         if error in matrices.columns:
-            columns.append(pl.when(own.is_null()).then(f"{size}_error").otherwise(error).alias(error))
+            columns.append(pl.when(column.is_null()).then(f"{size}_error").otherwise(error).alias(error))
     if applied:
         return matrices.with_columns(columns)
     names = [name for name in matrices.columns if name.endswith(("_applied", "_applied_error"))]

@@ -40,15 +40,15 @@ def spectrum_at(source: Any, **place: Any) -> Spectrum:
     matrices, spectra = audit_tables(source)
     met = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in place.items())
     rows = matrices.with_row_index("_row").filter(met)
-    told = ", ".join(f"{name} {value}" for name, value in place.items())
+    description = ", ".join(f"{name} {value}" for name, value in place.items())
     if rows.height != 1:
         raise InputError(
-            f"{told}: found {rows.height} matrices, expected one; say which by {', '.join(PLACES)}"
+            f"{description}: found {rows.height} matrices, expected one; say which by {', '.join(PLACES)}"
         )
     row = rows.row(0, named=True)
     values = spectra["singular_values"][row["_row"]]
     if values is None:
-        raise InputError(f"{told}: its spectrum was approximated and has no values; audit it exactly")
+        raise InputError(f"{description}: its spectrum was approximated and has no values; audit it exactly")
     return spectrum_from_row(row, values)
 
 
@@ -60,8 +60,8 @@ def audit_tables(source: Any, progress: Progress = no_progress) -> tuple[pl.Data
         folder, remedy = Path(source), f"write them with: attnlaw audit MODEL --out {source}"
         matrices, spectra = (read_table(folder / f"{name}.parquet", remedy) for name in TABLES)
         return matrices, spectra
-    found = audit(ModelSettings.parse({"model": source}, "audit"), progress=progress)
-    return found.matrices, found.spectra
+    new_audit = audit(ModelSettings.parse({"model": source}, "audit"), progress=progress)
+    return new_audit.matrices, new_audit.spectra
 
 
 def is_saved(source: Any) -> bool:

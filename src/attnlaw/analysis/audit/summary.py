@@ -59,9 +59,9 @@ def case_values(
         "meaning": MEANING,
         "remark": None if reason is None else f"no proxies: {reason}",
     }
-    for prefix, found in (("", bounds), ("per_application_", per_application)):
-        if found is not None:
-            values |= {f"{prefix}log10_{name}": log10(value) for name, value in found.values.items()}
+    for prefix, proxies in (("", bounds), ("per_application_", per_application)):
+        if proxies is not None:
+            values |= {f"{prefix}log10_{name}": log10(value) for name, value in proxies.values.items()}
     if bounds is None:
         return values
     if samples is not None:
@@ -71,10 +71,10 @@ def case_values(
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
-def finding_values(found: Sequence[Finding]) -> dict[str, Any]:
+def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
     """How many things were found at each level, by how many rules."""
     return {
-        **{f"findings_{level}": sum(one.level == level for one in found) for level in LEVELS},
+        **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
         "finding_rules": len(RULES),
     }
 
@@ -112,14 +112,14 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
             reason = why_no_bound(model, place, product.block)
             if reason is not None:
                 reasons.setdefault(reason, {})[replace(place, head=None)] = None
-    told = (f"{_places(places)} ({reason})" for reason, places in reasons.items())
+    phrases = (f"{_places(places)} ({reason})" for reason, places in reasons.items())
     known = bounds["logit_bound"]
     return {
         "logit_heads": bounds.height,
         "logit_heads_bounded": known.count(),
         "logit_heads_beyond_float8": int((known > FLOAT8_E4M3).sum()),
         "logit_heads_beyond_float16": int((known > FLOAT16).sum()),
-        "logit_unbounded": "; ".join(told) or None,
+        "logit_unbounded": "; ".join(phrases) or None,
     }
 
 
@@ -189,8 +189,8 @@ def build_summary(
 def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
     if bounds is None or bounds.log_alpha_applied is None:
         return None
-    found = [log10(alpha) for alpha in bounds.log_alpha_applied]
-    return [None if alpha is None else alpha.value for alpha in found]
+    alphas = [log10(alpha) for alpha in bounds.log_alpha_applied]
+    return [None if alpha is None else alpha.value for alpha in alphas]
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
@@ -198,7 +198,9 @@ def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
     if f"{prefix}spectrum_adaptive" not in values:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
-    fixed = {str(one.index): entries.pop(one.name) for one in BOUNDS.values() if one.index is not None}
+    fixed = {
+        str(bound.index): entries.pop(bound.name) for bound in BOUNDS.values() if bound.index is not None
+    }
     return entries | {"fixed_p": fixed}
 
 

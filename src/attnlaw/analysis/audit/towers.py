@@ -18,18 +18,18 @@ def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
     return {name: proxies(tower) for name, tower in towers.items() if why_no_proxies(tower) is None}
 
 
-def tower_summaries(model: Model, found: dict[str, Proxies]) -> list[dict[str, Any]]:
+def tower_summaries(model: Model, proxies_by_tower: dict[str, Proxies]) -> list[dict[str, Any]]:
     """The entries of `towers` in summary.json: sizes and proxies of each."""
     summaries = []
     for tower in model.network.towers:
-        bounds = found.get(tower.name)
+        bounds = proxies_by_tower.get(tower.name)
         named = {} if bounds is None else {name: log10(value) for name, value in bounds.values.items()}
-        own = model.network.tower(tower)
+        network = model.network.tower(tower)
         summaries.append(
             {
                 "tower": tower.name,
-                "layers": own.depth,
-                "hidden_size": own.hidden_size,
+                "layers": network.depth,
+                "hidden_size": network.hidden_size,
                 "heads": model.layers[tower.layers[0]].attention.heads,
                 "activation": tower.activation,
                 "proxies": proxy_summary(named, ""),
@@ -38,7 +38,7 @@ def tower_summaries(model: Model, found: dict[str, Proxies]) -> list[dict[str, A
     return summaries
 
 
-def format_tower_proxies(found: dict[str, Proxies]) -> str:
+def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
     """The spectrum-adaptive proxy of every tower."""
-    shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in found.items()}
+    shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)

@@ -57,13 +57,13 @@ def local_path(path: Any) -> str:
 def file_state(*paths: str | None) -> str:
     """Names, sizes and times of change of the files of checkpoints: another text when one was replaced."""
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
-    found = []
+    lines = []
     for path in (Path(path) for path in paths if path is not None):
         inside = sorted(path.iterdir()) if path.is_dir() else [path.parent / name for name in CONFIGS]
-        for file in (path, *(one for one in inside if one.name.endswith(endings))):
+        for file in (path, *(entry for entry in inside if entry.name.endswith(endings))):
             if file.is_file():
-                found.append(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}")
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+                lines.append(f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +89,7 @@ def measure_unit(
         raise InputError(f"{settings.model}: has no matrix {first} to begin with; is it the same everywhere?")
     noted: list[Note] = []
     spectra = unit_spectra(Observer(model, noted.append, index).model, units[first])
-    packed = [pack(one) for one in (*spectra, *noted)]
+    packed = [pack(record) for record in (*spectra, *noted)]
     return len(spectra), pl.DataFrame({"record": packed}, schema={"record": pl.Binary()})
 
 

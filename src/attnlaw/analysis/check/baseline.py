@@ -69,9 +69,12 @@ class Baseline:
         path = self.folder / "summary.json"
         damage = (ValueError, RecursionError, KeyError, TypeError, AttributeError)
         with as_input_error(f"{path}: no summary of one model", REMEDY, *damage, with_reason=False):
-            found = json.loads(read_bounded(path, MOST_SUMMARY, "give a directory of attnlaw audit --out"))
-            told = found["quantities"]
-            values = {name: one["value"] if isinstance(one, dict) else one for name, one in told.items()}
+            summary = json.loads(read_bounded(path, MOST_SUMMARY, "give a directory of attnlaw audit --out"))
+            quantities = summary["quantities"]
+            values = {
+                name: quantity["value"] if isinstance(quantity, dict) else quantity
+                for name, quantity in quantities.items()
+            }
         return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
 
 

@@ -65,10 +65,10 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
         return RuleCondition("in", tuple(read_value("is", value, kind, column) for value in written))
-    found = WRITTEN.fullmatch(written) if isinstance(written, str) else None
-    if found is None:
+    match = WRITTEN.fullmatch(written) if isinstance(written, str) else None
+    if match is None:
         raise BadSetting("is", EXPECTED, written)
-    operator, text = found.groups()
+    operator, text = match.groups()
     if kind in NUMBERS:
         return RuleCondition(operator, (_number(text, written),))
     if operator not in ("==", "!="):

@@ -32,16 +32,16 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
-    found = select(rule, _add_compared(rule, rows, old))
+    subset = select(rule, _add_compared(rule, rows, old))
     gone = (
         ()
         if old is None
         else tuple(FailedRow(place, why="is gone") for place in _lost_places(rule, rows, old))
     )
-    known = found.filter(pl.col(COMPARED).is_not_null())
-    nulls = found.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else found.clear()
+    known = subset.filter(pl.col(COMPARED).is_not_null())
+    nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
     if not known.height + nulls.height:
-        remark = "selects no row" if not found.height else "selects nothing but missing values"
+        remark = "selects no row" if not subset.height else "selects nothing but missing values"
         remark = f"{remark}, so that nothing was looked at; correct where, or drop the rule"
         return _verdict(rule, FAILED, failures=gone, remark=remark)
     missing = tuple(FailedRow(place_of(row), why="missing") for row in nulls.iter_rows(named=True))
@@ -85,7 +85,7 @@ def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
         wanted = [rule.layers] if isinstance(rule.layers, str) else rule.layers
-        numbers = {layer for one in wanted for layer in (layer_range(one, depth) if depth else ())}
+        numbers = {layer for layers in wanted for layer in (layer_range(layers, depth) if depth else ())}
         chosen.append(pl.col("layer").is_in(sorted(numbers)))
     return rows.filter(*chosen) if chosen else rows
 

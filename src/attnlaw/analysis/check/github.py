@@ -30,17 +30,17 @@ def escaped(text: str, value: bool = False) -> str:
 
 def commands(verdicts: Verdicts) -> list[str]:
     """The commands, the gravest first: a step shows ten of each level."""
-    found: dict[str, tuple[str, str]] = {}
+    messages: dict[str, tuple[str, str]] = {}
     for rule in verdicts.failed_rules:
-        found[rule.rule] = rule.level, str(rule)
+        messages[rule.rule] = rule.level, str(rule)
     by_rule: dict[str, list[str]] = {}
-    for one in verdicts.new_findings:
-        by_rule.setdefault(one.rule, []).append(str(one))
-        found.setdefault(one.rule, (one.level, ""))
+    for finding in verdicts.new_findings:
+        by_rule.setdefault(finding.rule, []).append(str(finding))
+        messages.setdefault(finding.rule, (finding.level, ""))
     for name, places in by_rule.items():
         more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
-        found[name] = found[name][0], f"{places[0]}{more}"
-    order = sorted(found.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
+        messages[name] = messages[name][0], f"{places[0]}{more}"
+    order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
     model = printable(verdicts.model)
     return [
         f"::{COMMANDS[level]} title={escaped(f'attnlaw: {printable(name)}', value=True)}::"

@@ -40,8 +40,8 @@ def judge(
         tuple(_judge_rule(rule, tables, rows, old) for rule in rule_file.rules),
         () if findings is None else _findings_by_level(rule_file, findings, known),
         {
-            name: one
-            for name, one in (rules_for_findings or {}).items()
+            name: finding_rule
+            for name, finding_rule in (rules_for_findings or {}).items()
             if _level(rule_file, name, "note") != OFF
         },
         rule_file.fail_on,
@@ -58,20 +58,20 @@ def _judge_rule(rule: GateRule, tables: Tables, rows: Rows, old: Baseline | None
     return evaluate(rule, now, old.rows(rule, tables[rule.of], now))
 
 
-def _level(rule_file: RuleFile, rule: str, own: str) -> str:
+def _level(rule_file: RuleFile, rule: str, default: str) -> str:
     """The level of a finding as the rule file has it."""
-    return OFF if rule in rule_file.ignore else (rule_file.levels or {}).get(rule, own)
+    return OFF if rule in rule_file.ignore else (rule_file.levels or {}).get(rule, default)
 
 
 def _findings_by_level(
     rule_file: RuleFile, findings: pl.DataFrame, known: set[Any]
 ) -> tuple[GateFinding, ...]:
-    found = []
+    gate_findings = []
     for row in findings.iter_rows(named=True):
         place = place_of(row)
         level = _level(rule_file, row["rule"], row["level"])
         if level != OFF:
             seen = identity(row["rule"], place) in known
             value, threshold, meaning = (row[name] for name in ("value", "threshold", "meaning"))
-            found.append(GateFinding(row["rule"], level, place, value, threshold, meaning, seen))
-    return tuple(found)
+            gate_findings.append(GateFinding(row["rule"], level, place, value, threshold, meaning, seen))
+    return tuple(gate_findings)

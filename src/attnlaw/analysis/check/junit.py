@@ -46,12 +46,15 @@ def _rule(rule: Verdict, verdicts: Verdicts) -> ElementTree.Element:
     return case
 
 
-def _finding(name: str, found: Sequence[GateFinding], verdicts: Verdicts) -> ElementTree.Element:
+def _finding(name: str, findings: Sequence[GateFinding], verdicts: Verdicts) -> ElementTree.Element:
     case = _case(name, "findings")
-    counted = [one for one in found if one in verdicts.gate_failures]
-    for some, counts in ((counted, True), ([one for one in found if one not in counted], False)):
+    counted = [finding for finding in findings if finding in verdicts.gate_failures]
+    for some, counts in (
+        (counted, True),
+        ([finding for finding in findings if finding not in counted], False),
+    ):
         if some:
-            words = [f"{one} (known)" if one.known else str(one) for one in some]
+            words = [f"{finding} (known)" if finding.known else str(finding) for finding in some]
             _add_message(case, counts, some[0].level, f"found {len(some)} times: {words[0]}", words)
     return case
 

@@ -47,5 +47,5 @@ def fingerprint(rule: str, place: Mapping[str, Any]) -> str:
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
     """
-    told = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:32]
+    text = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

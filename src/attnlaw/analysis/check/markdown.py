@@ -61,26 +61,35 @@ def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
     failed = f"❌ {rule.level}" if rule in verdicts.gate_failures else rule.level
     mark = {FAILED: failed, PASSED: "✅ passed", OFF: OFF}[rule.outcome]
     where = _places([str(failure) for failure in rule.failures]) if rule.outcome == FAILED else ""
-    told = code(rule.remark) if rule.remark else where
+    reason = code(rule.remark) if rule.remark else where
     rows = "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
     value = "" if rule.value is None else code(value_text(rule.value))
-    return [mark, code(rule.rule), code(rule.asked), rows, value, told]
+    return [mark, code(rule.rule), code(rule.asked), rows, value, reason]
 
 
 def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
     """A row for each rule that found something, known findings apart."""
-    order = sorted(verdicts.findings, key=lambda one: (one.known, one.rule))
-    groups = {key: list(own) for key, own in groupby(order, key=lambda one: (one.known, one.rule))}
+    order = sorted(verdicts.findings, key=lambda finding: (finding.known, finding.rule))
+    groups = {
+        key: list(group) for key, group in groupby(order, key=lambda finding: (finding.known, finding.rule))
+    }
     rows = []
-    for (known, name), own in sorted(groups.items(), key=lambda pair: _severity_rank(pair[1])):
-        counts = not known and own[0] in verdicts.gate_failures
-        mark = f"❌ {own[0].level}" if counts else f"{own[0].level}{', known' if known else ''}"
-        rows.append([mark, code(name), _places([one.place_and_value for one in own]), code(own[0].meaning)])
+    for (known, name), findings in sorted(groups.items(), key=lambda pair: _severity_rank(pair[1])):
+        counts = not known and findings[0] in verdicts.gate_failures
+        mark = f"❌ {findings[0].level}" if counts else f"{findings[0].level}{', known' if known else ''}"
+        rows.append(
+            [
+                mark,
+                code(name),
+                _places([finding.place_and_value for finding in findings]),
+                code(findings[0].meaning),
+            ]
+        )
     return rows
 
 
-def _severity_rank(found: Sequence[GateFinding]) -> tuple[bool, int]:
-    return found[0].known, ("error", "warning", "note").index(found[0].level)
+def _severity_rank(findings: Sequence[GateFinding]) -> tuple[bool, int]:
+    return findings[0].known, ("error", "warning", "note").index(findings[0].level)
 
 
 def _places(places: Sequence[str]) -> str:

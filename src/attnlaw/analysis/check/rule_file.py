@@ -112,21 +112,21 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
         if version != VERSION or isinstance(version, bool):
             raise BadSetting("version", f"expected version = {VERSION}, on the first line", version)
         fail_on = _one_of("fail_on", content.get("fail_on", "error"), FAIL_ON)
-        told = _findings(content.get("findings", {}), findings)
+        overrides = _findings(content.get("findings", {}), findings)
         written = content.get("rule", [])
-        if not (isinstance(written, list) and all(isinstance(one, dict) for one in written)):
+        if not (isinstance(written, list) and all(isinstance(entry, dict) for entry in written)):
             raise BadSetting("rule", "expected tables [[rule]]", written)
     rules: dict[str, GateRule] = {}
-    for number, one in enumerate(written, start=1):
-        with _as_bad_usage(f"{path}: rule {_rule_label(one, number)}: "):
-            rule = _rule(one, tables)
+    for number, entry in enumerate(written, start=1):
+        with _as_bad_usage(f"{path}: rule {_rule_label(entry, number)}: "):
+            rule = _rule(entry, tables)
             if rule.name in rules or rule.name in findings:
                 whose = "another rule" if rule.name in rules else "a finding"
                 raise BadSetting("name", f"is that of {whose}; choose another", rule.name)
             rules[rule.name] = rule
     with _as_bad_usage(f"{path}: "):
         base = _base(content.get("base"), file.parent)
-    return RuleFile(file, fail_on, base, tuple(rules.values()), **told)
+    return RuleFile(file, fail_on, base, tuple(rules.values()), **overrides)
 
 
 def _find_file(path: str | os.PathLike[str]) -> Path:
@@ -198,48 +198,48 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
     fields = {TOML_KEYS.get(name, name): name for name in setting_fields(RuleText)}
     for name in written:
         _require_known(name, fields)
-    one = RuleText.parse({fields[name]: value for name, value in written.items()}, "a rule")
-    if not one.name.strip():
-        raise BadSetting("name", "expected a name", one.name)
-    if one.table == "steps" and "steps" not in tables:
+    rule = RuleText.parse({fields[name]: value for name, value in written.items()}, "a rule")
+    if not rule.name.strip():
+        raise BadSetting("name", "expected a name", rule.name)
+    if rule.table == "steps" and "steps" not in tables:
         raise InputError(
             "of: steps are rows of a training run; give these rules to SpectralMonitor(rules=...)"
         )
-    if one.table not in tables:
-        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", one.table)
-    columns = _columns(tables[one.table])
-    column = _column(one.column, columns, one.table)
-    if one.against == FIRST and one.table != "steps":
+    if rule.table not in tables:
+        raise BadSetting("of", f"is no table here; expected one of {', '.join(tables)}", rule.table)
+    columns = _columns(tables[rule.table])
+    column = _column(rule.column, columns, rule.table)
+    if rule.against == FIRST and rule.table != "steps":
         raise BadSetting("against", 'is for of = "steps"; expected baseline', FIRST)
-    if one.against == BASELINE and one.table == "steps":
+    if rule.against == BASELINE and rule.table == "steps":
         raise BadSetting("against", "steps have none; expected first", BASELINE)
-    if column.kind not in (*NUMBERS, "bool") and one.over not in (None, "count"):
-        raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", one.over)
-    if column.kind not in NUMBERS and one.against is not None:
-        raise BadSetting("against", f"but {column.name} holds no numbers", one.against)
-    condition = read_condition(one.condition, column, one.over is not None or one.against is not None)
-    where, layers = _where(one.where, columns, one.table)
+    if column.kind not in (*NUMBERS, "bool") and rule.over not in (None, "count"):
+        raise BadSetting("over", f"but {column.name} holds {column.kind}; expected count", rule.over)
+    if column.kind not in NUMBERS and rule.against is not None:
+        raise BadSetting("against", f"but {column.name} holds no numbers", rule.against)
+    condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
+    where, layers = _where(rule.where, columns, rule.table)
     return GateRule(
-        one.name,
-        one.table,
+        rule.name,
+        rule.table,
         column,
         condition,
         where,
         layers,
-        one.over,
-        one.mostly,
-        one.against,
-        one.level,
-        one.missing,
+        rule.over,
+        rule.mostly,
+        rule.against,
+        rule.level,
+        rule.missing,
     )
 
 
 def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
     """Every column with what it holds: errors and ends of ranges are columns, too."""
     return {
-        name: own if name == own.name else Quantity(name, kind=kind)
-        for own in quantities
-        for name, kind in own.columns.items()
+        name: quantity if name == quantity.name else Quantity(name, kind=kind)
+        for quantity in quantities
+        for name, kind in quantity.columns.items()
     }
 
 
@@ -261,19 +261,19 @@ def _where(
     allowed: dict[str, tuple[Any, ...]] = {}
     layers = None
     for name, value in written.items():
-        own = _column(name, columns, table)
+        column = _column(name, columns, table)
         if name == "layer":
             layers = _layers(value)
             continue
         values = value if isinstance(value, list) else [value]
-        allowed[name] = tuple(read_value(f"where.{name}", each, own.kind, own) for each in values)
+        allowed[name] = tuple(read_value(f"where.{name}", each, column.kind, column) for each in values)
     return allowed, layers
 
 
 def _layers(value: Any) -> str | tuple[int, ...]:
     """A number, a list of numbers, or a slice in the writing of Python."""
     several = value if isinstance(value, list) else [value]
-    plain = all(isinstance(one, int) and not isinstance(one, bool) for one in several)
+    plain = all(isinstance(layer, int) and not isinstance(layer, bool) for layer in several)
     if not plain and not (isinstance(value, str) and ":" in value):
         raise BadSetting(
             "where.layer", 'expected a number, a list of numbers, or a slice such as "0:-1"', value

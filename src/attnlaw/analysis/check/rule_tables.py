@@ -58,8 +58,8 @@ class RuleTables:
 
     @property
     def summary(self) -> pl.DataFrame:
-        own = tuple(self.tables["summary"])
-        return quantity_frame(own, [self.audit.quantities])
+        columns = tuple(self.tables["summary"])
+        return quantity_frame(columns, [self.audit.quantities])
 
     @property
     def findings(self) -> pl.DataFrame | None:

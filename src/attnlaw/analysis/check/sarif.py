@@ -46,8 +46,8 @@ def _rules(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
         if rule.level != OFF:
             yield _rule(rule.rule, rule.level, rule.asked)
     levels = {finding.rule: finding.level for finding in verdicts.findings}
-    for name, one in verdicts.rules_for_findings.items():
-        yield _rule(name, levels.get(name, one.level), one.meaning)
+    for name, finding_rule in verdicts.rules_for_findings.items():
+        yield _rule(name, levels.get(name, finding_rule.level), finding_rule.meaning)
 
 
 def _rule(name: str, level: str, text: str) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def _rule(name: str, level: str, text: str) -> dict[str, Any]:
 def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for rule in verdicts.failed_rules:
         for failure in _failures(rule):
-            told = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
-            yield _result(verdicts, rule.rule, rule.level, told, failure.place)
+            message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
+            yield _result(verdicts, rule.rule, rule.level, message, failure.place)
     for finding in verdicts.findings:
         yield _result(verdicts, finding.rule, finding.level, str(finding), finding.place) | _state(
             verdicts, finding

@@ -37,7 +37,7 @@ def tensor_table(audit: Audit) -> pl.DataFrame:
     (subject,) = audit.subjects
     rows = []
     for tensor in subject.evidence.tensors:
-        told = {**vars(tensor), **vars(tensor.spot), "model": audit.names[0]}
-        names = {name: printable(told[name]) for name in ("tensor", "twin") if told[name] is not None}
-        rows.append(told | names)
+        row = {**vars(tensor), **vars(tensor.spot), "model": audit.names[0]}
+        names = {name: printable(row[name]) for name in ("tensor", "twin") if row[name] is not None}
+        rows.append(row | names)
     return to_frame(rows, to_schema(column_kinds(TENSORS)))

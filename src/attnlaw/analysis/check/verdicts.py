@@ -126,7 +126,7 @@ class Verdicts(DisplayMixin, verb="check"):
     def gate_failures(self) -> tuple[Verdict | GateFinding, ...]:
         """What the gate fails for."""
         every: list[Verdict | GateFinding] = [*self.failed_rules, *self.new_findings]
-        return tuple(one for one in every if is_at_least(one.level, self.fail_on))
+        return tuple(problem for problem in every if is_at_least(problem.level, self.fail_on))
 
     @property
     def passed(self) -> bool:
@@ -140,7 +140,7 @@ class Verdicts(DisplayMixin, verb="check"):
     @property
     def quantities(self) -> dict[str, Any]:
         """The numbers of the gate, by name."""
-        new = [one.level for one in self.new_findings]
+        new = [finding.level for finding in self.new_findings]
         return {
             "headline": self.headline,
             "passed": self.passed,
@@ -155,8 +155,8 @@ class Verdicts(DisplayMixin, verb="check"):
     @property
     def headline(self) -> str:
         """The answer in one sentence."""
-        failed = [one for one in self.gate_failures if isinstance(one, Verdict)]
-        found = [one for one in self.gate_failures if isinstance(one, GateFinding)]
+        failed = [problem for problem in self.gate_failures if isinstance(problem, Verdict)]
+        findings = [problem for problem in self.gate_failures if isinstance(problem, GateFinding)]
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
         below = "" if failed else f", below level {self.fail_on}"
         parts = []
@@ -168,7 +168,7 @@ class Verdicts(DisplayMixin, verb="check"):
             which = " or ".join(level for level in LEVELS if is_at_least(level, self.fail_on))
             what = "finding" if self.baseline is None else "new finding"
             nothing = f"no {what} of level {which} by {_many(len(self.rules_for_findings), 'rule')}"
-            parts.append(f"{_many(len(found), what)} of level {which}" if found else nothing)
+            parts.append(f"{_many(len(findings), what)} of level {which}" if findings else nothing)
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:
@@ -206,8 +206,8 @@ class Verdicts(DisplayMixin, verb="check"):
         return f"<Verdicts {self.model}: {self.headline}>"
 
 
-def _by_severity(found: Any) -> tuple[Any, ...]:
-    return tuple(sorted(found, key=lambda one: -LEVELS.index(one.level)))
+def _by_severity(problems: Any) -> tuple[Any, ...]:
+    return tuple(sorted(problems, key=lambda problem: -LEVELS.index(problem.level)))
 
 
 def _many(count: int, what: str) -> str:

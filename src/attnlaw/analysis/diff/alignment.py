@@ -91,8 +91,8 @@ def rounding_share_null(directions: Matrix, steps: Matrix) -> Estimate:
     mean = float(inside @ variances.sum(axis=1)) / total
     np.fill_diagonal(projector, 0.0)
     crossed = 2 * float(np.sum(variances * (projector**2 @ variances)))
-    own = float(np.sum((inside - mean)[:, None] ** 2 * steps**4)) / 180
-    return Estimate(mean, float(np.sqrt(crossed + own)) / total)
+    diagonal = float(np.sum((inside - mean)[:, None] ** 2 * steps**4)) / 180
+    return Estimate(mean, float(np.sqrt(crossed + diagonal)) / total)
 
 
 def rounded_half_null(directions: Matrix, steps: Matrix, other: Matrix, uniform: Estimate) -> Estimate:

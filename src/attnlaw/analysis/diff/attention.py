@@ -44,7 +44,7 @@ class AttentionUnit:
         order = self._head_order(models) if look else None
         chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
         maps = [pair for kind in self.kinds for pair in self._compare_maps(models, kind, chosen)]
-        ranks = [one.numbers.get("rank") for _, one in maps]
+        ranks = [map_change.numbers.get("rank") for _, map_change in maps]
         regauged = order is None and bool(verdicts - {*NO_UPDATE_VERDICTS, "non-finite"}) and not any(ranks)
         folded = self._is_gain_folded(models)
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
@@ -86,10 +86,10 @@ class AttentionUnit:
             stored = self.model.factors(models.file_steps, kind)
             steps = [*_scale_steps(models, self.model, models.model, kind, stored)]
         rounds = self._rounding_steps(models, kind) if not latent else [(None, None)] * len(before)
-        for place, there, own, grid in zip(places, chosen, before, rounds, strict=True):
+        for place, there, factors, grid in zip(places, chosen, before, rounds, strict=True):
             if there >= 0:
-                found = compare_heads(own, after[there], steps[there], grid)
-                yield place, replace(found, numbers={**found.numbers, "matched_head": there})
+                map_change = compare_heads(factors, after[there], steps[there], grid)
+                yield place, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Matrix | None, Matrix | None]]:
         """The steps of the factors of each head that were rounded."""
@@ -99,7 +99,7 @@ class AttentionUnit:
         factors = _scale_steps(
             models, self.base, models.base, kind, self.base.factors(models.format_steps, kind)
         )
-        return [(one if first else None, other if second else None) for one, other in factors]
+        return [(left if first else None, other if second else None) for left, other in factors]
 
     def _norm_verdicts(self, models: ModelPair) -> set[str]:
         return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
@@ -116,9 +116,9 @@ def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) 
     """The factors of every head, as they are stored or with the norms before them folded in."""
     if not models.applied:
         return list(block.factors(model, kind))
-    found = [block.applied(model, kind, *pair) for pair in block.factors(model, kind)]
-    known = [pair for pair in found if pair is not None]
-    if len(known) < len(found):
+    pairs = [block.applied(model, kind, *pair) for pair in block.factors(model, kind)]
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < len(pairs):
         raise unknown_norm(model)
     return known
 

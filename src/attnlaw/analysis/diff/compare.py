@@ -64,24 +64,27 @@ def compare(
     joined = _select_pairs(pair_tensors(base, model), base, model, selection)
     models = ModelPair(base, model, applied)
     units = list(units_of(models, selection, match))
-    if not units and not any(_same_shape(one, base, model) for one in joined):
+    if not units and not any(_same_shape(tensor_pair, base, model) for tensor_pair in joined):
         raise InputError(
             f"{model.tensors.source}: shares no tensor and no map with {base.tensors.source}; "
             "give two checkpoints of one architecture"
         )
     total = len(joined) + len(units)
-    work = [(_elements(one, base, model), partial(_compare_pair, one, base, model)) for one in joined]
+    work = [
+        (_elements(tensor_pair, base, model), partial(_compare_pair, tensor_pair, base, model))
+        for tensor_pair in joined
+    ]
     changes = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
-    told = tuple(zip(joined, changes, strict=True))
-    after = replace(models, changes=told)
-    found = in_threads(
-        [(one.elements, partial(one.run, after)) for one in units],
+    tensor_changes = tuple(zip(joined, changes, strict=True))
+    after = replace(models, changes=tensor_changes)
+    unit_changes = in_threads(
+        [(unit.elements, partial(unit.run, after)) for unit in units],
         IN_FLIGHT,
         jobs,
         lambda done: progress(len(joined) + done, total),
     )
     inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
-    return ModelComparison(told, tuple(found), inside)
+    return ModelComparison(tensor_changes, tuple(unit_changes), inside)
 
 
 def _select_pairs(
@@ -91,45 +94,54 @@ def _select_pairs(
     if selection.layers is None and set(selection.groups) >= set(LAYER_GROUPS):
         return joined
     chosen = [
-        {name for place, leaf in one.network.leaves() if selection.includes(place) for name in leaf.tensors}
-        for one in (base, model)
+        {
+            name
+            for place, leaf in checkpoint.network.leaves()
+            if selection.includes(place)
+            for name in leaf.tensors
+        }
+        for checkpoint in (base, model)
     ]
-    return [one for one in joined if one.base in chosen[0] or one.model in chosen[1]]
+    return [
+        tensor_pair
+        for tensor_pair in joined
+        if tensor_pair.base in chosen[0] or tensor_pair.model in chosen[1]
+    ]
 
 
-def _same_shape(one: TensorPair, base: Model, model: Model) -> bool:
-    if one.views is not None:
-        return one.views[0].shape == one.views[1].shape
-    if one.base is None or one.model is None:
+def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
+    if tensor_pair.views is not None:
+        return tensor_pair.views[0].shape == tensor_pair.views[1].shape
+    if tensor_pair.base is None or tensor_pair.model is None:
         return False
-    mine, theirs = base.tensors.shapes[one.base], model.tensors.shapes[one.model]
-    return mine == (theirs[::-1] if one.transposed else theirs)
+    mine, theirs = base.tensors.shapes[tensor_pair.base], model.tensors.shapes[tensor_pair.model]
+    return mine == (theirs[::-1] if tensor_pair.transposed else theirs)
 
 
-def _elements(one: TensorPair, base: Model, model: Model) -> int:
+def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
     """What comparing a tensor holds, in float64: both as stored, their difference, its Gram matrix."""
     shapes = [
         of.tensors.shapes[name]
-        for of, name in zip((base, model), one.tensors, strict=True)
+        for of, name in zip((base, model), tensor_pair.tensors, strict=True)
         if name is not None
     ]
     return 3 * max(prod(shape) for shape in shapes)
 
 
-def _compare_pair(one: TensorPair, base: Model, model: Model) -> TensorChange:
-    if one.base is None:
+def _compare_pair(tensor_pair: TensorPair, base: Model, model: Model) -> TensorChange:
+    if tensor_pair.base is None:
         return TensorChange("added")
-    if one.model is None:
+    if tensor_pair.model is None:
         return TensorChange("removed")
-    before, after = base.tensors.read(one.base), model.tensors.read(one.model)
-    if one.views is not None:
-        before, after = (_part(*pair) for pair in zip((before, after), one.views, strict=True))
-    elif one.transposed:
+    before, after = base.tensors.read(tensor_pair.base), model.tensors.read(tensor_pair.model)
+    if tensor_pair.views is not None:
+        before, after = (_part(*pair) for pair in zip((before, after), tensor_pair.views, strict=True))
+    elif tensor_pair.transposed:
         after = np.swapaxes(after, -1, -2)
-    return compare_tensors(before, after, model.tensors.dtype(one.model))
+    return compare_tensors(before, after, model.tensors.dtype(tensor_pair.model))
 
 
 def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
     """The role's own part of a tensor that holds several, (out, in)."""
-    own = stored if view.member is None else stored[view.member]
-    return own[view.columns] if view.stored_out_in else own[:, view.columns].T
+    matrix = stored if view.member is None else stored[view.member]
+    return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T

@@ -81,8 +81,8 @@ class Diff(ModelTables, verb="diff"):
         return save_results(directory, "diff", files, figures)
 
     def __repr__(self) -> str:
-        told = (f"{summary['model']}: {summary['sentence']}" for summary in self.summaries)
-        return f"<Diff {'; '.join(told)}>"
+        sentences = (f"{summary['model']}: {summary['sentence']}" for summary in self.summaries)
+        return f"<Diff {'; '.join(sentences)}>"
 
     def _repr_html_(self) -> str:
         lines = (
@@ -117,15 +117,17 @@ def diff(
             f"{first.tensors.source}: has no layers to compare with; give a whole model as the base"
         )
     selection = Selection.from_settings(settings, first.network)
-    found = compare(first, second, selection, settings.jobs, match, applied, progress)
+    comparison = compare(first, second, selection, settings.jobs, match, applied, progress)
     name = printable(settings.title)
-    values = summarize(found)
-    tensors = [_tensor_row(name, pair, first, second) for pair in found.tensors]
+    values = summarize(comparison)
+    tensors = [_tensor_row(name, pair, first, second) for pair in comparison.tensors]
     return Diff(
         ({"base": first.name, "model": name, **summary_json(values)},),
-        quantity_frame(DIFF, [_map_row(name, place) | dict(one.numbers) for place, one in found.maps]),
+        quantity_frame(
+            DIFF, [_map_row(name, place) | dict(map_change.numbers) for place, map_change in comparison.maps]
+        ),
         quantity_frame(DIFF_TENSORS, tensors),
-        quantity_frame(DIFF_SPECTRA, _spectra(name, found)),
+        quantity_frame(DIFF_SPECTRA, _spectra(name, comparison)),
         cases=(values,),
     )
 
@@ -146,14 +148,14 @@ def _map_row(model: str, place: MatrixLocation) -> dict[str, Any]:
 def _tensor_row(
     name: str, pair: tuple[TensorPair, TensorChange], base: Model, model: Model
 ) -> dict[str, Any]:
-    one, change = pair
-    sides = zip((base, model), one.tensors, strict=True)
+    tensor_pair, change = pair
+    sides = zip((base, model), tensor_pair.tensors, strict=True)
     known = [None if tensor is None else (of.tensors, tensor) for of, tensor in sides]
     dtypes = [None if side is None else side[0].dtype(side[1]) for side in known]
     tensors, tensor = next(side for side in known if side is not None)
     return {
         "model": name,
-        "tensor": printable(one.name),
+        "tensor": printable(tensor_pair.name),
         "shape": list(tensors.shapes[tensor]),
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
@@ -166,9 +168,9 @@ def _tensor_row(
     }
 
 
-def _spectra(name: str, found: ModelComparison) -> list[dict[str, Any]]:
+def _spectra(name: str, comparison: ModelComparison) -> list[dict[str, Any]]:
     rows = []
-    for place, one in found.maps:
-        values = [None if part is None else part.tolist() for part in (one.values, one.null)]
+    for place, map_change in comparison.maps:
+        values = [None if part is None else part.tolist() for part in (map_change.values, map_change.null)]
         rows.append({**_map_row(name, place), "update_values": values[0], "noise_values": values[1]})
     return rows

@@ -39,10 +39,10 @@ def matrix_moves(before: Matrix, after: Matrix, shape: tuple[int, int], size: fl
     """
     n, m = shape
     tau = size / np.sqrt(n * m)
-    own, others = before[:count, None], before[None, :]
-    apart = own**2 - others**2
-    near = np.abs(own - others) <= tau
-    repelled = np.where(near, 0.0, 2 * own / np.where(near, 1.0, apart)).sum(axis=1)
+    leading, others = before[:count, None], before[None, :]
+    apart = leading**2 - others**2
+    near = np.abs(leading - others) <= tau
+    repelled = np.where(near, 0.0, 2 * leading / np.where(near, 1.0, apart)).sum(axis=1)
     mean = tau**2 / 2 * (repelled + abs(n - m) / before[:count])
     return np.asarray((after[:count] - before[:count] - mean) / tau)
 
@@ -63,10 +63,10 @@ def head_moves(
     through_left = vb * np.sum((left.T @ base.left) ** 2, axis=0)
     variances = through_right + through_left
     deviation = np.sqrt(variances[first])
-    own, others = s[first, None], s[None, :]
-    near = np.abs(own - others) <= deviation[:, None]
-    pairs = own * (variances[first, None] + variances[None, :])
-    repelled = np.where(near, 0.0, pairs / np.where(near, 1.0, 2 * (own**2 - others**2))).sum(axis=1)
+    leading, others = s[first, None], s[None, :]
+    near = np.abs(leading - others) <= deviation[:, None]
+    pairs = leading * (variances[first, None] + variances[None, :])
+    repelled = np.where(near, 0.0, pairs / np.where(near, 1.0, 2 * (leading**2 - others**2))).sum(axis=1)
     beside = (n - d) * through_right[first] + (m - d) * through_left[first]
     mean = beside / (2 * s[first]) + repelled
     return np.asarray((after[first] - s[first] - mean) / deviation)
@@ -75,14 +75,14 @@ def head_moves(
 def count_intruders(base: Vectors, model: Vectors) -> dict[Side, tuple[int, int]]:
     """On each side: vectors among the model's first 10 that are no base vector, and those that are new."""
     count = min(LEADING_COUNT, model.values.size)
-    found: dict[Side, tuple[int, int]] = {}
+    by_side: dict[Side, tuple[int, int]] = {}
     for side in SIDES:
         squares = base.coordinates(side, model.leading(side, count)) ** 2
         strange = squares.max(axis=0) < STRANGE**2
         strong = base.values[:, None] >= COMPARABLE * model.values[None, :count]
         fresh = np.where(strong, squares, 0.0).sum(axis=0) < SHARED
-        found[side] = int(strange.sum()), int(fresh.sum())
-    return found
+        by_side[side] = int(strange.sum()), int(fresh.sum())
+    return by_side
 
 
 def overlap(base: Vectors, model: Vectors, side: Side, k: int) -> float:

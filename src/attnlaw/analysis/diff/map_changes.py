@@ -101,19 +101,19 @@ def compare_heads(
     }
 
     def share(side: Side, directions: Matrix) -> Share | None:
-        found = half_share(directions, *halves[side])
+        alignment = half_share(directions, *halves[side])
         grid, factor, other = grids[side]
-        if found is None or grid is None:
-            return found
+        if alignment is None or grid is None:
+            return alignment
         # The directions lie in the span of the base's factor: there they have entries.
-        own = left0 if side == "left" else right0.T
-        placed = np.linalg.qr(factor @ np.linalg.lstsq(own, directions, rcond=None)[0])[0]
-        return Share(found.value, rounded_half_null(placed, grid, other, found.null))
+        reduced_factor = left0 if side == "left" else right0.T
+        placed = np.linalg.qr(factor @ np.linalg.lstsq(reduced_factor, directions, rcond=None)[0])[0]
+        return Share(alignment.value, rounded_half_null(placed, grid, other, alignment.null))
 
     def moves(count: int) -> Matrix:
         return head_moves(before, (left0, right0), shape, sizes, after.values, count)
 
-    found = _build_change(
+    map_change = _build_change(
         _MapComparison(
             before,
             after,
@@ -129,7 +129,7 @@ def compare_heads(
         moves,
     )
     noise = noise_spectrum(before.roots, shape, sizes) if any(sizes) else None
-    return replace(found, null=None if noise is None else _relative(noise, before))
+    return replace(map_change, null=None if noise is None else _relative(noise, before))
 
 
 def compare_matrices(
@@ -149,13 +149,15 @@ def compare_matrices(
 
     def share(side: Side, directions: Matrix) -> Share | None:
         turned, stepped = (update, rounded) if side == "left" else (update.T, _transposed(rounded))
-        found = matrix_share(directions, turned, known)
-        return found if stepped is None else Share(found.value, rounding_share_null(directions, stepped))
+        alignment = matrix_share(directions, turned, known)
+        return (
+            alignment if stepped is None else Share(alignment.value, rounding_share_null(directions, stepped))
+        )
 
     def moves(count: int) -> Matrix:
         return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
 
-    found = _build_change(
+    map_change = _build_change(
         _MapComparison(
             before,
             after,
@@ -171,7 +173,7 @@ def compare_matrices(
         moves,
     )
     noise = null_of_shape(*shape).mean * float(np.linalg.norm(known)) / np.sqrt(known.size)
-    return replace(found, null=_relative(noise, before) if known[0] > 0 else None)
+    return replace(map_change, null=_relative(noise, before) if known[0] > 0 else None)
 
 
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
@@ -185,8 +187,8 @@ def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None
         "overlap_left": 1.0,
         "overlap_right": 1.0,
     }
-    own = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
-    return MapChange({**own, **same, **NOTHING_NEW}, max_gap=0.0)
+    dimensions = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
+    return MapChange({**dimensions, **same, **NOTHING_NEW}, max_gap=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,31 +204,36 @@ class _MapComparison:
     floor: float | None
 
 
-def _build_change(found: _MapComparison, share: Any, moves: Any) -> MapChange:
-    before, after, values, k = found.before, found.after, found.values, found.k
-    (norm0, norm1), size = found.norms, _norm(values)
-    numbers: dict[str, Any] = {"rows": found.shape[0], "cols": found.shape[1], "inner": found.d, "k": k}
+def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChange:
+    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
+    (norm0, norm1), size = comparison.norms, _norm(values)
+    numbers: dict[str, Any] = {
+        "rows": comparison.shape[0],
+        "cols": comparison.shape[1],
+        "inner": comparison.d,
+        "k": k,
+    }
     if norm0 > 0:
         numbers |= {
             "size": size / norm0,
             "size_2": float(values[0] / before.values[0]),
-            "scale": found.inner / norm0**2,
-            "cosine": found.inner / (norm0 * norm1) if norm1 > 0 else None,
-            "floor": None if found.floor is None else found.floor / float(before.values[0]),
+            "scale": comparison.inner / norm0**2,
+            "cosine": comparison.inner / (norm0 * norm1) if norm1 > 0 else None,
+            "floor": None if comparison.floor is None else comparison.floor / float(before.values[0]),
         }
         if k:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
-    numbers |= _direction_numbers(found, share, moves) if size > 0 else NOTHING_NEW
+    numbers |= _direction_numbers(comparison, share, moves) if size > 0 else NOTHING_NEW
     gap = np.abs(before.values[: after.values.size] - after.values).max()
-    apart = None if not found.floor else float(gap) / found.floor
+    apart = None if not comparison.floor else float(gap) / comparison.floor
     return MapChange(numbers, _relative(values, before), max_gap=apart)
 
 
-def _direction_numbers(found: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
+def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
     """Ranks of the update, where it lies, what moved and what is new."""
-    before, after, values, k = found.before, found.after, found.values, found.k
-    spectrum = Spectrum(values, found.shape, np.nan, np.nan, "split", inner=found.d)
-    rank = None if found.floor is None else rank_above(values, found.floor)
+    before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
+    spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
+    rank = None if comparison.floor is None else rank_above(values, comparison.floor)
     numbers: dict[str, Any] = {
         "stable_rank": spectrum.stable_rank,
         "effective_rank": spectrum.effective_rank,
@@ -235,9 +242,9 @@ def _direction_numbers(found: _MapComparison, share: Any, moves: Any) -> dict[st
     living = before.values[0] > 0
     if k and living:
         shares = {side: share(side, before.leading(side, k)) for side in SIDES}
-        for side, one in shares.items():
-            if one is not None:
-                numbers |= {f"share_{side}": one.value, f"z_{side}": one.z if rank else None}
+        for side, alignment in shares.items():
+            if alignment is not None:
+                numbers |= {f"share_{side}": alignment.value, f"z_{side}": alignment.z if rank else None}
     if rank and living:
         z = moves(max(k or 0, 1))
         numbers |= {
@@ -265,15 +272,15 @@ def _reduce_factors(
 
     A0 and dA are the columns of one QR factorisation, which errs in each column by round-off of that column.
     """
-    found: list[HeadFactors] = []
+    pairs: list[HeadFactors] = []
     scales = []
     for first, second in ((base[0], model[0]), (base[1].T, model[1].T)):
         before, after, scale = _rescale(*pad_columns(first, second))
         root = triangle(np.hstack([before, after - before]))
         d = before.shape[1]
-        found.append((root[:, :d], (root[:, :d] + root[:, d:]) * bool(after.any())))
+        pairs.append((root[:, :d], (root[:, :d] + root[:, d:]) * bool(after.any())))
         scales.append(scale)
-    lefts, (bottom0, bottom1) = found
+    lefts, (bottom0, bottom1) = pairs
     return lefts, (bottom0.T, bottom1.T), (scales[0], scales[1])
 
 
@@ -283,7 +290,7 @@ def _norm(array: Matrix) -> float:
 
 def _rescale(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
     """Both over one power of two, where squares of squares of their entries could leave float64."""
-    peak = max(max(float(one.max()), -float(one.min())) for one in (first, second))
+    peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0
     scale = 2.0 ** int(np.frexp(peak)[1])

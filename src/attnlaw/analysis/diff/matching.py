@@ -29,9 +29,9 @@ def match_heads(
     of key/value heads where that is not the number of heads.
     """
     kinds = list(zip(base, model, strict=True))
-    if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*one) for one in kinds):
+    if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
         return None
-    cosines = np.mean([head_cosines(*one) for one in kinds], axis=0)
+    cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
     return _accept_moves(cosines, _assign_heads(cosines, groups))
 
 
@@ -56,8 +56,8 @@ def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
     that is so of most; it holds only if it is a permutation and every one that moves gains as heads must.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
-    own = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
-    lost = np.flatnonzero(own < SETTLED)
+    diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
+    lost = np.flatnonzero(diagonal < SETTLED)
     order = np.arange(base.shape[1])
     if lost.size < 2:
         return None
@@ -91,12 +91,12 @@ def heads_in_place(cosines: Iterable[Matrix]) -> bool:
 
 def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:
     """Cosines of heads of the same number."""
-    found = []
+    cosines = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):
         inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
         norms = _norm(left0, right0) * _norm(left1, right1)
-        found.append(inner / norms if norms else 1.0)
-    return np.array(found)
+        cosines.append(inner / norms if norms else 1.0)
+    return np.array(cosines)
 
 
 def _norm(left: Matrix, right: Matrix) -> float:
@@ -113,30 +113,33 @@ def _assign_heads(cosines: Matrix, groups: int) -> NDArray[np.intp]:
     within = np.array([[_best_assignment(block) for block in row] for row in blocks])
     totals = np.array(
         [
-            [float(blocks[one, other][np.arange(size), within[one, other]].sum()) for other in range(groups)]
-            for one in range(groups)
+            [
+                float(blocks[group, other][np.arange(size), within[group, other]].sum())
+                for other in range(groups)
+            ]
+            for group in range(groups)
         ]
     )
     chosen = _best_assignment(totals)
-    return np.concatenate([chosen[one] * size + within[one, chosen[one]] for one in range(groups)])
+    return np.concatenate([chosen[group] * size + within[group, chosen[group]] for group in range(groups)])
 
 
 def _best_assignment(cosines: Matrix) -> NDArray[np.intp]:
     """The column of every row; -1 for rows that got none."""
     rows, columns = linear_sum_assignment(-cosines)
-    found = np.full(cosines.shape[0], -1, dtype=np.intp)
-    found[rows] = columns
-    return found
+    assignment = np.full(cosines.shape[0], -1, dtype=np.intp)
+    assignment[rows] = columns
+    return assignment
 
 
 def _accept_moves(cosines: Matrix, chosen: NDArray[np.intp]) -> list[int] | None:
     """The assignment; None where it moves nothing, or moves something without need."""
     moved = False
-    for own, there in enumerate(chosen):
-        if there == own or there < 0:
+    for head, there in enumerate(chosen):
+        if there == head or there < 0:
             continue
-        here = cosines[own, own] if own < cosines.shape[1] else -1.0
-        if cosines[own, there] <= LEAST or cosines[own, there] < here + GAIN:
+        here = cosines[head, head] if head < cosines.shape[1] else -1.0
+        if cosines[head, there] <= LEAST or cosines[head, there] < here + GAIN:
             return None
         moved = True
     return chosen.tolist() if moved else None

@@ -21,13 +21,13 @@ Factors = tuple[Matrix, Matrix]
 def _unit_noise(n: int, d: int, seed: int) -> tuple[Matrix, Matrix]:
     """A draw of G and T for tau = 1, kept: all heads of a shape are compared with the same noise."""
     rng = np.random.default_rng([seed, n, d])
-    own = min(n, d)
-    inside, beside = rng.standard_normal((own, d)), np.zeros((d, d))
-    if n > own:
-        rows = min(n - own, d)
+    span = min(n, d)
+    inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
+    if n > span:
+        rows = min(n - span, d)
         beside[:rows] = np.triu(rng.standard_normal((rows, d)), 1)
         diagonal = np.arange(rows)
-        beside[diagonal, diagonal] = np.sqrt(rng.chisquare(n - own - diagonal))
+        beside[diagonal, diagonal] = np.sqrt(rng.chisquare(n - span - diagonal))
     return inside, beside
 
 

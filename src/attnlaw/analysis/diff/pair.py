@@ -44,11 +44,11 @@ class ModelPair:
 
     @cached_property
     def _by_name(self) -> dict[str, list[tuple[TensorPair, TensorChange]]]:
-        found: dict[str, list[tuple[TensorPair, TensorChange]]] = {}
-        for one, change in self.changes:
-            if one.base is not None and one.model is not None:
-                found.setdefault(one.base, []).append((one, change))
-        return found
+        changes: dict[str, list[tuple[TensorPair, TensorChange]]] = {}
+        for tensor_pair, change in self.changes:
+            if tensor_pair.base is not None and tensor_pair.model is not None:
+                changes.setdefault(tensor_pair.base, []).append((tensor_pair, change))
+        return changes
 
     def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
         """What became of the tensor of a view of the base, or of its role alone where that was compared."""
@@ -58,14 +58,16 @@ class ModelPair:
     def verdicts(self, *views: View) -> set[str]:
         """What became of the tensors of some views of the base."""
         chained = [part for view in views for part in _chain(view)]
-        found = [{change.verdict for _, change in self.changes_of(view)} or {"removed"} for view in chained]
-        return set().union(*found)
+        verdict_sets = [
+            {change.verdict for _, change in self.changes_of(view)} or {"removed"} for view in chained
+        ]
+        return set().union(*verdict_sets)
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
         """What became of the gains that are folded in."""
         gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
-        found = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
-        return set().union(*(one or {"removed"} for one in found))
+        verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
+        return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
 
     @cached_property
     def file_steps(self) -> Model:
@@ -76,22 +78,25 @@ class ModelPair:
     def format_steps(self) -> Model:
         """The base with the steps of the formats that its tensors were rounded to."""
         formats = {
-            one.base: change.format
-            for one, change in self.changes
-            if one.base is not None and one.views is None and change.format is not None
+            tensor_pair.base: change.format
+            for tensor_pair, change in self.changes
+            if tensor_pair.base is not None and tensor_pair.views is None and change.format is not None
         }
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
 
     def was_rounded(self, view: View) -> bool:
         """Whether the tensor of a view, as a whole, was rounded."""
-        return any(one.views is None and change.format is not None for one, change in self.changes_of(view))
+        return any(
+            tensor_pair.views is None and change.format is not None
+            for tensor_pair, change in self.changes_of(view)
+        )
 
     def whole_tensor_change(self, mine: View, theirs: View) -> TensorChange | None:
         """What became of a tensor that is the whole of a map in both models."""
         pairs = (self.base, mine), (self.model, theirs)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
-        found = [change for one, change in self.changes_of(mine) if one.views is None]
-        return found[0] if found and sizes == [mine.elements, theirs.elements] else None
+        changes = [change for tensor_pair, change in self.changes_of(mine) if tensor_pair.views is None]
+        return changes[0] if changes and sizes == [mine.elements, theirs.elements] else None
 
 
 def _chain(view: View) -> list[View]:

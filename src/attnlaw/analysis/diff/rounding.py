@@ -121,7 +121,7 @@ class IntegerFormat:
 
 
 BITS, BLOCKS = (8, 6, 5, 4, 3, 2), (None, 32, 64, 128)
-INTEGERS = by_name(*(IntegerFormat(*one) for one in product(BITS, BLOCKS, (False, True), (False, True))))
+INTEGERS = by_name(*(IntegerFormat(*args) for args in product(BITS, BLOCKS, (False, True), (False, True))))
 Format = FloatFormat | IntegerFormat
 # Entries that a scheme must explain, to this share of their size: steps may be stored in float16, or the
 # result in bfloat16. Others agree in at most 65 percent of the entries.
@@ -165,8 +165,8 @@ def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = 
             return form
     if base.ndim != 2 or min(base.shape) < 2 or (size is not None and size < LEAST_SIZE):
         return None
-    shares = {one: _explained_share(base, model, one) for one in _candidate_schemes(base, model)}
-    best = max(shares, key=lambda one: shares[one], default=None)
+    shares = {scheme: _explained_share(base, model, scheme) for scheme in _candidate_schemes(base, model)}
+    best = max(shares, key=lambda scheme: shares[scheme], default=None)
     return best if best is not None and shares[best] >= EXPLAINED else None
 
 

@@ -40,8 +40,8 @@ def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
     for rows in row_blocks(array.shape):
         variances = stored_steps(array[rows], dtype) ** 2 / 12
         columns += variances.sum(axis=0)
-        own = variances.sum(axis=1)
-        largest, total = max(largest, float(own.max())), total + float(own.sum())
+        row_sums = variances.sum(axis=1)
+        largest, total = max(largest, float(row_sums.max())), total + float(row_sums.sum())
     return float(np.sqrt(columns.max()) + np.sqrt(largest)), total
 
 

@@ -37,55 +37,61 @@ VERDICT_ORDER = tuple(VERDICT_TEMPLATES)
 PLURALS = {"matrix": "matrices"}
 
 
-def model_verdicts(found: ModelComparison) -> list[str]:
+def model_verdicts(comparison: ModelComparison) -> list[str]:
     """The words of the table of models that hold, then those of its tensors, in their order."""
-    maps = [one for _, one in found.maps]
-    ranks = [one.numbers.get("rank") for one in maps]
-    cosines = [one.numbers["cosine"] for one in maps if one.numbers.get("cosine") is not None]
-    apart = [one.max_gap for one in maps]
-    folded = [unit.folded for unit in found.units if unit.folded is not None]
+    maps = [map_change for _, map_change in comparison.maps]
+    ranks = [map_change.numbers.get("rank") for map_change in maps]
+    cosines = [
+        map_change.numbers["cosine"] for map_change in maps if map_change.numbers.get("cosine") is not None
+    ]
+    apart = [map_change.max_gap for map_change in maps]
+    folded = [unit.folded for unit in comparison.units if unit.folded is not None]
     holds = {
-        "permuted": any(unit.permuted for unit in found.units),
-        "regauged": any(unit.regauged for unit in found.units) and not any(ranks),
+        "permuted": any(unit.permuted for unit in comparison.units),
+        "regauged": any(unit.regauged for unit in comparison.units) and not any(ranks),
         "rotated": bool(cosines)
         and float(np.median(cosines)) < TURNED
-        and all(one is not None and one <= MAX_ROTATED_GAP for one in apart),
+        and all(gap is not None and gap <= MAX_ROTATED_GAP for gap in apart),
         "folded": bool(folded) and all(folded),
     }
-    told = {change.verdict for _, change in found.tensors}
+    tensor_verdicts = {change.verdict for _, change in comparison.tensors}
     return [
         *(name for name in MODEL_VERDICTS if holds[name]),
-        *(name for name in TENSOR_VERDICTS if name in told),
+        *(name for name in TENSOR_VERDICTS if name in tensor_verdicts),
     ]
 
 
-def summarize(found: ModelComparison) -> dict[str, Any]:
+def summarize(comparison: ModelComparison) -> dict[str, Any]:
     """The quantities of a comparison, by name."""
-    counts = Counter(change.verdict for _, change in found.tensors)
-    maps = [(place, one.numbers) for place, one in found.maps if one.numbers.get("size") is not None]
-    sized = [(tensor, change) for tensor, change in found.tensors if change.size]
+    counts = Counter(change.verdict for _, change in comparison.tensors)
+    maps = [
+        (place, map_change.numbers)
+        for place, map_change in comparison.maps
+        if map_change.numbers.get("size") is not None
+    ]
+    sized = [(tensor, change) for tensor, change in comparison.tensors if change.size]
     worst_map = max(maps, key=lambda pair: pair[1]["size"], default=None)
     worst_tensor = max(sized, key=lambda pair: pair[1].size or 0.0, default=None)
-    verdicts = model_verdicts(found)
+    verdicts = model_verdicts(comparison)
     values: dict[str, Any] = {
-        "verdict": sentence(found, verdicts),
+        "verdict": sentence(comparison, verdicts),
         "verdicts": verdicts,
-        "map_count": len(found.maps),
-        "tensor_count": len(found.tensors),
-        **{one.column: counts[one.name] for one in TENSOR_VERDICTS.values()},
+        "map_count": len(comparison.maps),
+        "tensor_count": len(comparison.tensors),
+        **{numbers.column: counts[numbers.name] for numbers in TENSOR_VERDICTS.values()},
         "largest_size": worst_map and worst_map[1]["size"],
         "worst_map": worst_map and place_name(worst_map[0]),
         "worst_tensor": worst_tensor and worst_tensor[0].name,
         "worst_tensor_size": worst_tensor and worst_tensor[1].size,
         "least_sqnr_db": worst_tensor and worst_tensor[1].sqnr_db,
-        **{name: _total(found, name) for name in ("intruders", "new")},
+        **{name: _total(comparison, name) for name in ("intruders", "new")},
     }
     for kind in KINDS.values():
-        own = [numbers for place, numbers in maps if place.kind == kind.name]
-        if kind.group is not None and own:
+        updates = [numbers for place, numbers in maps if place.kind == kind.name]
+        if kind.group is not None and updates:
             values |= {
-                f"size_{kind.name}": float(np.median([one["size"] for one in own])),
-                f"scale_{kind.name}": float(np.median([one["scale"] for one in own])),
+                f"size_{kind.name}": float(np.median([numbers["size"] for numbers in updates])),
+                f"scale_{kind.name}": float(np.median([update["scale"] for update in updates])),
             }
     return values
 
@@ -94,7 +100,11 @@ def summary_json(values: dict[str, Any]) -> dict[str, Any]:
     """The quantities as summary.json groups them."""
     return {
         "sentence": values["verdict"],
-        "verdicts": {one.name: values[one.column] for one in TENSOR_VERDICTS.values() if values[one.column]},
+        "verdicts": {
+            verdict.name: values[verdict.column]
+            for verdict in TENSOR_VERDICTS.values()
+            if values[verdict.column]
+        },
         "model_verdicts": [name for name in values["verdicts"] if name in MODEL_VERDICTS],
         "median_size": {
             name: values[f"size_{name}"] for name in KINDS if values.get(f"size_{name}") is not None
@@ -116,71 +126,75 @@ def place_name(place: MatrixLocation) -> str:
     return " ".join(word for word in words if word)
 
 
-def sentence(found: ModelComparison, verdicts: Sequence[str]) -> str:
+def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     """What happened, in one line: the model's words, then its matrices, then what else is to be known."""
-    every = [change.verdict for _, change in found.tensors]
+    every = [change.verdict for _, change in comparison.tensors]
     if every and set(every) == {"identical"}:
         return f"identical: all {len(every)} tensors are equal"
-    inside = [change for tensor, change in found.tensors if tensor.base in found.layer_tensors]
+    inside = [change for tensor, change in comparison.tensors if tensor.base in comparison.layer_tensors]
     by = {name: [change for change in inside if change.verdict == name] for name in VERDICT_ORDER}
     parts = [f"{name}: {MODEL_VERDICTS[name].says}" for name in verdicts if name in MODEL_VERDICTS]
-    parts += [_describe_verdict(name, own, len(inside)) for name, own in by.items() if own]
+    parts += [_describe_verdict(name, changes, len(inside)) for name, changes in by.items() if changes]
     if len(by["dense"]) > len(inside) / 2:
-        more = "".join(f", {text}" for text in (*_heads(found), *_most_changed_layer(found)))
+        more = "".join(f", {text}" for text in (*_heads(comparison), *_most_changed_layer(comparison)))
         parts = [f"fine-tuned: {part}{more}" if part.startswith("dense") else part for part in parts]
-        parts += _describe_scale_change(found)
-    new = _total(found, "new")
+        parts += _describe_scale_change(comparison)
+    new = _total(comparison, "new")
     if new and not by["unrelated"]:
         parts.append(f"{new} new {_plural('direction', new)}")
-    outside = [change for tensor, change in found.tensors if tensor.base not in found.layer_tensors]
+    outside = [change for tensor, change in comparison.tensors if tensor.base not in comparison.layer_tensors]
     counts = Counter(change.verdict for change in outside if change.verdict != "identical")
     if counts:
         parts.append("other tensors: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     return "; ".join(parts)
 
 
-def _describe_verdict(name: str, own: Sequence[TensorChange], total: int) -> str:
+def _describe_verdict(name: str, changes: Sequence[TensorChange], total: int) -> str:
     """How many matrices have a verdict, and how large their updates are."""
-    text = VERDICT_TEMPLATES[name].format(of=f"{len(own)} of {total} {_plural('matrix', total)}")
+    text = VERDICT_TEMPLATES[name].format(of=f"{len(changes)} of {total} {_plural('matrix', total)}")
     if name == "rounded":
-        formats = sorted({change.format.name for change in own if change.format is not None})
+        formats = sorted({change.format.name for change in changes if change.format is not None})
         text = f"rounded to {', '.join(formats)}: {text}"
     if name == "low-rank":
-        text = f"{text}, rank {_span([change.rank or 0 for change in own], 'd')}"
-    decibels = [change.sqnr_db for change in own if change.sqnr_db is not None]
+        text = f"{text}, rank {_span([change.rank or 0 for change in changes], 'd')}"
+    decibels = [change.sqnr_db for change in changes if change.sqnr_db is not None]
     if name == "rounded" and decibels:
         return f"{text}, {_span(decibels, '.1f')} dB"
-    sizes = [change.size for change in own if change.size]
+    sizes = [change.size for change in changes if change.size]
     return f"{text}, {_percent(sizes)}" if sizes and name != "unrelated" else text
 
 
-def _heads(found: ModelComparison) -> list[str]:
+def _heads(comparison: ModelComparison) -> list[str]:
     """How much the products of heads changed at most."""
-    sizes = [one.numbers.get("size") or 0.0 for place, one in found.maps if place.head is not None]
+    sizes = [
+        map_change.numbers.get("size") or 0.0
+        for place, map_change in comparison.maps
+        if place.head is not None
+    ]
     return [f"heads up to {_percent([max(sizes)])}"] if sizes else []
 
 
-def _most_changed_layer(found: ModelComparison) -> list[str]:
+def _most_changed_layer(comparison: ModelComparison) -> list[str]:
     """The layer whose maps changed most, in the median."""
     sizes: dict[str, list[float]] = {}
-    for place, one in found.maps:
-        if place.layer is not None and one.numbers.get("size") is not None:
+    for place, map_change in comparison.maps:
+        if place.layer is not None and map_change.numbers.get("size") is not None:
             sizes.setdefault(f"{place.stack or ''} layer {place.layer}".strip(), []).append(
-                one.numbers["size"]
+                map_change.numbers["size"]
             )
-    medians = {layer: float(np.median(own)) for layer, own in sizes.items()}
+    medians = {layer: float(np.median(layer_sizes)) for layer, layer_sizes in sizes.items()}
     if len(medians) < 2:
         return []
     return [f"most in {max(medians, key=lambda layer: medians[layer])}"]
 
 
-def _describe_scale_change(found: ModelComparison) -> list[str]:
+def _describe_scale_change(comparison: ModelComparison) -> list[str]:
     """Whether every kind of map shrank, as under weight decay, or grew."""
     scales: dict[str, list[float]] = {}
-    for place, one in found.maps:
-        if one.numbers.get("scale") is not None:
-            scales.setdefault(place.kind, []).append(one.numbers["scale"])
-    changes = [float(np.median(own)) - 1 for own in scales.values()]
+    for place, map_change in comparison.maps:
+        if map_change.numbers.get("scale") is not None:
+            scales.setdefault(place.kind, []).append(map_change.numbers["scale"])
+    changes = [float(np.median(kind_scales)) - 1 for kind_scales in scales.values()]
     if changes and max(changes) < -SCALED:
         return [f"weight decay: everything shrank by {_percent([-change for change in changes])}"]
     if changes and min(changes) > SCALED:
@@ -188,9 +202,11 @@ def _describe_scale_change(found: ModelComparison) -> list[str]:
     return []
 
 
-def _total(found: ModelComparison, name: str) -> int:
+def _total(comparison: ModelComparison, name: str) -> int:
     """Directions of both sides, over all maps."""
-    return sum(one.numbers.get(f"{name}_{side}") or 0 for _, one in found.maps for side in SIDES)
+    return sum(
+        map_change.numbers.get(f"{name}_{side}") or 0 for _, map_change in comparison.maps for side in SIDES
+    )
 
 
 def _percent(values: Sequence[float]) -> str:

@@ -48,40 +48,40 @@ def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
     mine, theirs = roles(base), roles(model)
     pairs = list(_pair_by_role(mine, theirs))
     pairs += _vectors(base, model, mine, theirs)
-    known = {name: {one.tensors[place] for one in pairs} for place, name in enumerate(("base", "model"))}
+    known = {name: {pair.tensors[place] for pair in pairs} for place, name in enumerate(("base", "model"))}
     left0 = [name for name in _weights(base.tensors) if name not in known["base"]]
     left1 = {name for name in _weights(model.tensors) if name not in known["model"]}
     prefixes = _prefixes(pairs)
     for name in left0:
-        found = next((other for other in _candidates(name, pairs, prefixes) if other in left1), None)
-        if found is not None:
-            left1.discard(found)
-        pairs.append(TensorPair(name, found))
+        partner = next((other for other in _candidates(name, pairs, prefixes) if other in left1), None)
+        if partner is not None:
+            left1.discard(partner)
+        pairs.append(TensorPair(name, partner))
     order = {name: place for place, name in enumerate(base.tensors.shapes)}
-    pairs.sort(key=lambda one: order[str(one.base)])
+    pairs.sort(key=lambda pair: order[str(pair.base)])
     return [*pairs, *(TensorPair(None, name) for name in model.tensors.shapes if name in left1)]
 
 
 def roles(model: Model) -> dict[Role, View]:
     """The places of the network and the views that fill them."""
-    found: dict[Role, View] = {}
+    role_views: dict[Role, View] = {}
     for layer in model.layers:
         blocks = {"attention": layer.attention, "cross": layer.cross, "feed_forward": layer.feed_forward}
-        named = {**blocks, **{f"expert {number}": one for number, one in enumerate(layer.experts)}}
+        named = {**blocks, **{f"expert {number}": expert for number, expert in enumerate(layer.experts)}}
         for block, views in named.items():
             for part, view in vars(views).items() if views is not None else ():
                 if isinstance(view, View):
-                    found |= _chained((layer.stack, layer.index, block, part), view)
+                    role_views |= _chained((layer.stack, layer.index, block, part), view)
     for part, beside in (("embedding", model.embedding_view), ("unembedding", model.unembedding_view)):
         if beside is not None:
-            found |= _chained((part,), beside)
-    return found
+            role_views |= _chained((part,), beside)
+    return role_views
 
 
 def _chained(role: Role, view: View) -> dict[Role, View]:
     """The view, and those that are applied before it."""
-    own = {role: view}
-    return own if view.after is None else own | _chained((*role, "after"), view.after)
+    views = {role: view}
+    return views if view.after is None else views | _chained((*role, "after"), view.after)
 
 
 def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Iterator[TensorPair]:
@@ -92,15 +92,15 @@ def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Ite
     for role in shared:
         ahead.setdefault(mine[role].tensor, set()).add(theirs[role].tensor)
         back.setdefault(theirs[role].tensor, set()).add(mine[role].tensor)
-    told = set()
+    paired_names = set()
     for role in shared:
         views = mine[role], theirs[role]
-        one, other = (view.tensor for view in views)
-        if len(ahead[one]) > 1 or len(back[other]) > 1:
-            yield TensorPair(one, other, views=views, finer=other if len(ahead[one]) > 1 else one)
-        elif one not in told:
-            told.add(one)
-            yield TensorPair(one, other, transposed=views[0].stored_out_in != views[1].stored_out_in)
+        name, other = (view.tensor for view in views)
+        if len(ahead[name]) > 1 or len(back[other]) > 1:
+            yield TensorPair(name, other, views=views, finer=other if len(ahead[name]) > 1 else name)
+        elif name not in paired_names:
+            paired_names.add(name)
+            yield TensorPair(name, other, transposed=views[0].stored_out_in != views[1].stored_out_in)
 
 
 def _vectors(
@@ -108,45 +108,48 @@ def _vectors(
 ) -> list[TensorPair]:
     """Biases of the same roles, gains and shifts of the norms that the same blocks read, of equal shapes."""
     named0, named1 = (
-        {**_norms(of), **{(*role, "bias"): view.bias for role, view in own.items()}}
-        for of, own in ((base, mine), (model, theirs))
+        {**_norms(of), **{(*role, "bias"): view.bias for role, view in views.items()}}
+        for of, views in ((base, mine), (model, theirs))
     )
-    found: dict[str, str] = {}
+    partners: dict[str, str] = {}
     for role, name in named0.items():
         other = named1.get(role)
-        if name is None or other is None or name in found or other in found.values():
+        if name is None or other is None or name in partners or other in partners.values():
             continue
         if base.tensors.shapes.get(name) == model.tensors.shapes.get(other):
-            found[name] = other
-    return [TensorPair(name, other) for name, other in found.items()]
+            partners[name] = other
+    return [TensorPair(name, other) for name, other in partners.items()]
 
 
 def _norms(model: Model) -> dict[Role, str | None]:
-    found: dict[Role, str | None] = {}
+    tensor_names: dict[Role, str | None] = {}
     for layer in model.layers:
         attentions = {"attention": layer.attention, "cross": layer.cross}
         norms: dict[str, Norm | None] = {}
-        for block, one in attentions.items():
-            if one is not None:
-                norms |= {f"{block} norm": one.norm, f"{block} memory": one.memory_norm}
-                norms |= {f"{block} query": one.scores.query_norm, f"{block} key": one.scores.key_norm}
+        for block, attention in attentions.items():
+            if attention is not None:
+                norms |= {f"{block} norm": attention.norm, f"{block} memory": attention.memory_norm}
+                norms |= {
+                    f"{block} query": attention.scores.query_norm,
+                    f"{block} key": attention.scores.key_norm,
+                }
         if layer.feed_forwards:
             norms["feed_forward norm"] = layer.feed_forwards[0].norm
         for name, norm in norms.items():
             if norm is not None:
-                found[layer.stack, layer.index, name, "gain"] = norm.gain
-                found[layer.stack, layer.index, name, "bias"] = norm.bias
-    return found
+                tensor_names[layer.stack, layer.index, name, "gain"] = norm.gain
+                tensor_names[layer.stack, layer.index, name, "bias"] = norm.bias
+    return tensor_names
 
 
 def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
     """What stands before the part that the names of joined tensors share, the commonest first."""
     counts: dict[tuple[str, str], int] = {}
-    for one in pairs:
-        if one.base is not None and one.model is not None:
-            common = _common_end(one.base, one.model)
+    for pair in pairs:
+        if pair.base is not None and pair.model is not None:
+            common = _common_end(pair.base, pair.model)
             if common:
-                key = one.base.removesuffix(common), one.model.removesuffix(common)
+                key = pair.base.removesuffix(common), pair.model.removesuffix(common)
                 counts[key] = counts.get(key, 0) + 1
     return sorted(counts, key=lambda key: -counts[key])
 
@@ -168,9 +171,9 @@ def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, st
     """Names that the other model may have for a tensor: the same, beside its weight, under its prefix."""
     yield name
     stem, _, end = name.rpartition(".")
-    for one in pairs:
-        if one.base is not None and one.model is not None and one.base == f"{stem}.weight":
-            yield f"{one.model.rpartition('.')[0]}.{end}"
+    for pair in pairs:
+        if pair.base is not None and pair.model is not None and pair.base == f"{stem}.weight":
+            yield f"{pair.model.rpartition('.')[0]}.{end}"
     for mine, theirs in prefixes:
         if name.startswith(mine):
             yield theirs + name[len(mine) :]

@@ -67,7 +67,7 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Tens
     if base.shape != model.shape:
         return _compare_reshaped(base, model)
     if base.ndim != 2:
-        base, model = (one.reshape(-1, one.shape[-1] if one.ndim > 2 else 1) for one in (base, model))
+        base, model = (array.reshape(-1, array.shape[-1] if array.ndim > 2 else 1) for array in (base, model))
     sums = _sum_entries(base, model)
     if sums is None:
         return TensorChange("non-finite")
@@ -126,14 +126,14 @@ def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
     """The sums, some rows at a time; None where an entry is not finite."""
     if not base.size:
         return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
-    top = float(np.max([np.max([one.max(), -one.min()]) for one in (base, model)]))  # NaN stays
+    top = float(np.max([np.max([array.max(), -array.min()]) for array in (base, model)]))  # NaN stays
     if not np.isfinite(top):
         return None
     scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # squares of others leave float64
     before2 = after2 = update2 = inner = along = largest = 0.0
     equal = 0
     for rows in row_blocks(base.shape):
-        before, after = (one[rows].astype(np.float64) / scale for one in (base, model))
+        before, after = (array[rows].astype(np.float64) / scale for array in (base, model))
         update = after - before
         before2 += float(np.vdot(before, before))
         after2 += float(np.vdot(after, after))
@@ -150,7 +150,7 @@ def _compare_reshaped(base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
     if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
         return TensorChange("reshaped")
     rows = min(len(base), len(model))
-    both = [one[:rows].reshape(-1, one.shape[-1] if one.ndim > 1 else 1) for one in (base, model)]
+    both = [array[:rows].reshape(-1, array.shape[-1] if array.ndim > 1 else 1) for array in (base, model)]
     sums = _sum_entries(*both)
     return TensorChange("non-finite") if sums is None else TensorChange("reshaped", **sums.numbers)
 

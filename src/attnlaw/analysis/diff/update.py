@@ -61,8 +61,8 @@ def triangle(matrix: Matrix) -> Matrix:
 def pad_columns(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
     """Both with the columns of the wider one, zeros in those that are new."""
     most = max(first.shape[1], second.shape[1])
-    one, other = (np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in (first, second))
-    return one, other
+    padded_first, other = (np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in (first, second))
+    return padded_first, other
 
 
 def product_inner(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix) -> float:

@@ -33,7 +33,7 @@ def apply_rules(
     for name, level in levels.items():
         if level not in (*LEVELS, OFF):
             raise InputError(f"level {level!r} of {name}: expected one of {', '.join((OFF, *LEVELS))}")
-    found = []
+    all_findings = []
     for name, rule in RULES.items():
         if name not in left_out:
             threshold = _threshold(rule, thresholds)
@@ -41,8 +41,8 @@ def apply_rules(
                 level = levels.get(name) or hit.level or rule.level
                 meaning = f"{hit.detail}; {rule.meaning}" if hit.detail else rule.meaning
                 value = hit.value if hit.value is None or math.isfinite(hit.value) else None
-                found.append(Finding(name, level, hit.spot, value, threshold, meaning))
-    return sorted(found, key=lambda one: -LEVELS.index(one.level))
+                all_findings.append(Finding(name, level, hit.spot, value, threshold, meaning))
+    return sorted(all_findings, key=lambda finding: -LEVELS.index(finding.level))
 
 
 def require_rule(name: str) -> FindingRule:
@@ -95,4 +95,4 @@ def findings(
             ModelSettings.parse({"model": source, **options}, "findings"), AuditOptions(tolerant=True)
         )
     every = (apply_rules(subject, ignore, levels, thresholds) for subject in source.subjects)
-    return [finding for own in every for finding in own]
+    return [finding for group in every for finding in group]

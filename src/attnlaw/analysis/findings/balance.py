@@ -33,14 +33,14 @@ def rms(matrix: Matrix) -> float:
 
 def unbalanced(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     groups: dict[tuple[str, str | None], list[Balance]] = {}
-    for one in subject.evidence.balances:
-        groups.setdefault((one.pair, one.spot.kind), []).append(one)
-    for (pair, _), own in groups.items():
-        if len({(one.spot.stack, one.spot.layer) for one in own}) < LEAST_LAYERS:
+    for balance in subject.evidence.balances:
+        groups.setdefault((balance.pair, balance.spot.kind), []).append(balance)
+    for (pair, _), balances in groups.items():
+        if len({(balance.spot.stack, balance.spot.layer) for balance in balances}) < LEAST_LAYERS:
             continue
-        usual = median(one.ratio for one in own)
-        for one in own:
-            factor = max(one.ratio / usual, usual / one.ratio)
+        usual = median(balance.ratio for balance in balances)
+        for balance in balances:
+            factor = max(balance.ratio / usual, usual / balance.ratio)
             if threshold is not None and factor > threshold:
-                detail = f"{pair} is {one.ratio:.3g}, in the model's median {usual:.3g}"
-                yield Hit(one.spot, factor, detail)
+                detail = f"{pair} is {balance.ratio:.3g}, in the model's median {usual:.3g}"
+                yield Hit(balance.spot, factor, detail)

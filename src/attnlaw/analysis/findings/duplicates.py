@@ -77,13 +77,15 @@ def _inner(first: Factors, second: Factors) -> float:
     return float(np.sum((first[0].T @ second[0]) * (first[1] @ second[1].T)))
 
 
-def find_similar_heads(model: Model, found: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
+def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
     """Pairs of heads of a block whose QK and VO are near each other."""
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
-            if not all((layer.index, kind) in found for kind in kinds):
+            if not all((layer.index, kind) in head_sketches for kind in kinds):
                 continue
-            near = np.minimum(*(own @ own.T for own in (found[layer.index, kind] for kind in kinds)))
+            near = np.minimum(
+                *(sketch @ sketch.T for sketch in (head_sketches[layer.index, kind] for kind in kinds))
+            )
             pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(near, 1) > NEAR)]
             if not pairs:
                 continue
@@ -97,10 +99,10 @@ def find_similar_heads(model: Model, found: dict[tuple[int, str], Sketch]) -> It
                     yield Similarity(spot, layer.index, layer.stack, i, qk, vo)
 
 
-def find_similar_layers(model: Model, found: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
+def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
     """Pairs of layers whose heads of the same index are near each other, in the median of QK and of VO."""
-    for group in _comparable(model, found):
-        near = np.minimum(*(_medians([found[layer.index, kind] for layer in group]) for kind in SELF))
+    for group in _comparable(model, head_sketches):
+        near = np.minimum(*(_medians([head_sketches[layer.index, kind] for layer in group]) for kind in SELF))
         for i, j in np.argwhere(np.triu(near, 1) > NEAR):
             first, second = group[int(i)], group[int(j)]
             qk, vo = (_median_cosine(model, first.attention, second.attention, kind) for kind in SELF)
@@ -110,12 +112,18 @@ def find_similar_layers(model: Model, found: dict[tuple[int, str], Sketch]) -> I
                 )
 
 
-def _comparable(model: Model, found: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:
+def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:
     groups: dict[Any, list[StoredLayer]] = {}
     for layer in model.layers:
-        own = layer.attention
-        if all((layer.index, kind) in found for kind in SELF):
-            key = own.heads, own.query.shape, own.key.shape, own.value.shape, own.output.shape
+        attention = layer.attention
+        if all((layer.index, kind) in head_sketches for kind in SELF):
+            key = (
+                attention.heads,
+                attention.query.shape,
+                attention.key.shape,
+                attention.value.shape,
+                attention.output.shape,
+            )
             groups.setdefault(key, []).append(layer)
     return list(groups.values())
 
@@ -129,7 +137,7 @@ def _medians(heads: Sequence[Sketch]) -> NDArray[np.float32]:
 
 def _median_cosine(model: Model, first: Attention, second: Attention, kind: str) -> float | None:
     pairs = zip(first.factors(model, kind), second.factors(model, kind), strict=True)
-    known = [found for one, other in pairs if (found := cosine(one, other)) is not None]
+    known = [similarity for head, other in pairs if (similarity := cosine(head, other)) is not None]
     return float(np.median(known)) if known else None
 
 
@@ -140,22 +148,22 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 
 
 def duplicate_layers(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _nearest(subject.evidence.similar_layers, threshold):
-        of = f"{one.stack or ''} layer {one.layer}".strip()
-        yield Hit(one.spot, min(one.qk, one.vo), f"repeats {of}: QK {one.qk:.3f}, VO {one.vo:.3f}")
+    for pair in _nearest(subject.evidence.similar_layers, threshold):
+        of = f"{pair.stack or ''} layer {pair.layer}".strip()
+        yield Hit(pair.spot, min(pair.qk, pair.vo), f"repeats {of}: QK {pair.qk:.3f}, VO {pair.vo:.3f}")
 
 
 def duplicate_heads(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _nearest(subject.evidence.similar_heads, threshold):
-        detail = f"repeats head {one.head}: QK {one.qk:.3f}, VO {one.vo:.3f}"
-        yield Hit(one.spot, min(one.qk, one.vo), detail)
+    for pair in _nearest(subject.evidence.similar_heads, threshold):
+        detail = f"repeats head {pair.head}: QK {pair.qk:.3f}, VO {pair.vo:.3f}"
+        yield Hit(pair.spot, min(pair.qk, pair.vo), detail)
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float | None) -> Iterator[Similarity]:
     """Of each spot the pair that is nearest, where both cosines pass the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
-    for one in pairs:
-        known = nearest.get(one.spot)
-        if known is None or min(one.qk, one.vo) > min(known.qk, known.vo):
-            nearest[one.spot] = one
-    return (one for one in nearest.values() if threshold is not None and min(one.qk, one.vo) > threshold)
+    for pair in pairs:
+        known = nearest.get(pair.spot)
+        if known is None or min(pair.qk, pair.vo) > min(known.qk, known.vo):
+            nearest[pair.spot] = pair
+    return (pair for pair in nearest.values() if threshold is not None and min(pair.qk, pair.vo) > threshold)

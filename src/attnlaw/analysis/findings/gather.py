@@ -60,19 +60,19 @@ class EvidenceCollector:
     def _take_side(self, note: SideNote) -> None:
         if note.layer in self._turned:  # a map that several kinds or layers share is read again
             return
-        own = self._sides[note.layer]
-        own[note.field] = note.residual, note.head
-        if len(own) == len(TOUCHING):
+        sides = self._sides[note.layer]
+        sides[note.field] = note.residual, note.head
+        if len(sides) == len(TOUCHING):
             self._turned[note.layer] = self._layer_orientations(note.layer)
 
     def _layer_orientations(self, layer: int) -> list[Orientation]:
         block = self._plain.layer(layer)
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
         noted = self._sides.pop(layer)
-        own = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
-        spots = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in own}
+        sides = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
+        spots = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
         named = {field: replace(spot, tensor=printable(spot.tensor or "")) for field, spot in spots.items()}
-        return worst_orientation(own, named)
+        return worst_orientation(sides, named)
 
     def evidence(self, whole: bool) -> Evidence:
         """What was noted; with `whole` all other tensors of the file are looked at, too."""
@@ -89,7 +89,7 @@ class EvidenceCollector:
             tuple(stored[name] for name in sorted(stored, key=str)),
             layers,
             heads,
-            tuple(one for layer in sorted(self._turned) for one in self._turned[layer]),
+            tuple(orientation for layer in sorted(self._turned) for orientation in self._turned[layer]),
             tuple(self._balances()),
             self._watch.seconds,
         )
@@ -137,8 +137,8 @@ class EvidenceCollector:
         return stored
 
     def _equal(self, first: TensorKey, second: TensorKey) -> bool:
-        one, other = (self._plain.tensors.read(*name) for name in (first, second))
-        return one.shape == other.shape and one.tobytes() == other.tobytes()
+        array, other = (self._plain.tensors.read(*name) for name in (first, second))
+        return array.shape == other.shape and array.tobytes() == other.tobytes()
 
     def _balances(self) -> Iterator[Balance]:
         for use in uses_of(self._plain):

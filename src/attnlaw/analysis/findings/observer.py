@@ -151,10 +151,10 @@ class Observer:
             if view in views:
                 maps = self._projected[use.layer, kind]
                 maps[view] = project_map(attention, view, single)
-                if all(own in maps for own in views):
-                    found = sketch_heads(attention, kind, self._projected.pop((use.layer, kind)))
-                    if np.isfinite(found).all():
-                        self._take(SketchNote(use.layer, kind, found))
+                if all(other_view in maps for other_view in views):
+                    sketch = sketch_heads(attention, kind, self._projected.pop((use.layer, kind)))
+                    if np.isfinite(sketch).all():
+                        self._take(SketchNote(use.layer, kind, sketch))
 
     def _note_sides(self, use: TensorUse, matrix: Matrix) -> None:
         cross = isinstance(use.block, Attention) and use.block.cross

@@ -48,10 +48,10 @@ def gram(rows: Matrix) -> Float32Array | None:
     part = rows[
         np.ix_(sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS))
     ].astype(np.float32)
-    found = part @ part.T
-    found[np.diag_indices_from(found)] -= np.trace(found) / found.shape[0]
-    norm = float(np.linalg.norm(found))
-    return np.asarray(found / norm) if 0 < norm < np.inf else None
+    product = part @ part.T
+    product[np.diag_indices_from(product)] -= np.trace(product) / product.shape[0]
+    norm = float(np.linalg.norm(product))
+    return np.asarray(product / norm) if 0 < norm < np.inf else None
 
 
 def side_grams(role: str, matrix: Matrix) -> tuple[Float32Array | None, Float32Array | None]:
@@ -62,32 +62,32 @@ def side_grams(role: str, matrix: Matrix) -> tuple[Float32Array | None, Float32A
 
 
 def side_fits(
-    found: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
+    grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
 ) -> Iterator[tuple[str, float, float]]:
     """(role, fit of the residual side, fit of the head side) of every square matrix of a layer."""
-    for role, (residual, head) in found.items():
-        others = [own for name, (own, _) in found.items() if name != role and own is not None]
+    for role, (residual, head) in grams.items():
+        others = [side for name, (side, _) in grams.items() if name != role and side is not None]
         if residual is None or head is None or not others:
             continue
         shape = residual.shape
-        stream = sum((own for own in others if own.shape == shape), np.zeros(shape, np.float32))
+        stream = sum((side for side in others if side.shape == shape), np.zeros(shape, np.float32))
         norm = float(np.linalg.norm(stream))
         if norm > 0:
             yield role, float(np.vdot(residual, stream)) / norm, float(np.vdot(head, stream)) / norm
 
 
 def worst_orientation(
-    found: Mapping[str, tuple[Float32Array | None, Float32Array | None]], spots: Mapping[str, TensorLocation]
+    grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]], spots: Mapping[str, TensorLocation]
 ) -> list[Orientation]:
     """The matrix of a layer whose head side fits best over its residual side, where any does."""
-    all_fits = [Orientation(spots[role], *pair) for role, *pair in side_fits(found)]
-    worst = max(all_fits, key=lambda one: one.head_side - one.residual_side, default=None)
+    all_fits = [Orientation(spots[role], *pair) for role, *pair in side_fits(grams)]
+    worst = max(all_fits, key=lambda fit: fit.head_side - fit.residual_side, default=None)
     return [] if worst is None else [worst]
 
 
 def transposed(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in subject.evidence.orientations:
-        more = one.head_side - one.residual_side
-        if threshold is not None and more > threshold and one.head_side > LEAST_FIT:
-            detail = f"fits the stream by {one.residual_side:.2f}, transposed by {one.head_side:.2f}"
-            yield Hit(one.spot, more, detail)
+    for fit in subject.evidence.orientations:
+        more = fit.head_side - fit.residual_side
+        if threshold is not None and more > threshold and fit.head_side > LEAST_FIT:
+            detail = f"fits the stream by {fit.residual_side:.2f}, transposed by {fit.head_side:.2f}"
+            yield Hit(fit.spot, more, detail)

@@ -36,31 +36,31 @@ class TensorRoles:
 
 def known_tensors(model: Model) -> TensorRoles:
     """Of a tensor that several kinds of maps share (fused projections) the kind is not told."""
-    found: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
+    roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
     for place, product in model.network.leaves():
         role = EMBEDDING if place.kind in EMBEDDING_KINDS else MAP
         spot = TensorLocation(place.layer, place.stack, place.kind, expert=place.expert)
         for view in _views_in_order(product):
-            known = found.get((view.tensor, view.member))
+            known = roles.get((view.tensor, view.member))
             if known is None or known[0] == EMBEDDING:
-                found[view.tensor, view.member] = role, spot
+                roles[view.tensor, view.member] = role, spot
             elif known[1].layer == spot.layer:
                 kind = spot.kind if known[1].kind == spot.kind else None
-                found[view.tensor, view.member] = role, replace(spot, kind=kind)
+                roles[view.tensor, view.member] = role, replace(spot, kind=kind)
     for beside in (model.embedding_view, model.unembedding_view):
         if beside is not None:
-            found.setdefault((beside.tensor, beside.member), (EMBEDDING, TensorLocation()))
+            roles.setdefault((beside.tensor, beside.member), (EMBEDDING, TensorLocation()))
     for layer in model.layers:
         spot = TensorLocation(layer.index, layer.stack)
         for view in layer.views:
             if view.bias is not None:
-                found.setdefault((view.bias, None), (VECTOR, spot))
+                roles.setdefault((view.bias, None), (VECTOR, spot))
         for norm in _norms(layer):
             if norm.gain is not None:
-                found.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, spot))
+                roles.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, spot))
             if norm.bias is not None:
-                found.setdefault((norm.bias, None), (VECTOR, spot))
-    return TensorRoles(found)
+                roles.setdefault((norm.bias, None), (VECTOR, spot))
+    return TensorRoles(roles)
 
 
 def _views_in_order(product: Product) -> Iterator[View]:

@@ -46,8 +46,8 @@ class Finding:
 
     def row(self, model: str) -> dict[str, Any]:
         """As the table of findings has it."""
-        told = {name: value for name, value in vars(self).items() if name != "place"}
-        return {"model": model, **vars(self.place), **told}
+        fields = {name: value for name, value in vars(self).items() if name != "place"}
+        return {"model": model, **vars(self.place), **fields}
 
 
 RULES = by_name(

@@ -150,9 +150,9 @@ def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
 
 
 def not_finite(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _tensors_without_masks(subject):
-        if one.not_finite:
-            yield Hit(one.spot, one.not_finite, f"{one.not_finite} entries")
+    for tensor in _tensors_without_masks(subject):
+        if tensor.not_finite:
+            yield Hit(tensor.spot, tensor.not_finite, f"{tensor.not_finite} entries")
 
 
 def zero_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
@@ -169,41 +169,43 @@ def constant_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def zero_rows(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _nonzero_matrices(subject):
-        zeros = one.zero_rows + one.zero_columns
-        if zeros > (threshold or 0) and not one.not_finite:
-            yield Hit(one.spot, zeros, f"{one.zero_rows} rows and {one.zero_columns} columns as stored")
+    for tensor in _nonzero_matrices(subject):
+        zeros = tensor.zero_rows + tensor.zero_columns
+        if zeros > (threshold or 0) and not tensor.not_finite:
+            yield Hit(
+                tensor.spot, zeros, f"{tensor.zero_rows} rows and {tensor.zero_columns} columns as stored"
+            )
 
 
 def beyond_float16(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _tensors_without_masks(subject):
-        if one.peak is not None and threshold is not None and one.peak > threshold:
-            yield Hit(one.spot, one.peak)
+    for tensor in _tensors_without_masks(subject):
+        if tensor.peak is not None and threshold is not None and tensor.peak > threshold:
+            yield Hit(tensor.spot, tensor.peak)
 
 
 def coarse_grid(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _nonzero_matrices(subject):
-        coarse = one.distinct is not None and threshold is not None and one.distinct <= threshold
-        if coarse and not (one.quantised or one.constant):
-            yield Hit(one.spot, one.distinct, f"of {GRID} neighbours, in a file of {one.dtype}")
+    for tensor in _nonzero_matrices(subject):
+        coarse = tensor.distinct is not None and threshold is not None and tensor.distinct <= threshold
+        if coarse and not (tensor.quantised or tensor.constant):
+            yield Hit(tensor.spot, tensor.distinct, f"of {GRID} neighbours, in a file of {tensor.dtype}")
 
 
 def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     """One for each code, at the tensor that it rounds most."""
-    found: dict[str, list[StoredTensor]] = {}
+    by_dtype: dict[str, list[StoredTensor]] = {}
     for tensor in subject.evidence.tensors:
         if tensor.quantised:
-            found.setdefault(tensor.dtype, []).append(tensor)
-    for code, tensors in found.items():
+            by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    for code, tensors in by_dtype.items():
         known = [tensor for tensor in tensors if tensor.decibels is not None]
-        worst = min(known, key=lambda one: one.decibels or 0.0, default=tensors[0])
-        best = max((one.decibels or 0.0 for one in known), default=None)
+        worst = min(known, key=lambda stored: stored.decibels or 0.0, default=tensors[0])
+        best = max((stored.decibels or 0.0 for stored in known), default=None)
         range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
         plural = "tensor" if len(tensors) == 1 else "tensors"
         yield Hit(worst.spot, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
 
 
 def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    for one in _nonzero_matrices(subject):
-        if one.twin is not None and not one.constant:
-            yield Hit(one.spot, 0.0, f"the same bits as {one.twin}")
+    for tensor in _nonzero_matrices(subject):
+        if tensor.twin is not None and not tensor.constant:
+            yield Hit(tensor.spot, 0.0, f"the same bits as {tensor.twin}")

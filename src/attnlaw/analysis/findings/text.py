@@ -51,11 +51,11 @@ class FindingGroup:
 
 def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
     """The rows of a table of findings by rule and level, the gravest first."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    rows_by_rule: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        found.setdefault((row["rule"], row["level"]), []).append(row)
-    told = [_group(rule, level, own) for (rule, level), own in found.items()]
-    return sorted(told, key=lambda one: -LEVELS.index(one.level))
+        rows_by_rule.setdefault((row["rule"], row["level"]), []).append(row)
+    groups = [_group(rule, level, members) for (rule, level), members in rows_by_rule.items()]
+    return sorted(groups, key=lambda group: -LEVELS.index(group.level))
 
 
 def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup:

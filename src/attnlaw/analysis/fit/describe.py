@@ -76,11 +76,11 @@ def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
     return "neither", nearest[0][1] if nearest else None
 
 
-def _is_good_fit(found: Fit) -> bool:
-    if found.law == "learned":
-        return bool(found.statistics["plausible"])
-    near = found.ks is not None and found.ks <= KS_LEVEL / np.sqrt(found.size)
-    return bool(near and found.statistics["heavier"])
+def _is_good_fit(fit: Fit) -> bool:
+    if fit.law == "learned":
+        return bool(fit.statistics["plausible"])
+    near = fit.ks is not None and fit.ks <= KS_LEVEL / np.sqrt(fit.size)
+    return bool(near and fit.statistics["heavier"])
 
 
 def _has_tail(fits: dict[str, Fit]) -> bool:
@@ -142,10 +142,10 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
     }
 
 
-def _range(found: Fit, name: str) -> Range:
+def _range(fit: Fit, name: str) -> Range:
     """A parameter with the interval that a fit leaves it."""
-    low, high = (found.statistics.get(f"{name}_{end}") for end in ("low", "high"))
-    return Range(found.parameters.get(name), low, high)
+    low, high = (fit.statistics.get(f"{name}_{end}") for end in ("low", "high"))
+    return Range(fit.parameters.get(name), low, high)
 
 
 def _status(law: str | None) -> Outcome:
@@ -155,7 +155,7 @@ def _status(law: str | None) -> Outcome:
 def _remark(fits: dict[str, Fit]) -> str | None:
     """What is missing of each law, and why."""
     ends = {
-        law: [None if one.outcome is Outcome.DONE else one.outcome, one.remark] for law, one in fits.items()
+        law: [None if fit.outcome is Outcome.DONE else fit.outcome, fit.remark] for law, fit in fits.items()
     }
-    told = {law: ": ".join(filter(None, words)) for law, words in ends.items()}
-    return "; ".join(f"{law}: {words}" for law, words in told.items() if words) or None
+    remarks = {law: ": ".join(filter(None, words)) for law, words in ends.items()}
+    return "; ".join(f"{law}: {words}" for law, words in remarks.items() if words) or None

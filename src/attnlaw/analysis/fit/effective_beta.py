@@ -69,10 +69,10 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
     """Effective beta of every head of self-attention, layer by layer; the embedding is read once."""
     X = _inputs(model)
     covariance = _covariance(X)
-    found: list[EffectiveBeta] = []
+    betas: list[EffectiveBeta] = []
     for part in model.layers:
-        found += _layer_betas(model, part.index, tuple(range(part.attention.heads)), X, covariance)
-    return tuple(found)
+        betas += _layer_betas(model, part.index, tuple(range(part.attention.heads)), X, covariance)
+    return tuple(betas)
 
 
 def _inputs(model: Model) -> Matrix:
@@ -100,11 +100,11 @@ def _layer_betas(
     model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
 ) -> list[EffectiveBeta]:
     part = model.layer(layer)
-    found = []
+    betas = []
     for head, (W_Q, transposed) in enumerate(part.attention.factors(model, "qk")):
         if head not in heads:
             continue
         q, of_keys = X @ W_Q, transposed @ covariance @ transposed.T
         beta = part.attention.scores.scale * np.sqrt(np.maximum(np.einsum("ij,ij->i", q @ of_keys, q), 0.0))
-        found.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
-    return found
+        betas.append(EffectiveBeta(layer, head, float(beta.mean()), float(beta.std()), X.shape[0]))
+    return betas

@@ -175,8 +175,8 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
     """The learned-spectrum law on the singular values of a head (an extension)."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
-    found = fit_learned(values, size, attention) if is_head(spectrum) else None
-    if found is None:
+    fit = fit_learned(values, size, attention) if is_head(spectrum) else None
+    if fit is None:
         reason = (
             "needs at least 8 singular values and some zeros" if is_head(spectrum) else "is for heads only"
         )
@@ -188,36 +188,36 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
             remark=f"the learned-spectrum law {reason}",
         )
     with np.errstate(divide="ignore"):
-        log_density = np.log(found.density(values) / (2 * values))
-    grid = np.linspace(0.0, found.top, CURVE_POINTS)
+        log_density = np.log(fit.density(values) / (2 * values))
+    grid = np.linspace(0.0, fit.top, CURVE_POINTS)
     return Fit(
         law,
         values.size,
         parameters={
-            "noise_level": found.noise_level.value,
-            "threshold": found.threshold.value,
-            "target_rank": found.target_rank.value,
-            "scale": found.scale.value,
-            "cut_ratio": found.cut_ratio.value,
+            "noise_level": fit.noise_level.value,
+            "threshold": fit.threshold.value,
+            "target_rank": fit.target_rank.value,
+            "scale": fit.scale.value,
+            "cut_ratio": fit.cut_ratio.value,
         },
         statistics={
-            "rank_fraction": found.rank_fraction,
-            "distance": found.distance,
-            "plausible": found.plausible,
-            "noise_low": found.noise_level.low,
-            "noise_high": found.noise_level.high,
-            "threshold_low": found.threshold.low,
-            "threshold_high": found.threshold.high,
-            "target_rank_low": found.target_rank.low,
-            "target_rank_high": found.target_rank.high,
-            "cut_ratio_low": found.cut_ratio.low,
-            "cut_ratio_high": found.cut_ratio.high,
+            "rank_fraction": fit.rank_fraction,
+            "distance": fit.distance,
+            "plausible": fit.plausible,
+            "noise_low": fit.noise_level.low,
+            "noise_high": fit.noise_level.high,
+            "threshold_low": fit.threshold.low,
+            "threshold_high": fit.threshold.high,
+            "target_rank_low": fit.target_rank.low,
+            "target_rank_high": fit.target_rank.high,
+            "cut_ratio_low": fit.cut_ratio.low,
+            "cut_ratio_high": fit.cut_ratio.high,
         },
-        ks=ks_distance(found.cdf(values)),
+        ks=ks_distance(fit.cdf(values)),
         log_likelihood=mean_log(log_density),
-        curve=(grid, found.density(grid)),
-        outcome=Outcome.DONE if found.plausible else Outcome.IMPLAUSIBLE,
-        remark=None if found.plausible else "parameters are withheld",
+        curve=(grid, fit.density(grid)),
+        outcome=Outcome.DONE if fit.plausible else Outcome.IMPLAUSIBLE,
+        remark=None if fit.plausible else "parameters are withheld",
     )
 
 
@@ -230,8 +230,8 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         )
         return _unfitted("heavy-tailed", x.size, reason)
     mean = float(x.mean())
-    found = fit_kappa(x / mean, gamma)
-    kappa = found.kappa
+    fit = fit_kappa(x / mean, gamma)
+    kappa = fit.kappa
     null = null_of_spectrum(spectrum, seed)
     null_kappas = None if null is None else kappas_of_null(null, gamma)
     grid = np.linspace(spectrum.values[-1], 1.05 * spectrum.spectral, CURVE_POINTS)
@@ -239,16 +239,16 @@ def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
         "heavy-tailed",
         x.size,
         parameters={"kappa": kappa},
-        errors={"kappa": found.error},
+        errors={"kappa": fit.error},
         statistics={
-            "kappa_low": found.low,
-            "kappa_high": found.high,
+            "kappa_low": fit.low,
+            "kappa_high": fit.high,
             "kappa_null": None if null_kappas is None else finite_median(null_kappas),
-            "heavier": None if null_kappas is None else found.heavier(null_kappas),
+            "heavier": None if null_kappas is None else fit.heavier(null_kappas),
         },
-        ks=ks_distance(found.cdf(x / mean)),
-        log_likelihood=found.log_likelihood - float(np.log(mean)),
-        curve=(grid, 2 * grid / mean * found.density(grid**2 / mean)),
+        ks=ks_distance(fit.cdf(x / mean)),
+        log_likelihood=fit.log_likelihood - float(np.log(mean)),
+        curve=(grid, 2 * grid / mean * fit.density(grid**2 / mean)),
         remark=None if kappa is not None else "kappa is off the grid from 1/128 to 4096",
     )
 

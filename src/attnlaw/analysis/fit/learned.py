@@ -252,8 +252,8 @@ def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: i
     quantiles = np.empty((noises.size, k))
     ends = np.empty((2, noises.size))
     for row, table in enumerate(tables):
-        found = table.quantile(levels)
-        cut, quantiles[row] = found[0], found[1:]
+        row_quantiles = table.quantile(levels)
+        cut, quantiles[row] = row_quantiles[0], row_quantiles[1:]
         in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9
         ends[:, row] = (in_gap and table.gap) or (cut, cut)
     # Weight decay cuts from above: a threshold is not negative.

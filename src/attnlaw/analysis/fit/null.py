@@ -96,8 +96,8 @@ class Null:
             # Leaving one out of the mean of all stretches its distance to that mean by (count + 1)/count.
             everyone = (count * self.mean + normalised) / (count + 1)
             distances = np.abs(self.draws - everyone).mean(axis=1)
-            own = float(np.abs(normalised - everyone).mean())
-            p_value = float((1 + np.count_nonzero(distances >= own)) / (1 + count))
+            distance = float(np.abs(normalised - everyone).mean())
+            p_value = float((1 + np.count_nonzero(distances >= distance)) / (1 + count))
         if not values[self._middle].all():
             return NullComparison(wasserstein, p_value, scale=None, edge=None, edge_scale=None, outliers=None)
         scale = float(self._scales(values))
@@ -240,8 +240,8 @@ def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Rea
     chances = np.ones(1)
     for spectra, draws in groups:
         m = int(level * (draws + 1))
-        own = _beta_binomial(spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
-        chances = np.convolve(chances, own)
+        group_chances = _beta_binomial(spectra, m, draws + 1 - m) if m else np.eye(spectra + 1)[0]
+        chances = np.convolve(chances, group_chances)
     return chances
 
 

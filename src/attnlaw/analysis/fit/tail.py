@@ -123,8 +123,10 @@ def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals
     while True:
         best = bound.argmin(axis=1)
         least = bound[every, best]
-        found = np.where(exact, bound, np.inf).min(axis=1)
-        pending = np.flatnonzero((least < found) & (found >= enough) & ((enough == 0) | (least < enough)))
+        least_exact = np.where(exact, bound, np.inf).min(axis=1)
+        pending = np.flatnonzero(
+            (least < least_exact) & (least_exact >= enough) & ((enough == 0) | (least < enough))
+        )
         if not pending.size:
             return best, rate[every, best], least
         for rows_now in np.array_split(pending, -(-pending.size * AT_ONCE * n // BLOCK)):
@@ -153,7 +155,7 @@ def _coarse_distances(y: Reals, rank: Indices, rate: Reals) -> Reals:
 
 def _distances(y: Reals, rank: Indices, rate: Reals, chosen: Indices) -> Reals:
     """D of the chosen candidates of each row, over all places of their tails."""
-    own = np.take_along_axis(y, chosen, axis=1)
-    fitted = 1.0 - np.exp(-rate[:, :, None] * np.maximum(y[:, None, :] - own[:, :, None], 0.0))
+    starts = np.take_along_axis(y, chosen, axis=1)
+    fitted = 1.0 - np.exp(-rate[:, :, None] * np.maximum(y[:, None, :] - starts[:, :, None], 0.0))
     below = np.maximum(rank[:, None, :] - chosen[:, :, None], 0) / (y.shape[1] - chosen)[:, :, None]
     return np.asarray(np.abs(fitted - below).max(axis=2))

@@ -131,25 +131,25 @@ def network_amplification(
         with _twice_differentiable(network):
             out, states = _graph(network, batch, output)
             if exact:
-                found = _exact_norms(out, states)
+                norms = _exact_norms(out, states)
             else:
-                found, used, left, enough = _power_iteration(out, states, batch, seed, tolerance)
+                norms, used, left, enough = _power_iteration(out, states, batch, seed, tolerance)
                 rounds, residual = np.maximum(rounds, used), np.maximum(residual, left)
                 converged = converged and enough
-        values[:, batch.places] = found
+        values[:, batch.places] = norms
         done += len(batch.places)
         progress(done, len(inputs))
     rows = tuple(
         LayerAmplification(
             layer=layer,
             output=output,
-            median=float(np.median(own)),
-            max=float(own.max()),
+            median=float(np.median(layer_values)),
+            max=float(layer_values.max()),
             iterations=None if exact else int(rounds[layer]),
             residual=None if exact else float(residual[layer]),
-            values=tuple(own.tolist()),
+            values=tuple(layer_values.tolist()),
         )
-        for layer, own in enumerate(values)
+        for layer, layer_values in enumerate(values)
     )
     return Amplification(rows, converged)
 
@@ -187,11 +187,11 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Array:
 
     rows: list[list[Any]] = [[] for _ in states]
     for k in range(out.shape[1]):
-        for own, gradient in zip(rows, _gradients(out[:, k].sum(), states), strict=True):
-            own.append(gradient.flatten(1))
+        for layer_rows, gradient in zip(rows, _gradients(out[:, k].sum(), states), strict=True):
+            layer_rows.append(gradient.flatten(1))
     grams = [torch.einsum("kbi,jbi->bkj", stacked, stacked) for stacked in map(torch.stack, rows)]
-    found = [torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0).sqrt() for gram in grams]
-    return np.stack([one.numpy() for one in found])
+    norms = [torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0).sqrt() for gram in grams]
+    return np.stack([norm.numpy() for norm in norms])
 
 
 def _power_iteration(
@@ -200,7 +200,7 @@ def _power_iteration(
     """Layers x inputs; rounds and the largest residual of each layer; whether every row settled."""
     import torch
 
-    found, rounds, worst, enough = [], [], [], True
+    norms, rounds, worst, enough = [], [], [], True
     cotangent = torch.zeros_like(out, requires_grad=True)
     for state in states:
         (backward,) = torch.autograd.grad(out, state, cotangent, create_graph=True)
@@ -218,11 +218,11 @@ def _power_iteration(
             value = size.sqrt()
             settled = bool(((value - before).abs() <= tolerance * value).all())
             before, v = value, _unit_vectors(image)
-        found.append(value.detach().numpy())
+        norms.append(value.detach().numpy())
         rounds.append(count)
         worst.append(float(left.max()))
         enough = enough and settled
-    return np.stack(found), rounds, worst, enough
+    return np.stack(norms), rounds, worst, enough
 
 
 def _gradients(scalar: Any, states: Sequence[Any]) -> Any:

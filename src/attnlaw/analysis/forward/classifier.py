@@ -116,17 +116,17 @@ class ModelInputs:
     def sha256(self) -> str:
         """Of ids as decimal numbers with commas, a line each; of floats, of their bytes."""
         digest = hashlib.sha256()
-        for one in self.sequences:
-            if one.is_floating_point():
-                digest.update(one.double().contiguous().numpy().tobytes())
+        for tensor in self.sequences:
+            if tensor.is_floating_point():
+                digest.update(tensor.double().contiguous().numpy().tobytes())
             else:
-                digest.update((",".join(map(str, one.tolist())) + "\n").encode())
+                digest.update((",".join(map(str, tensor.tolist())) + "\n").encode())
         return digest.hexdigest()
 
     @property
     def duplicate_count(self) -> int:
         """Inputs that are equal to an earlier one."""
-        return len(self) - len({(tuple(one.shape), one.numpy().tobytes()) for one in self.sequences})
+        return len(self) - len({(tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in self.sequences})
 
 
 def open_classifier(
@@ -144,12 +144,12 @@ def open_classifier(
         _require_head(name, module)
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    found = _find_blocks(module) if blocks is None else tuple(blocks)
-    if not found and not inputs.sequences[0].is_floating_point():
+    layers = _find_blocks(module) if blocks is None else tuple(blocks)
+    if not layers and not inputs.sequences[0].is_floating_point():
         raise InputError(
             f"{name}: no list of its blocks is known; give blocks=, or a tensor of floats, n x T x N"
         )
-    network = Classifier(name, module, found, hugging, causal=False, classes=0)
+    network = Classifier(name, module, layers, hugging, causal=False, classes=0)
     first = next(batches(inputs, network, "last", 0, token_limit=1))
     if hugging:
         _require_valid_ids(inputs, module.config)
@@ -160,7 +160,7 @@ def open_classifier(
             f"{name}: its output for one input has the shape {tuple(logits.shape)}, expected (1, K) of a "
             "classifier or (1, T, K) of a causal language model, with at least two classes"
         )
-    return Classifier(name, module, found, hugging, causal=logits.ndim == 3, classes=int(logits.shape[-1]))
+    return Classifier(name, module, layers, hugging, causal=logits.ndim == 3, classes=int(logits.shape[-1]))
 
 
 def as_inputs(inputs: Any) -> ModelInputs:
@@ -183,7 +183,7 @@ def as_inputs(inputs: Any) -> ModelInputs:
                 f"inputs: the shape is {tuple(inputs.shape)}, expected n x T of ids or n x T x N of floats"
             )
         return ModelInputs(tuple(inputs.detach().cpu()))
-    rows = [check_ids(one) for one in inputs]
+    rows = [check_ids(sequence) for sequence in inputs]
     if not rows or not all(rows):
         raise BadSetting("inputs", "has no tokens; give at least one list of ids, and an id in each")
     return ModelInputs(tuple(torch.tensor(row) for row in rows))
@@ -197,17 +197,17 @@ def batches(
     token_limit: int = BATCH_TOKENS,
 ) -> Iterator[Batch]:
     """All inputs in batches of at most `most` tokens (or one input), those of similar length together."""
-    read = choose_positions([len(one) for one in inputs.sequences], network, positions, seed)
+    read = choose_positions([len(tensor) for tensor in inputs.sequences], network, positions, seed)
     order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
-    own: list[int] = []
+    places: list[int] = []
     for place in order:
         length = len(inputs.sequences[place])
-        mixed = own and not network.is_hugging_face and len(inputs.sequences[own[0]]) != length
-        if own and (mixed or (len(own) + 1) * length > token_limit):
-            yield _batch(inputs, network, own, read)
-            own = []
-        own.append(place)
-    yield _batch(inputs, network, own, read)
+        mixed = places and not network.is_hugging_face and len(inputs.sequences[places[0]]) != length
+        if places and (mixed or (len(places) + 1) * length > token_limit):
+            yield _batch(inputs, network, places, read)
+            places = []
+        places.append(place)
+    yield _batch(inputs, network, places, read)
 
 
 def choose_positions(
@@ -238,7 +238,7 @@ def _batch(inputs: ModelInputs, network: Classifier, places: list[int], read_at:
     if tensor.is_floating_point():
         tensor = tensor.double()
     places_of_tokens = torch.arange(tensor.shape[1])
-    mask = places_of_tokens < torch.tensor([len(one) for one in chosen])[:, None]
+    mask = places_of_tokens < torch.tensor([len(sequence) for sequence in chosen])[:, None]
     positions = torch.from_numpy(read_at[places])
     return Batch(places, tensor, mask, mask & (places_of_tokens <= positions[:, None]), positions)
 
@@ -271,11 +271,11 @@ def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Seq
             f"a model is the name of a directory or a torch module, found {type(model).__name__}"
         )
     # One copy of both, so that the blocks are still parts of the module.
-    module, own = deepcopy((model, None if blocks is None else list(blocks)))
+    module, copied_blocks = deepcopy((model, None if blocks is None else list(blocks)))
     module = module.to("cpu").double().eval()
     if hasattr(module, "base_model_prefix"):
         normalise_in_float64(module)
-    return module, own
+    return module, copied_blocks
 
 
 def _find_blocks(module: Any) -> tuple[Any, ...]:
@@ -283,7 +283,9 @@ def _find_blocks(module: Any) -> tuple[Any, ...]:
     import torch
 
     layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)
-    lists = (one for one in module.modules() if isinstance(one, torch.nn.ModuleList) and len(one) == layers)
+    lists = (
+        child for child in module.modules() if isinstance(child, torch.nn.ModuleList) and len(child) == layers
+    )
     return tuple(next(lists, ()))
 
 
@@ -310,7 +312,7 @@ def _require_valid_ids(inputs: ModelInputs, config: Any) -> None:
     """Ids inside the vocabulary, no more of them than the model has positions."""
     known = config.model_type in FAMILIES
     positions = max_input_tokens(config.model_type, config) if known else max(map(len, inputs.sequences))
-    for number, one in enumerate(inputs.sequences):
+    for number, ids in enumerate(inputs.sequences):
         RawInput("inputs", place=f"inputs, number {number}").require_inside(
-            one.tolist(), config.vocab_size, positions
+            ids.tolist(), config.vocab_size, positions
         )

@@ -136,9 +136,9 @@ def network_condition(
         margins[batch.places] = m.detach()
         done += len(batch.places)
         progress(done, len(inputs))
-    norms = np.array([_spectral_norm(one.module) for one in maps])
+    norms = np.array([_spectral_norm(linear_map.module) for linear_map in maps])
     with np.errstate(divide="ignore", invalid="ignore"):
-        kappa = np.stack([one.norm_products for one in maps]) * norms[:, None] / np.abs(margins)
+        kappa = np.stack([linear_map.norm_products for linear_map in maps]) * norms[:, None] / np.abs(margins)
         kappa[:, margins == 0] = np.inf
         shares = kappa / kappa.sum(axis=0)
     return _summarise(maps, norms, kappa, shares, len(network.blocks))
@@ -148,32 +148,32 @@ def _summarise(
     maps: Sequence[_LinearMap], norms: Array, kappa: Array, shares: Array, layers: int
 ) -> Condition:
     def median(chosen: Callable[[_LinearMap], bool]) -> float:
-        return float(np.median(kappa[[chosen(one) for one in maps]].sum(axis=0)))
+        return float(np.median(kappa[[chosen(linear_map) for linear_map in maps]].sum(axis=0)))
 
     finite = np.isfinite(kappa).all(axis=0)
     rows = tuple(
         MapCondition(
-            one.layer,
-            one.kind,
-            one.name,
+            linear_map.layer,
+            linear_map.kind,
+            linear_map.name,
             float(norms[i]),
             float(np.median(kappa[i])),
             float(np.median(shares[i, finite])) if finite.any() else None,
         )
-        for i, one in enumerate(maps)
+        for i, linear_map in enumerate(maps)
     )
     return Condition(
         rows=rows,
-        total=median(lambda one: True),
-        by_layer=tuple(median(lambda one, layer=i: one.layer == layer) for i in range(layers)),  # type: ignore[misc]
-        by_kind={kind: median(lambda one, kind=kind: one.kind == kind) for kind in _kinds(maps)},  # type: ignore[misc]
+        total=median(lambda row: True),
+        by_layer=tuple(median(lambda row, layer=i: row.layer == layer) for i in range(layers)),  # type: ignore[misc]
+        by_kind={kind: median(lambda row, kind=kind: row.kind == kind) for kind in _kinds(maps)},  # type: ignore[misc]
         values=tuple(kappa.sum(axis=0).tolist()),
         ties=int((~finite).sum()),
     )
 
 
 def _kinds(maps: Sequence[_LinearMap]) -> list[str]:
-    return list(dict.fromkeys(one.kind for one in maps))
+    return list(dict.fromkeys(linear_map.kind for linear_map in maps))
 
 
 def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
@@ -181,7 +181,7 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
     import torch
 
     places = {block: number for number, block in enumerate(network.blocks)}
-    found: list[_LinearMap] = []
+    maps: list[_LinearMap] = []
     stack: list[tuple[str, Any, int | None, str]] = [("", network.module, None, "")]
     while stack:
         name, module, layer, inside = stack.pop()
@@ -191,17 +191,17 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
                 "kappa cannot be measured; write them as nn.Linear, or ask for margins alone"
             )
         if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
-            found.append(_LinearMap(name, layer, inside or name, module, np.zeros(inputs)))
+            maps.append(_LinearMap(name, layer, inside or name, module, np.zeros(inputs)))
         for part, child in reversed(list(module.named_children())):
             whole = f"{name}.{part}" if name else part
             if child in places:
                 stack.append((whole, child, places[child], ""))
             else:
-                own = f"{inside}.{part}" if inside else part
-                stack.append((whole, child, layer, own if layer is not None else ""))
-    if not found:
+                inner_name = f"{inside}.{part}" if inside else part
+                stack.append((whole, child, layer, inner_name if layer is not None else ""))
+    if not maps:
         raise InputError(f"{network.name}: has no nn.Linear or Conv1D, so no kappa; ask for margins alone")
-    return found
+    return maps
 
 
 def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
@@ -210,20 +210,20 @@ def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> Abstr
     The first map has no gradient to hand on, so an output that carries none becomes the start of one.
     """
 
-    def watch(one: _LinearMap) -> Callable[[Any, Any, Any], Any]:
+    def watch(linear_map: _LinearMap) -> Callable[[Any, Any, Any], Any]:
         def remember(module: Any, inputs: Any, output: Any) -> Any:
             z = _visible_norms(inputs[0].detach(), batch)
             result = output if output.requires_grad else output.detach().requires_grad_()
 
             def add(gradient: Any) -> None:
-                one.norm_products[batch.places] += (z * _visible_norms(gradient, batch)).numpy()
+                linear_map.norm_products[batch.places] += (z * _visible_norms(gradient, batch)).numpy()
 
             result.register_hook(add)
             return result
 
         return remember
 
-    return temporary_hooks(one.module.register_forward_hook(watch(one)) for one in maps)
+    return temporary_hooks(linear_map.module.register_forward_hook(watch(linear_map)) for linear_map in maps)
 
 
 def _visible_norms(tensor: Any, batch: Batch) -> Any:

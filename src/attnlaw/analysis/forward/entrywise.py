@@ -34,9 +34,9 @@ def measure_head_errors(
         if not 1 <= rank <= tokens:
             raise BadSetting("entrywise", f"expected ranks from 1 to {tokens}, the tokens of the input", rank)
     places = [(layer, head) for layer, block in enumerate(blocks) for head in range(len(block.probabilities))]
-    found = []
+    errors = []
     for done, (layer, head) in enumerate(places, start=1):
         weights = blocks[layer].probabilities[head]
-        found.append(HeadErrors(layer, head, rank_within(weights), entrywise_errors(weights, wanted)))
+        errors.append(HeadErrors(layer, head, rank_within(weights), entrywise_errors(weights, wanted)))
         progress(done, len(places))
-    return tuple(found)
+    return tuple(errors)

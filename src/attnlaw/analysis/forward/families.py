@@ -105,33 +105,37 @@ def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array
 
 def _bert_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
     for layer in model.encoder.layer:
-        own = layer.attention.self
-        heads = own.num_attention_heads
-        yield _scores(own, own.query, _affine(own.query), _affine(own.key), (heads, heads), seen)
+        attention = layer.attention.self
+        heads = attention.num_attention_heads
+        yield _scores(
+            attention, attention.query, _affine(attention.query), _affine(attention.key), (heads, heads), seen
+        )
 
 
 def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
     for layer in model.h:
-        own = layer.attn
-        fused, bias = _affine(own.c_attn)
+        attention = layer.attn
+        fused, bias = _affine(attention.c_attn)
         width = fused.shape[1] // 3
         query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
-        yield _scores(own, own.c_attn, query, key, (own.num_heads, own.num_heads), seen)
+        yield _scores(
+            attention, attention.c_attn, query, key, (attention.num_heads, attention.num_heads), seen
+        )
 
 
 def _llama_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
     cos, sin = (part[0].numpy() for part in seen[model.rotary_emb][1])
     for layer in model.layers:
-        own = layer.self_attn
-        query, key = _affine(own.q_proj), _affine(own.k_proj)
-        heads = query[1].size // own.head_dim, key[1].size // own.head_dim
-        yield _scores(own, own.q_proj, query, key, heads, seen, (cos, sin))
+        attention = layer.self_attn
+        query, key = _affine(attention.q_proj), _affine(attention.k_proj)
+        heads = query[1].size // attention.head_dim, key[1].size // attention.head_dim
+        yield _scores(attention, attention.q_proj, query, key, heads, seen, (cos, sin))
 
 
 def _bert_modules(block: Any) -> BlockModules:
-    own = block.attention.self
+    attention = block.attention.self
     maps = {"ffn_in": block.intermediate.dense, "ffn_out": block.output.dense}
-    return BlockModules(own, own.query, block.attention.output.dense, maps)
+    return BlockModules(attention, attention.query, block.attention.output.dense, maps)
 
 
 def _gpt2_modules(block: Any) -> BlockModules:
@@ -140,9 +144,9 @@ def _gpt2_modules(block: Any) -> BlockModules:
 
 
 def _llama_modules(block: Any) -> BlockModules:
-    own, mlp = block.self_attn, block.mlp
+    attention, mlp = block.self_attn, block.mlp
     maps = {"ffn_in": mlp.up_proj, "ffn_gate": mlp.gate_proj, "ffn_out": mlp.down_proj}
-    return BlockModules(own, own.q_proj, own.o_proj, maps)
+    return BlockModules(attention, attention.q_proj, attention.o_proj, maps)
 
 
 _ENCODER = {"add_pooling_layer": False}

@@ -60,11 +60,11 @@ def _offset_sentence(head: Head, labels: Sequence[str]) -> str:
 
 
 def _few_directions_sentence(head: Head, labels: Sequence[str]) -> str:
-    found = head.participation
-    assert found is not None
+    number = head.participation
+    assert number is not None
     return (
-        f"has {found.value:.1f} directions, where random heads as sharp have {found.null.value:.0f} "
-        f"and random weights on these tokens {found.random.value:.0f}"
+        f"has {number.value:.1f} directions, where random heads as sharp have {number.null.value:.0f} "
+        f"and random weights on these tokens {number.random.value:.0f}"
     )
 
 
@@ -83,11 +83,11 @@ def _aligned_sentence(head: Head, labels: Sequence[str]) -> str:
 
 
 def _has_few_directions(head: Head) -> bool:
-    found = head.participation
+    participation = head.participation
     return (
-        found is not None
-        and found.value < MAX_SHARE_OF_NULL * found.null.value
-        and found.value < MAX_SHARE_OF_RANDOM * found.random.value
+        participation is not None
+        and participation.value < MAX_SHARE_OF_NULL * participation.null.value
+        and participation.value < MAX_SHARE_OF_RANDOM * participation.random.value
     )
 
 
@@ -139,10 +139,12 @@ RULES = (
 
 def head_findings(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadFinding, ...]:
     """Every rule that holds for a head, rule by rule, the clearest heads first."""
-    found = []
+    findings = []
     for rule in RULES:
         held = sorted((head for head in heads if rule.holds(head)), key=rule.size, reverse=True)
-        for one in held:
-            sentence = f"head {one.layer}.{one.head} {rule.describe(one, labels)}"
-            found.append(HeadFinding(rule.name, one.layer, one.head, rule.size(one), sentence, rule.meaning))
-    return tuple(found)
+        for head in held:
+            sentence = f"head {head.layer}.{head.head} {rule.describe(head, labels)}"
+            findings.append(
+                HeadFinding(rule.name, head.layer, head.head, rule.size(head), sentence, rule.meaning)
+            )
+    return tuple(findings)

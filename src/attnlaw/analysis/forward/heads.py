@@ -89,13 +89,13 @@ def measure_heads(
     `known` has what the weights tell of logits, by layer and head; `seed` draws the nulls.
     """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
-    found = []
+    head_records = []
     for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):
-        found.append(
+        head_records.append(
             _measure_head(blocks[layer], (layer, head), bounds_by_head.get((layer, head), Logits()), seed)
         )
         progress(done, len(places))
-    return tuple(found)
+    return tuple(head_records)
 
 
 def _measure_head(scores: FrozenScores, place: tuple[int, int], bounds: Logits, seed: int) -> Head:
@@ -159,5 +159,5 @@ def row_spread(logits: Array, allowed: NDArray[np.bool_]) -> float:
 
 def _most_frequent(values: NDArray[np.int64]) -> tuple[int, float]:
     """The most frequent value and its share."""
-    found, counts = np.unique(values, return_counts=True)
-    return int(found[counts.argmax()]), float(counts.max() / counts.sum())
+    unique_values, counts = np.unique(values, return_counts=True)
+    return int(unique_values[counts.argmax()]), float(counts.max() / counts.sum())

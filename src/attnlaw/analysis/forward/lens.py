@@ -99,11 +99,11 @@ class Lens(DisplayMixin, verb="lens"):
     @property
     def median_rank_within(self) -> int | None:
         """The rank that keeps every weight within 0.01 in half of the heads."""
-        return median_high(one.rank_within for one in self.entrywise) if self.entrywise else None
+        return median_high(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property
     def largest_rank_within(self) -> int | None:
-        return max(one.rank_within for one in self.entrywise) if self.entrywise else None
+        return max(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property
     def findings(self) -> tuple[HeadFinding, ...]:
@@ -181,31 +181,31 @@ def linearise(
     read = read_input(asked, tokenizer, max_input_tokens(kind, model.config))
     passed = trace_forward(kind, model, read.ids)
     operator = passed.operator
-    found = tuple(attentions(passed.chain))
+    attention_blocks = tuple(attentions(passed.chain))
     return Lens(
         model=str(source),
         family=kind,
         ids=read.ids,
         labels=read.labels,
-        layers=len(found),
+        layers=len(attention_blocks),
         operator=operator,
         reconstruction_error=passed.reconstruction_error,
         offset_share=float(np.linalg.norm(operator.offset) / np.linalg.norm(passed.output)),
-        rollout=rollout(found),
+        rollout=rollout(attention_blocks),
         score_error=_score_error(passed),
         spectrum=top_singular_values(operator, top) if only in (None, "operator") else None,
         token_map=token_map(operator, seed, progress) if only in (None, "operator") else None,
         heads=measure_heads(passed.scores, _logit_bounds_by_head(source), seed, progress)
         if only in (None, "heads")
         else None,
-        entrywise=None if entrywise is None else measure_head_errors(found, entrywise, progress),
+        entrywise=None if entrywise is None else measure_head_errors(attention_blocks, entrywise, progress),
     )
 
 
 def _logit_bounds_by_head(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
     """What the weights tell of the logits of self-attention, by layer and head."""
-    found = logit_bounds(open_model(source)).items()
-    return {(place.layer or 0, place.head or 0): one for place, one in found if place.kind == "qk"}
+    bounds = logit_bounds(open_model(source)).items()
+    return {(place.layer or 0, place.head or 0): logits for place, logits in bounds if place.kind == "qk"}
 
 
 def _score_error(passed: Trace) -> float:

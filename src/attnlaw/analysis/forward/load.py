@@ -58,9 +58,9 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
     folder = single_model_path(require_valid_path(Path(path)))
     if not (folder / "config.json").is_file():
         there = "a file, not a directory" if folder.exists() else "no such directory"
-        found = "holds no config.json" if folder.is_dir() else there
+        problem = "holds no config.json" if folder.is_dir() else there
         raise InputError(
-            f"{folder}: {found}; give the local directory of a Hugging Face model, "
+            f"{folder}: {problem}; give the local directory of a Hugging Face model, "
             "with config.json and weights"
         )
     values = dict(read_config(folder / "config.json").values)
@@ -144,9 +144,11 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
     All others could choose code, rename attributes, or make tables of names; those that every class has
     (dtype, labels, ...) describe no network.
     """
-    own = set(signature(make_config.__init__).parameters)
+    parameters = set(signature(make_config.__init__).parameters)
     common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
-    return (own - common - {IGNORED_CONFIG_KEY}) | set(make_config.attribute_map) | set(EXTRA_CONFIG_KEYS)
+    return (
+        (parameters - common - {IGNORED_CONFIG_KEY}) | set(make_config.attribute_map) | set(EXTRA_CONFIG_KEYS)
+    )
 
 
 @contextmanager
@@ -184,8 +186,8 @@ def _choose_head(
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
         _require_tensor(reader.labels, shapes, source)
-        own = replace(reader, model=str(reader.classifier), options={})
-        return own, {"num_labels": shapes[reader.labels][0]}
+        head_reader = replace(reader, model=str(reader.classifier), options={})
+        return head_reader, {"num_labels": shapes[reader.labels][0]}
     if reader.causal in named or (not named and reader.causal and "lm_head.weight" in shapes):
         tied = "lm_head.weight" not in shapes
         return replace(reader, model=str(reader.causal), options={}), {"tie_word_embeddings": tied}
@@ -205,7 +207,7 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
     """From the names of the model's tensors to those in the checkpoint; either may carry a prefix."""
     prefix, wanted = model.base_model_prefix + ".", _required_tensors(model)
     return {
-        next((one for one in (name, prefix + name) if one in wanted), name.removeprefix(prefix)): name
+        next((key for key in (name, prefix + name) if key in wanted), name.removeprefix(prefix)): name
         for name in checkpoint.tensors.shapes
     }
 
@@ -213,7 +215,9 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
 def _required_tensors(model: Any) -> dict[str, Any]:
     """The tensors that a model needs, by name; a head that is the embedding is not one of its own."""
     tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
-    return {name: one for name, one in model.state_dict().items() if not (tied and name == "lm_head.weight")}
+    return {
+        name: tensor for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")
+    }
 
 
 def _require_matching_shapes(model: Any, checkpoint: Model) -> None:

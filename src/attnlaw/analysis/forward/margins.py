@@ -185,14 +185,14 @@ def network_margins(
 ) -> Margins:
     """`measure_margins` of an opened network."""
     _require_enough(inputs)
-    found = relative_margins(network, inputs, margin, at, positions, seed, progress)
-    usable = sum(row.status == "ok" for row in found.rows)
+    margins = relative_margins(network, inputs, margin, at, positions, seed, progress)
+    usable = sum(row.status == "ok" for row in margins.rows)
     if usable < MIN_INPUTS:
         raise InputError(
             f"inputs: {len(inputs) - usable} of {len(inputs)} have a margin or a gradient of 0, and {usable} "
             f"are left of the {MIN_INPUTS} that are needed; give other inputs"
         )
-    return found
+    return margins
 
 
 def _require_enough(inputs: ModelInputs) -> None:
@@ -221,13 +221,13 @@ def relative_margins(
         progress(done, len(inputs))
     s = spread.value()
     rows.sort(key=lambda row: row["input"])
-    found = tuple(Margin(**row, distance=_distance(row, s)) for row in rows)
+    margins = tuple(Margin(**row, distance=_distance(row, s)) for row in rows)
     return Margins(
         model=network.name,
-        rows=found,
-        mean_log=_mean_log(found),
-        median=median_with_interval([row.distance for row in found if row.distance is not None]),
-        mean=_mean([row.distance for row in found if row.status == "ok"]),
+        rows=margins,
+        mean_log=_mean_log(margins),
+        median=median_with_interval([row.distance for row in margins if row.distance is not None]),
+        mean=_mean([row.distance for row in margins if row.status == "ok"]),
         spread=s,
         causal=network.causal,
         classes=network.classes,
@@ -312,8 +312,8 @@ def _measure_batch(
     columns = (batch.places, batch.tokens, batch.positions, predicted, m.detach(), g, confidence)
     names = ("input", "tokens", "position", "predicted", "margin", "gradient", "confidence")
     lists = [column if isinstance(column, list) else column.tolist() for column in columns]
-    found = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-    return found if network.causal else [row | {"position": None} for row in found]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
+    return rows if network.causal else [row | {"position": None} for row in rows]
 
 
 def _without_predicted(logits: Any, predicted: Any) -> Any:

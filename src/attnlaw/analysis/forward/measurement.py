@@ -43,24 +43,24 @@ class MarginMeasurement(DisplayMixin, verb="margins"):
     @property
     def quantities(self) -> dict[str, Any]:
         """By name, as the verb declares them."""
-        own = self.margins
+        margins = self.margins
         return {
-            "geometric_mean": own.geometric_mean,
-            "mean_log": own.mean_log,
-            "median": own.median,
-            "mean": own.mean,
-            "spread": own.spread,
-            "inputs": own.inputs,
-            "ties": own.ties,
-            "flat": own.flat,
-            "confidence": own.confidence,
-            "extension": own.causal,
+            "geometric_mean": margins.geometric_mean,
+            "mean_log": margins.mean_log,
+            "median": margins.median,
+            "mean": margins.mean,
+            "spread": margins.spread,
+            "inputs": margins.inputs,
+            "ties": margins.ties,
+            "flat": margins.flat,
+            "confidence": margins.confidence,
+            "extension": margins.causal,
             "total_kappa": self.condition and self.condition.total,
             "kappa_layer": self.condition and self.condition.worst_layer,
             "compared_with": self.compared_with,
             "log_ratio": self.difference and self.difference.log_ratio,
             "comparison": self.difference.sentence if self.difference else self.comparison_problem,
-            "inputs_sha256": own.inputs_sha256,
+            "inputs_sha256": margins.inputs_sha256,
         }
 
     @property
@@ -95,14 +95,17 @@ def measure_model(
     """Margins of a model in a directory on inputs as they were given, and what else is asked for."""
     kind, module = load_classifier(source)
     tokenizer = open_tokenizer(source, module.config.vocab_size)
-    read = [read_input(one, tokenizer, max_input_tokens(kind, module.config)).ids for one in raw_inputs]
+    read = [
+        read_input(given_input, tokenizer, max_input_tokens(kind, module.config)).ids
+        for given_input in raw_inputs
+    ]
     inputs = as_inputs(read)
     network = replace(open_classifier(module, inputs), name=source)
-    found = network_margins(network, inputs, "hard", at, positions, seed, progress)
+    margins = network_margins(network, inputs, "hard", at, positions, seed, progress)
     unknown = _unknown_token_id(tokenizer)
     count = sum(row.count(unknown) for row in read) if unknown is not None else 0
     whole = MarginMeasurement(
-        margins=replace(found, unknown=count),
+        margins=replace(margins, unknown=count),
         condition=network_condition(network, inputs, "hard", positions, seed, progress) if kappa else None,
     )
     return (
@@ -113,7 +116,7 @@ def measure_model(
 
 
 def _add_amplification(
-    found: MarginMeasurement,
+    measurement: MarginMeasurement,
     source: str,
     network: Classifier,
     inputs: ModelInputs,
@@ -125,7 +128,7 @@ def _add_amplification(
     spectra: Any = measure(open_model(source), Selection())
     worst = log10_worst_case(spectra)
     return replace(
-        found,
+        measurement,
         amplification=network_amplification(
             network, inputs, positions=positions, seed=seed, progress=progress
         ),

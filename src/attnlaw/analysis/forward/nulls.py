@@ -26,13 +26,13 @@ def random_weights_participation(
     Each of W_Q and W_K keeps its Frobenius norm; biases, which are learned, are left out. The temperature is
     what these weights give on these tokens, not the head's own.
     """
-    own = scores.weights(head)
-    found = []
+    weights = scores.weights(head)
+    samples = []
     for _ in range(draws):
-        W_Q, W_K = (random_like(weight, rng) for weight in own)
+        W_Q, W_K = (random_like(weight, rng) for weight in weights)
         attention = scores.attention(scores.scores_with(W_Q, W_K))
-        found.append(participation(centred(attention, scores.causal)))
-    return mean_of(found)
+        samples.append(participation(centred(attention, scores.causal)))
+    return mean_of(samples)
 
 
 def random_like(weight: Array, rng: np.random.Generator) -> Array:

@@ -90,10 +90,10 @@ def matrix_scales(
             head=place.head,
             kind=place.kind,
             rank=spectrum.numerical_rank,
-            log10_scale=None if own is None else own / LN10,
-            p=None if own is None else best_index(spectrum, own, hidden_size),
+            log10_scale=None if log_scale is None else log_scale / LN10,
+            p=None if log_scale is None else best_index(spectrum, log_scale, hidden_size),
         )
-        for (place, spectrum), own in zip(leaves, worst, strict=True)
+        for (place, spectrum), log_scale in zip(leaves, worst, strict=True)
     )
 
 
@@ -123,8 +123,8 @@ def log_scales(
     done = 0
     for batch in batches(inputs, network, positions, seed):
         margins[batch.places], norms = _margins_and_norms(network, parts, batch)
-        for key, own in norms:
-            squares[key] = squares.get(key, 0.0) + float((own**2).sum())
+        for key, input_norms in norms:
+            squares[key] = squares.get(key, 0.0) + float((input_norms**2).sum())
         done += len(batch.places)
         progress(done, len(inputs))
     middle = float(np.median(margins))
@@ -181,25 +181,25 @@ def _margins_and_norms(
     seen = [_BlockRecord() for _ in parts]
     with _record_blocks(parts, seen):
         m = hard_margin(network.logits(batch, enter))
-    gradients = torch.autograd.grad(m.sum(), [one for own in seen for one in own.graph_tensors])
+    gradients = torch.autograd.grad(m.sum(), [tensor for record in seen for tensor in record.graph_tensors])
     return m.detach().numpy(), _norms_by_matrix(parts, seen, list(gradients))
 
 
 def _norms_by_matrix(
     parts: Sequence[BlockModules], seen: Sequence[_BlockRecord], gradients: list[Any]
 ) -> Iterator[tuple[Key, Any]]:
-    for layer, (part, own) in enumerate(zip(parts, seen, strict=True)):
-        to_probabilities, to_output, *to_maps = gradients[: len(own.graph_tensors)]
-        del gradients[: len(own.graph_tensors)]
-        p = own.probabilities.detach()
+    for layer, (part, record) in enumerate(zip(parts, seen, strict=True)):
+        to_probabilities, to_output, *to_maps = gradients[: len(record.graph_tensors)]
+        del gradients[: len(record.graph_tensors)]
+        p = record.probabilities.detach()
         scores = p * (to_probabilities - (p * to_probabilities).sum(dim=-1, keepdim=True))
-        x = _triangular_factor(own.attention_input)[:, None]
+        x = _triangular_factor(record.attention_input)[:, None]
         qk = _nuclear_norm(x @ scores @ x.mT) * float(part.attention.scaling)
         vo = _nuclear_norm(x @ p.mT @ _triangular_factor(to_output)[:, None].mT)
         for head in range(p.shape[1]):
             yield (layer, "qk", head), qk[:, head]
             yield (layer, "vo", head), vo[:, head]
-        for (kind, (read, _)), gradient in zip(own.maps.items(), to_maps, strict=True):
+        for (kind, (read, _)), gradient in zip(record.maps.items(), to_maps, strict=True):
             yield (
                 (layer, kind, None),
                 _nuclear_norm(_triangular_factor(read) @ _triangular_factor(gradient).mT),
@@ -224,30 +224,30 @@ def _record_blocks(
 ) -> AbstractContextManager[None]:
     """Note what every block reads and makes in the pass inside."""
     hooks: list[Any] = []
-    for part, own in zip(parts, seen, strict=True):
+    for part, record in zip(parts, seen, strict=True):
         hooks += [
-            part.query_module.register_forward_hook(partial(_record_input, own)),
-            part.attention.register_forward_hook(partial(_record_attention, own)),
-            part.output.register_forward_hook(partial(_record_output, own)),
+            part.query_module.register_forward_hook(partial(_record_input, record)),
+            part.attention.register_forward_hook(partial(_record_attention, record)),
+            part.output.register_forward_hook(partial(_record_output, record)),
             *(
-                one.register_forward_hook(partial(_record_map, own, kind))
-                for kind, one in part.feed_forward_modules.items()
+                module.register_forward_hook(partial(_record_map, record, kind))
+                for kind, module in part.feed_forward_modules.items()
             ),
         ]
     return temporary_hooks(hooks)
 
 
-def _record_input(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    own.attention_input = words[0].detach()
+def _record_input(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    record.attention_input = words[0].detach()
 
 
-def _record_attention(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    own.probabilities = result[1]
+def _record_attention(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    record.probabilities = result[1]
 
 
-def _record_output(own: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    own.output = result
+def _record_output(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
+    record.output = result
 
 
-def _record_map(own: _BlockRecord, kind: str, module: Any, words: Any, result: Any) -> None:
-    own.maps[kind] = words[0].detach(), result
+def _record_map(record: _BlockRecord, kind: str, module: Any, words: Any, result: Any) -> None:
+    record.maps[kind] = words[0].detach(), result

@@ -58,7 +58,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
 
     def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
         """The mask is the only tensor of four axes that an attention module is given."""
-        given = (one for one in (*inputs, *named.values()) if getattr(one, "ndim", None) == 4)
+        given = (argument for argument in (*inputs, *named.values()) if getattr(argument, "ndim", None) == 4)
         seen[module] = next(given, None), None
 
     leaves = [module for module in model.modules() if not any(module.children())]

@@ -22,12 +22,14 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
         return None
     constant = lipschitz(spectra.activation)
     factors = [log_layer_factor(spectra.layers[layer], constant) for layer in spectra.applications]
-    return [(one + later) / LN10 for one, later in zip(factors, log_alpha(spectra), strict=True)]
+    return [(factor + later) / LN10 for factor, later in zip(factors, log_alpha(spectra), strict=True)]
 
 
 def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
     """ln of scale = gamma alpha L of every matrix, in the order of rows; None where a network has none."""
     if why_no_proxies(spectra) is not None:
         return None
-    found = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
-    return [one.log_gamma.value + one.log_alpha.value + log(spectra.depth) for one in found]
+    leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
+    return [
+        factors.log_gamma.value + factors.log_alpha.value + log(spectra.depth) for factors in leaf_factors
+    ]

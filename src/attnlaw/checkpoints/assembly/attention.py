@@ -60,8 +60,8 @@ def _build_plain(shapes: Shapes, place: BlockLocation, roles: Roles, heads: int,
     gated = any("gate" in keys.split(",") for keys in roles)
     runs = stack.runs or (1 if not stack.interleaved else heads if gated else kv_heads)
     views: dict[str, View] = {}
-    for at, own in _roles_by_layer(shapes, place, roles):
-        views |= shapes.views(at, own, sizes, runs, biases=stack.biases)
+    for at, layer_roles in _roles_by_layer(shapes, place, roles):
+        views |= shapes.views(at, layer_roles, sizes, runs, biases=stack.biases)
     views.setdefault("value", views["key"])
     if not cross:
         shapes.check_config(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
@@ -110,24 +110,24 @@ def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, wi
     roles = stack.attention
     norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
     narrow, pairs = shapes.matrix(prefix + roles["key,value"])
-    own = pairs - width
+    key_width = pairs - width
     shared = shapes.matrix(prefix + roles["latent,shared_key"])[1] - narrow
     sizes = {
-        "key": own,
+        "key": key_width,
         "value": width,
         "latent": narrow,
         "shared_key": shared,
-        "query": own + heads * shared,
+        "query": key_width + heads * shared,
     }
-    if own < heads or own % heads or shared < 1:
+    if key_width < heads or key_width % heads or shared < 1:
         raise InputError(
             f"{shapes.tensors.source}: tensors {prefix}* do not fit together as latent attention of "
             f"{heads} heads; {shapes.remedy}"
         )
     views = shapes.views(prefix, roles, sizes)
     pair = {
-        "key": replace(views["key"], start=0, block=own // heads),
-        "value": replace(views["value"], start=own // heads, block=width // heads),
+        "key": replace(views["key"], start=0, block=key_width // heads),
+        "value": replace(views["value"], start=key_width // heads, block=width // heads),
     }
     hidden = views["latent"].shape[0]
     for role, view in pair.items():

@@ -22,11 +22,11 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
 
 def _tensors_with_head_axis(match: Match) -> Iterator[tuple[str, int]]:
     """The tensors that may have an axis of heads, and how many axes they have then."""
-    for found in match.stacks:
-        if found.stack.head_axis:
-            for at in found.layers:
-                yield from ((at + name, 3) for name in found.stack.attention.values())
-                yield from ((at + name, 2) for name in found.stack.biases.values())
+    for matched in match.stacks:
+        if matched.stack.head_axis:
+            for at in matched.layers:
+                yield from ((at + name, 3) for name in matched.stack.attention.values())
+                yield from ((at + name, 2) for name in matched.stack.biases.values())
 
 
 class JoinedHeadAxes(Tensors):

@@ -30,10 +30,10 @@ def layer_config(config: Config, number: int, inner_size: str) -> Config:
     values = dict(config.values)
     if "global_head_dim" in config and layer_type(config, number) == FULL:
         values |= {"head_dim": values["global_head_dim"], "num_key_value_heads": None}
-    own = values.get("per_layer_config")
-    found = own.get(str(number), own.get(number)) if isinstance(own, Mapping) else None
-    if isinstance(found, Mapping):
-        values |= found
+    per_layer = values.get("per_layer_config")
+    sizes = per_layer.get(str(number), per_layer.get(number)) if isinstance(per_layer, Mapping) else None
+    if isinstance(sizes, Mapping):
+        values |= sizes
     if values.get("use_double_wide_mlp") is True and key_source(config, number) != number:
         values[inner_size] = 2 * (config.size(inner_size) or 0) or None
     changed = copy(config)
@@ -50,8 +50,8 @@ def key_source(config: Config, number: int) -> int:
     [0, 1, 0, 1]
     """
     depth, shared = config.size("num_hidden_layers"), config.values.get("num_kv_shared_layers")
-    own = depth - shared if depth and isinstance(shared, int) else None
-    if own is None or not 0 < own <= number:
+    unshared = depth - shared if depth and isinstance(shared, int) else None
+    if unshared is None or not 0 < unshared <= number:
         return number
     kind = layer_type(config, number)
-    return next((other for other in reversed(range(own)) if layer_type(config, other) == kind), number)
+    return next((other for other in reversed(range(unshared)) if layer_type(config, other) == kind), number)

@@ -63,8 +63,8 @@ def build_model(
     tensors = with_joined_heads(tensors, match)
     stranger = foreign_model_type(family, config, families)
     shapes_of = [
-        Shapes(tensors, config.section(found.stack.config), family, found.stack, stranger, map_file)
-        for found in match.stacks
+        Shapes(tensors, config.section(matched.stack.config), family, matched.stack, stranger, map_file)
+        for matched in match.stacks
     ]
     for shapes, stack in zip(shapes_of, match.stacks, strict=True):
         _check_depth(shapes, stack)
@@ -78,12 +78,15 @@ def build_model(
         order = applications if family.shared_layers else range(len(stack.layers))
         norms = stack_norms(shapes, stack, order)
         first = len(layers) + len(others)
-        own = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
+        stack_layers = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
         if family.towers:
-            places = tuple(range(len(layers), len(layers) + len(own)))
-            towers.append(Tower(label or "", places, attention_widths(own), _activation(shapes)))
-        layers += own
-        others += sorted({*range(first, first + len(own) + len(stack.linear))} - {one.index for one in own})
+            places = tuple(range(len(layers), len(layers) + len(stack_layers)))
+            towers.append(Tower(label or "", places, attention_widths(stack_layers), _activation(shapes)))
+        layers += stack_layers
+        others += sorted(
+            {*range(first, first + len(stack_layers) + len(stack.linear))}
+            - {layer.index for layer in stack_layers}
+        )
         memory = norms.last
     left_out = matrices_left_out(match, layers, tensors)
     unread = unread_layers(match, layers, tensors, config)
@@ -117,8 +120,8 @@ def build_model(
 
 def _activation(shapes: Shapes) -> str:
     """As the config names it; T5 writes "gated-gelu"."""
-    found = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
-    return printable(found.removeprefix("gated-"))
+    name = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
+    return printable(name.removeprefix("gated-"))
 
 
 def _build_layers(
@@ -137,21 +140,21 @@ def _build_layers(
     prefixes = dict(zip(matched.numbers, matched.layers, strict=True))
     fed = dict(zip(matched.numbers, norms.layers, strict=True))
     for number, prefix in prefixes.items():
-        own = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
+        layer_shapes = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
         source = key_source(shapes.config, number)
         place = BlockLocation(prefix, number, prefixes.get(source, prefix), first + source)
-        experts = build_experts(own, prefix, stack)
+        experts = build_experts(layer_shapes, prefix, stack)
         blocks = StoredLayer(
             index=first + number,
-            attention=build_attention(own, place, heads),
-            cross=build_attention(own, replace(place, cross=True), heads) if has_cross else None,
-            feed_forward=build_feed_forward(own, prefix, stack, bool(experts)),
+            attention=build_attention(layer_shapes, place, heads),
+            cross=build_attention(layer_shapes, replace(place, cross=True), heads) if has_cross else None,
+            feed_forward=build_feed_forward(layer_shapes, prefix, stack, bool(experts)),
             stack=label,
             experts=experts,
-            router_sum=_router_sum(own, len(experts)),
+            router_sum=_router_sum(layer_shapes, len(experts)),
         )
         earlier = fed.get(source, fed[number])["attention"]
-        layers.append(_attach_norms(own, blocks, fed[number], memory, earlier))
+        layers.append(_attach_norms(layer_shapes, blocks, fed[number], memory, earlier))
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
     if any(having) and not all(having):
         raise missing_block_error(shapes, matched.layers[having.index(False)], stack)
@@ -171,13 +174,15 @@ def _attach_norms(
         return replace(block, norm=shapes.require_norm_fits(norm, block.inner))
 
     routed = norms["experts"] or norms["feed_forward"]
-    own, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
+    attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
     return replace(
         layer,
         attention=replace(
-            own,
-            norm=shapes.require_norm_fits(norms["attention"], own.query),
-            memory_norm=None if own.source is None else shapes.require_norm_fits(earlier, own.key),
+            attention,
+            norm=shapes.require_norm_fits(norms["attention"], attention.query),
+            memory_norm=None
+            if attention.source is None
+            else shapes.require_norm_fits(earlier, attention.key),
         ),
         cross=cross
         and replace(
@@ -217,10 +222,10 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     if not matched.positions[0]:
         return
     positions = sorted((*matched.positions, *matched.linear))
-    found = [max(axis) + 1 for axis in zip(*positions, strict=True)]
+    depths = [max(axis) + 1 for axis in zip(*positions, strict=True)]
     keys = matched.stack.depth
-    expected = [shapes.config.size(key) or top for key, top in zip(keys, found, strict=True)]
-    if found != expected or len(positions) != prod(expected):
+    expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
+    if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
         raise InputError(
             f"{shapes.tensors.source}: expected {count} layers, found layers {format_ranges(positions)}; "

@@ -90,49 +90,50 @@ def match_family(
     return Match(best.family, tuple(_without_prediction(stack, config) for stack in ordered))
 
 
-def _without_prediction(found: MatchedStack, config: Config) -> MatchedStack:
+def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
     """The stack up to the declared depth, where the config says that prediction layers follow."""
-    depth = config.size(*found.stack.depth)
+    depth = config.size(*matched.stack.depth)
     if not config.values.get("num_nextn_predict_layers") or depth is None:
-        return found
-    kept = max(1, sum(position < (depth,) for position in found.positions))
+        return matched
+    kept = max(1, sum(position < (depth,) for position in matched.positions))
     return replace(
-        found,
-        layers=found.layers[:kept],
-        positions=found.positions[:kept],
-        predicting=len(found.layers) - kept,
+        matched,
+        layers=matched.layers[:kept],
+        positions=matched.positions[:kept],
+        predicting=len(matched.layers) - kept,
     )
 
 
 def _family_stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:
-    return tuple(found for stack in family.stacks for found in _find_stacks(stack, tensors, whole))
+    return tuple(matched for stack in family.stacks for matched in _find_stacks(stack, tensors, whole))
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:
     """How many tensors of its layers, and embeddings, a family names (of experts the first's)."""
-    names = {at + name for found in match.stacks for at in found.layers for name in found.stack.names}
-    linear = sum(len(found.linear) for found in match.stacks)  # each by one name at least
+    names = {at + name for matched in match.stacks for at in matched.layers for name in matched.stack.names}
+    linear = sum(len(matched.linear) for matched in match.stacks)  # each by one name at least
     endings = (*match.family.embedding, *match.family.unembedding)
     return linear + sum(name in names or name.endswith(endings) for name in tensors.shapes)
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
     """Whether the first query reads as many numbers as the output map writes, in the family's orientation."""
-    found = match.stacks[0]
+    matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
-    query = next(name for roles, name in found.stack.attention.items() if "query" in roles.split(","))
+    query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
     sides = [
-        tensors.shapes.get(found.layers[0] + name, ()) for name in (query, found.stack.attention["output"])
+        tensors.shapes.get(matched.layers[0] + name, ())
+        for name in (query, matched.stack.attention["output"])
     ]
     return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
 
 
 def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
     """Whether the first layer has all tensors of a way to store its feed-forward block, or of none any."""
-    found = match.stacks[0]
+    matched = match.stacks[0]
     ways = [
-        [found.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
-        for roles in (*found.stack.feed_forward, *found.stack.experts)
+        [matched.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
+        for roles in (*matched.stack.feed_forward, *matched.stack.experts)
     ]
     return any(all(way) for way in ways) or not any(any(way) for way in ways)
 
@@ -162,8 +163,8 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
 
 def model_type_of(family: Family, config: Config) -> str:
     """What to call a model: by the type that is the family's, by that of its config, or by the family."""
-    own = (name for name in config.model_types if name in family.model_types)
-    return next(own, None) or config.text("model_type") or family.name
+    model_types = (name for name in config.model_types if name in family.model_types)
+    return next(model_types, None) or config.text("model_type") or family.name
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
@@ -208,12 +209,12 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
     With `whole`, some layer must have them all: families share some names, but not all of them.
     """
     pattern = _pattern(stack, stack.attention.values())
-    found: dict[str, dict[Position, str]] = {}
+    layers_by_prefix: dict[str, dict[Position, str]] = {}
     for name in tensors.shapes:
         if hit := pattern.fullmatch(name):
             prefix, *position, tensor = hit.groups()
             at = name.removesuffix(tensor)
-            other = found.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
+            other = layers_by_prefix.setdefault(prefix, {}).setdefault(tuple(map(int, position)), at)
             if other != at:
                 raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
     linear = _linear_positions(stack, tensors)
@@ -225,7 +226,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             tuple(sorted(layers)),
             tuple(sorted(linear.get(prefix, set()) - layers.keys())),
         )
-        for prefix, layers in found.items()
+        for prefix, layers in layers_by_prefix.items()
         if not whole
         or any(
             all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
@@ -235,13 +236,13 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
     """By prefix, the positions of layers that have a tensor by which linear attention is known."""
-    found: dict[str, set[Position]] = {}
+    positions: dict[str, set[Position]] = {}
     if stack.linear:
         pattern = _pattern(stack, stack.linear)
         for hit in filter(None, map(pattern.fullmatch, tensors.shapes)):
             prefix, *position, _ = hit.groups()
-            found.setdefault(prefix, set()).add(tuple(map(int, position)))
-    return found
+            positions.setdefault(prefix, set()).add(tuple(map(int, position)))
+    return positions
 
 
 def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:

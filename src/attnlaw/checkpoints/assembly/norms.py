@@ -41,21 +41,21 @@ def is_pre_norm(family: Family, config: Config) -> bool:
     return family.pre_norm
 
 
-def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> StackNorms:
+def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> StackNorms:
     """The norms of one stack, from the names of its table; its layers are applied in this order.
 
     A layer that is applied several times reads what it reads at the last: only the first may differ.
     """
-    stack = found.stack
+    stack = matched.stack
     first, last = (
-        None if name is None else shapes.norm(name and found.prefix + name)
+        None if name is None else shapes.norm(name and matched.prefix + name)
         for name in (stack.first_norm, stack.last_norm)
     )
     before = is_pre_norm(shapes.family, shapes.config)
     layers: dict[int, dict[str, Norm | None]] = {}
-    fed: Norm | None = first if first and _has_stream_width(shapes, first, found) else NO_NORM
+    fed: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
     for number in order:
-        at = found.layers[number]
+        at = matched.layers[number]
         way = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
         if way is None:
             fed, layers[number] = None, dict.fromkeys(BLOCKS)
@@ -69,13 +69,13 @@ def stack_norms(shapes: Shapes, found: MatchedStack, order: Sequence[int]) -> St
             for block in BLOCK_ORDER:
                 layers[number][block] = fed
                 fed = _block_norm(shapes, at, way, block) or fed
-    in_place = tuple(layers[number] for number in range(len(found.layers)))
+    in_place = tuple(layers[number] for number in range(len(matched.layers)))
     return StackNorms(in_place, last or (None if before else fed))
 
 
-def _has_stream_width(shapes: Shapes, norm: Norm, found: MatchedStack) -> bool:
+def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
     """Whether a norm of embeddings has the stream's width; narrower ones pass another map first."""
-    width = shapes.matrix(found.layers[0] + found.stack.attention["output"])[1]
+    width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
     return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
 
 

@@ -87,7 +87,7 @@ def missing_from_network(
     if any(layer.attention.gate for layer in layers):
         return "gates multiply what heads mix, which no formula here knows"
     if earlier := sorted({layer.attention.source for layer in layers if layer.attention.source is not None}):
-        return f"layers read keys and values of the layers {format_ranges([(one,) for one in earlier])}"
+        return f"layers read keys and values of the layers {format_ranges([(number,) for number in earlier])}"
     names = (name for at in match.stacks for name in at.stack.unread if at.layers[0] + name in tensors.shapes)
     return next((f"layers have blocks that no formula here knows (tensor {name})" for name in names), None)
 
@@ -95,7 +95,9 @@ def missing_from_network(
 def _linear_warning(others: Sequence[int]) -> str:
     if len(others) == 1:
         return f"layer {others[0]} uses linear attention and is not audited"
-    return f"layers {format_ranges([(one,) for one in others])} use linear attention and are not audited"
+    return (
+        f"layers {format_ranges([(number,) for number in others])} use linear attention and are not audited"
+    )
 
 
 def unread_layers(
@@ -105,15 +107,15 @@ def unread_layers(
     read = tuple(at for stack in match.stacks for at in stack.layers)
     known = {name for layer in layers for view in layer.views for name in view.tensors}
     inside = {*_names_with_prefix(read, list(tensors.shapes))} | known
-    found: dict[str, list[str]] = {}
+    names_by_prefix: dict[str, list[str]] = {}
     for name, shape in tensors.shapes.items():
         if name not in inside and len(shape) in (2, 3) and (hit := NUMBERED.match(name)):
-            found.setdefault(hit[1], []).append(name)
+            names_by_prefix.setdefault(hit[1], []).append(name)
     beside = any(f"{tower}_config" in config for tower in TOWERS)  # of a language model
     later = {stack.prefix + stack.stack.layer.partition("{")[0] for stack in match.stacks}
     return [
         UnreadLayers(at.strip("."), len(names), not beside and "mtp" not in at)
-        for at, names in found.items()
+        for at, names in names_by_prefix.items()
         if at not in later and any(ATTENTION.search(name) for name in names)
     ]
 
@@ -129,61 +131,61 @@ def model_warnings(
     foreign_type: str | None,
 ) -> tuple[str, ...]:
     """What makes the numbers mean less than they seem to, one sentence each."""
-    found = [_linear_warning(others)] if others else []
-    found += _attention_warnings(layers)
+    messages = [_linear_warning(others)] if others else []
+    messages += _attention_warnings(layers)
     if any(layer.attention.scores.query_norm for layer in layers):
-        found.append(
+        messages.append(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
     if clip := clip_of(config):
-        found.append(
+        messages.append(
             f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
         )
     if any(layer.attention.scores.cap for layer in layers):
-        found.append("scores are soft-capped after QK (attn_logit_softcapping)")
+        messages.append("scores are soft-capped after QK (attn_logit_softcapping)")
     if match.family.shared_layers and "num_hidden_layers" not in config:
-        found.append(
+        messages.append(
             f"{config.source} does not say how often the shared layers are applied: each is counted once"
         )
     if foreign_type:
-        found.append(
+        messages.append(
             f"model type {foreign_type} is not in the table: read as {match.family.name} by its names"
         )
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
-            found.append(f"only the language model was read: the {tower} tower was left out")
+            messages.append(f"only the language model was read: the {tower} tower was left out")
     for part in unread[:MOST_NAMES]:
-        found.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
+        messages.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
     if names := _unread_norms(match, tensors) if not foreign_type else []:
-        found.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
+        messages.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
     missing = [stack.name for stack in match.family.stacks if stack.name and not _has_stack(match, stack)]
     if missing and not unread and not foreign_type and config.model_types:
-        found.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
+        messages.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
     if (
         match.family.activation
         and config.text(*match.family.activation) is None
         and any(layer.feed_forwards for layer in layers)
     ):
-        found.append(f"activation not stated: {match.family.default_activation} assumed")
+        messages.append(f"activation not stated: {match.family.default_activation} assumed")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
-        found.append(
+        messages.append(
             f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
             "spectrum, so small singular values and ranks are the code's, not the model's"
         )
     if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
-        found.append("float8 weights without scales beside them: read as they are stored")
+        messages.append("float8 weights without scales beside them: read as they are stored")
     if order := _order_by_name(match, tensors):
-        found.append(
+        messages.append(
             f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "
             "save each in a file of its own"
         )
     if extra := sum(stack.predicting for stack in match.stacks):
-        found.append(f"layers that only predict further tokens were left out: {extra}")
+        messages.append(f"layers that only predict further tokens were left out: {extra}")
     if left_out:
-        found.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
-    return tuple(printable(text) for text in found)
+        messages.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
+    return tuple(printable(text) for text in messages)
 
 
 def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
@@ -208,16 +210,16 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
 
 
 def _has_stack(match: Match, stack: LayerTable) -> bool:
-    return any(found.stack == stack for found in match.stacks)
+    return any(matched.stack == stack for matched in match.stacks)
 
 
 def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
     """Gains of norms in a layer that its family's table does not name."""
     known = {
         at + name
-        for found in match.stacks
-        for at in found.layers
-        for roles in (*found.stack.norms, found.stack.inner_norms)
+        for matched in match.stacks
+        for at in matched.layers
+        for roles in (*matched.stack.norms, matched.stack.inner_norms)
         for name in roles.values()
     }
     gains = []

@@ -144,12 +144,12 @@ def rope_values(config: Config, depth: int) -> Config:
     """The keys of rotary positions: beside the others, in a table, or in one for each type of layer."""
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
-        own = config.values.get(key)
+        table = config.values.get(key)
         kind = layer_type(config, depth)
-        if isinstance(own, Mapping) and isinstance(own.get(kind), Mapping):
-            own = own[kind]
-        if isinstance(own, Mapping):
-            values |= own
+        if isinstance(table, Mapping) and isinstance(table.get(kind), Mapping):
+            table = table[kind]
+        if isinstance(table, Mapping):
+            values |= table
     return Config(values, config.source)
 
 

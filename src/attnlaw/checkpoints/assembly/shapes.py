@@ -72,8 +72,8 @@ class Shapes:
                 size = sizes.get(role, outputs)
                 turned = self.stored_out_in(prefix + name)
                 view = View(prefix + name, (inputs, size), turned, start, member=member)
-                own = None if biases is None or role not in biases else prefix + biases[role]
-                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=own)
+                bias_name = None if biases is None or role not in biases else prefix + biases[role]
+                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=bias_name)
                 view = replace(view, bias=bias)
                 if several > 1:
                     view = replace(view, block=size // several, stride=outputs // several)
@@ -124,23 +124,23 @@ class Shapes:
                 self._refuse(name, f"shape {list(shape)}", wanted)
         return norm
 
-    def check_config(self, name: str, what: str, found: int, key: str) -> None:
+    def check_config(self, name: str, what: str, count: int, key: str) -> None:
         """Refuse a shape that contradicts the size that the config declares under `key`, if any."""
         declared = self.config.size(key)
-        if declared not in (None, found):
+        if declared not in (None, count):
             raise InputError(
-                f"{self.tensors.source}: tensor {name} has {found} {what}, but {self.config.source} says "
+                f"{self.tensors.source}: tensor {name} has {count} {what}, but {self.config.source} says "
                 f"{declared} ({key}); {self.remedy}"
             )
 
-    def check_layer(self, view: View, what: str, found: int, expected: int) -> None:
+    def check_layer(self, view: View, what: str, count: int, expected: int) -> None:
         """Refuse a shape that contradicts the other tensors of its layer."""
-        if found != expected:
-            self._refuse(view.tensor, f"{found} {what}", f"{expected} from the rest of its layer")
+        if count != expected:
+            self._refuse(view.tensor, f"{count} {what}", f"{expected} from the rest of its layer")
 
-    def _refuse(self, name: str, found: str, expected: str, remedy: str | None = None) -> NoReturn:
+    def _refuse(self, name: str, actual: str, expected: str, remedy: str | None = None) -> NoReturn:
         raise InputError(
-            f"{self.tensors.source}: tensor {name} has {found}, expected {expected}; {remedy or self.remedy}"
+            f"{self.tensors.source}: tensor {name} has {actual}, expected {expected}; {remedy or self.remedy}"
         )
 
     @property

@@ -80,7 +80,7 @@ def _list_of(fits: Fits) -> Fits:
 STACKS = FieldKind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
 INIT = FieldKind(
     "tables [init.TYPE]",
-    lambda value: isinstance(value, dict) and all(isinstance(one, dict) for one in value.values()),
+    lambda value: isinstance(value, dict) and all(isinstance(table, dict) for table in value.values()),
 )
 # By the type that the field of a record declares.
 KINDS: dict[Any, FieldKind] = {
@@ -121,10 +121,10 @@ def read_family(path: str | os.PathLike[str]) -> Family:
     return family
 
 
-def _expect(fits: bool, place: str, found: Any, wanted: str) -> None:
+def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
     """An `InputError` where what a key has does not fit what it should be."""
     if not fits:
-        raise InputError(f"{place}: found {found!r:.80}, expected {wanted}")
+        raise InputError(f"{place}: found {value!r:.80}, expected {wanted}")
 
 
 def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -136,10 +136,12 @@ def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     _expect(like in shipped, f"{place}: like", like, f"a file that ships; known: {', '.join(shipped)}")
     base = _read_shipped_file(shipped[str(like)])
     merged = {key: value for key, value in base.items() if key not in NOT_INHERITED} | dict(values)
-    own, others = values.get("stacks", []), base["stacks"]
+    stacks, others = values.get("stacks", []), base["stacks"]
     nothing: dict[str, Any] = {}
-    if STACKS.fits(own):
-        merged["stacks"] = [{**other, **mine} for mine, other in zip_longest(own, others, fillvalue=nothing)]
+    if STACKS.fits(stacks):
+        merged["stacks"] = [
+            {**other, **mine} for mine, other in zip_longest(stacks, others, fillvalue=nothing)
+        ]
     return merged
 
 
@@ -179,14 +181,14 @@ def _value(value: Any, kind: FieldKind, place: str) -> Any:
 
 def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
     """The initialiser of one model type, with what it takes of the type that it is like."""
-    own = tables[name]
-    like = own.get("like")
+    table = tables[name]
+    like = table.get("like")
     is_other = like is None or (like in tables and like != name)
     _expect(is_other, f"{place}.{name}: like", like, f"another of {', '.join(tables)}")
     base = dict(tables[like]) if like is not None else {}
     if "like" in base:
         raise InputError(f"{place}.{name}: like: {like} is like another itself; name that one")
-    merged = base | own | {"defaults": {**base.get("defaults", {}), **own.get("defaults", {})}}
+    merged = base | table | {"defaults": {**base.get("defaults", {}), **table.get("defaults", {})}}
     return _record(Initialiser, merged, f"{place}.{name}")
 
 

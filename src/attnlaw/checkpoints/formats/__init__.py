@@ -32,8 +32,8 @@ class Format:
         module, _, name = self.reader.partition(":")
         with require_extra(f"{path}: a {path.suffix} file", self.extra) if self.extra else nullcontext():
             reader: Callable[[Path], Tensors] = getattr(import_module(module), name)
-            found: Tensors = reader(path)
-        return found
+            tensors: Tensors = reader(path)
+        return tensors
 
 
 # Best first. Optimizer states and training arguments match none of the patterns.

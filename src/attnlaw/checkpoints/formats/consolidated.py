@@ -99,11 +99,11 @@ class ConsolidatedTensors(Tensors):
 
 def _files(folder: Path) -> list[Path]:
     """The parts in order, none missing between them."""
-    found = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
-    missing = set(range(max(found) + 1)) - set(found)
+    files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
+    missing = set(range(max(files) + 1)) - set(files)
     if missing:
         raise InputError(
             f"{folder}: consolidated.{min(missing):02d}.pth is missing beside the other parts; "
             "download it into the same directory"
         )
-    return [found[number] for number in sorted(found)]
+    return [files[number] for number in sorted(files)]

@@ -23,13 +23,13 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     >>> fairseq_sizes({"args": told, "model": {}})["encoder"]
     {'embed_dim': 8, 'attention_heads': 2, 'normalize_before': True, 'norm_first': True}
     """
-    told = _arguments(checkpoint)
-    if not any(f"{side}_embed_dim" in told for side in SIDES):
+    arguments = _arguments(checkpoint)
+    if not any(f"{side}_embed_dim" in arguments for side in SIDES):
         return {}
-    sides = {side: _side(told, side) for side in SIDES}
+    sides = {side: _side(arguments, side) for side in SIDES}
     first = any(side["norm_first"] for side in sides.values())
-    kind = SOUND if "conv_feature_layers" in told else FAIRSEQ
-    plain = {key: value for key, value in told.items() if isinstance(value, str)}
+    kind = SOUND if "conv_feature_layers" in arguments else FAIRSEQ
+    plain = {key: value for key, value in arguments.items() if isinstance(value, str)}
     return {**plain, **sides, "norm_first": first, "model_type": kind}
 
 
@@ -44,12 +44,18 @@ def current_name(name: str) -> str:
 
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
     """The model's arguments; those of the wav2vec model inside one that was fine-tuned."""
-    told = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
-    inner = table_of(told.get("w2v_args"))
-    return table_of(inner.get("model")) or inner or told
+    arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
+    inner = table_of(arguments.get("w2v_args"))
+    return table_of(inner.get("model")) or inner or arguments
 
 
-def _side(told: Mapping[str, Any], side: str) -> dict[str, Any]:
-    own = {key.removeprefix(f"{side}_"): value for key, value in told.items() if key.startswith(f"{side}_")}
-    both = {"activation_fn": told["activation_fn"]} if "activation_fn" in told else {}
-    return {**own, **both, "norm_first": bool(own.get("normalize_before") or told.get("layer_norm_first"))}
+def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
+    sizes = {
+        key.removeprefix(f"{side}_"): value for key, value in arguments.items() if key.startswith(f"{side}_")
+    }
+    both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}
+    return {
+        **sizes,
+        **both,
+        "norm_first": bool(sizes.get("normalize_before") or arguments.get("layer_norm_first")),
+    }

@@ -50,10 +50,10 @@ def read_header(data: Any) -> Header:
     tensors, values = cursor.scalar("Q"), cursor.scalar("Q")
     if max(tensors, values) > MOST_ENTRIES:
         raise ValueError(f"{tensors} tensors and {values} values, expected at most {MOST_ENTRIES} of each")
-    found = {}
+    metadata = {}
     for _ in range(values):
         key = cursor.name()
-        found[key] = cursor.value(cursor.scalar("I"))
+        metadata[key] = cursor.value(cursor.scalar("I"))
     entries = []
     for _ in range(tensors):
         name = cursor.name()
@@ -64,11 +64,11 @@ def read_header(data: Any) -> Header:
         entries.append((name, shape, cursor.scalar("I"), cursor.scalar("Q")))
     if len({name for name, *_ in entries}) != len(entries):
         raise ValueError("two tensors have one name")
-    alignment = found.get("general.alignment", 32)
+    alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"general.alignment is {alignment!r}")
     start = -(-cursor.at // alignment) * alignment
-    return Header(found, {name: Entry(shape, code, start + at) for name, shape, code, at in entries})
+    return Header(metadata, {name: Entry(shape, code, start + at) for name, shape, code, at in entries})
 
 
 class _Cursor:

@@ -69,14 +69,14 @@ class OnnxFile(Tensors):
 
     def _type(self, stored: str) -> np.dtype[Any]:
         try:
-            found: np.dtype[Any] = np.dtype(
+            dtype: np.dtype[Any] = np.dtype(
                 self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
             )
         except (KeyError, TypeError) as error:
             raise InputError(
                 f"{self.source}: tensor {stored} is of an unknown type; update the onnx package"
             ) from error
-        return found
+        return dtype
 
     def _from_graph(self, stored: str) -> NDArray[Any]:
         self._type(stored)
@@ -153,7 +153,7 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
         for node in graph.node
         if node.op_type in ("Identity", "Transpose") and node.output and node.input
     }
-    found = {}
+    parameters = {}
     for node in graph.node:
         if node.op_type != "MatMul" or len(node.input) != 2:
             continue
@@ -164,8 +164,8 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
                 turned ^= once_more
         *module, _operation = _text(node.name).strip("/").split("/")
         if module and weight in stored and len(stored[weight].dims) == 2:
-            found[".".join(module) + ".weight"] = (weight, not turned)
-    return found
+            parameters[".".join(module) + ".weight"] = (weight, not turned)
+    return parameters
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:

@@ -89,17 +89,17 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
     with path.open("rb") as file:
         file.seek(max(0, size - TAIL))
         tail = file.read()
-    signature, *_, found, length, start, comment = END.unpack(tail[-END.size :])
+    signature, *_, record_count, length, start, comment = END.unpack(tail[-END.size :])
     if signature != b"PK\5\6" or comment:
         return False
     place = size - END.size
     if len(tail) == TAIL and tail[END64.size :].startswith(b"PK\6\7"):
         place = size - TAIL
-        _, _, told, _ = LOCATOR.unpack(tail[END64.size : -END.size])
-        signature, *_, found, length, start = END64.unpack(tail[: END64.size])
-        if told != place or signature != b"PK\6\6":
+        _, _, offset, _ = LOCATOR.unpack(tail[END64.size : -END.size])
+        signature, *_, record_count, length, start = END64.unpack(tail[: END64.size])
+        if offset != place or signature != b"PK\6\6":
             return False
-    return bool(found == count and start + length == place)
+    return bool(record_count == count and start + length == place)
 
 
 def _field(extra: bytes) -> int:
@@ -156,8 +156,8 @@ def _apply(opcode: pickletools.OpcodeInfo, stack: list[Size]) -> None:
     taken += [stack.pop() for _ in before]
     values = 1 + sum(size for size, _ in taken)
     # A container that takes values in was put on the stack first, so it is taken last.
-    own = taken.pop()[1] if opcode.name in FILLING else 0
-    nested = max(own, 1 + max((depth for _, depth in taken), default=0))
+    container_depth = taken.pop()[1] if opcode.name in FILLING else 0
+    nested = max(container_depth, 1 + max((depth for _, depth in taken), default=0))
     if values > MOST_VALUES:
         raise SuspiciousPickle(f"it unfolds to more than {MOST_VALUES} values")
     if nested > MOST_NESTED:

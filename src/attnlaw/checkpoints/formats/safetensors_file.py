@@ -106,7 +106,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object without doubled keys: of two tensors with one name, readers would choose differently."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a name stands there twice")
-    return found
+    return entries

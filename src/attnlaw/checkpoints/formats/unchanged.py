@@ -23,11 +23,11 @@ class UnchangedFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            found = path.stat()
+            status = path.stat()
         except OSError as error:
             raise self._unreadable(error) from error
         require_regular_file(path)
-        self._state, self.size = _state(found), found.st_size
+        self._state, self.size = _state(status), status.st_size
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
         """The `count` bytes from `offset` on, of the tensor `name`."""

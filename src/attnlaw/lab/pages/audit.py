@@ -19,20 +19,20 @@ def _():
     from attnlaw.lab import widgets
     from attnlaw.lab.page_model import PageModel
 
-    told = mo.app_meta().request.meta["attnlaw"]
-    return PageModel, InputError, heads, mo, shown, told, widgets
+    arguments = mo.app_meta().request.meta["attnlaw"]
+    return PageModel, InputError, heads, mo, shown, arguments, widgets
 
 
 @app.cell
-def _(PageModel, mo, told):
-    mo.Html(PageModel.of(**told).head_html())
+def _(PageModel, mo, arguments):
+    mo.Html(PageModel.of(**arguments).head_html())
     return
 
 
 @app.cell
-def _(InputError, heads, mo, shown, told):
+def _(InputError, heads, mo, shown, arguments):
     try:
-        audited, _error = heads.AuditedModel.opened(told["path"]), ""
+        audited, _error = heads.AuditedModel.opened(arguments["path"]), ""
     except InputError as error:
         audited, _error = None, shown.error_html(error)
     mo.Html(_error)

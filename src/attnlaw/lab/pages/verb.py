@@ -74,9 +74,9 @@ def _(InputError, desk, mo, shown, trained, values):
         except InputError as error:
             return error
 
-    found = _found()
-    mo.Html(shown.charts_html(found))
-    return (found,)
+    result = _found()
+    mo.Html(shown.charts_html(result))
+    return (result,)
 
 
 @app.cell
@@ -127,8 +127,8 @@ def _(clock, mo, runs, set_trained, shown):
 
 
 @app.cell
-def _(found, mo, shown):
-    mo.Html(shown.numbers_html(found))
+def _(result, mo, shown):
+    mo.Html(shown.numbers_html(result))
     return
 
 

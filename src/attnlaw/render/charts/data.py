@@ -45,24 +45,28 @@ class ChartData:
     def settings(self) -> list[str]:
         """The settings that rows state; a seed tells repetitions apart and nothing else."""
         known = setting_fields(self.verb.settings).items()
-        return [name for name, one in known if not one.rule.machine_only and name != "seed"]
+        return [name for name, setting in known if not setting.rule.machine_only and name != "seed"]
 
     def quantity(self, name: str, table: str | None = None) -> Quantity | None:
-        own = next(
+        quantities = next(
             (table_spec.columns for table_spec in self.verb.tables if table_spec.name == table),
             self.verb.quantities,
         )
-        return next((one for one in own if one.name == name), None)
+        return next((quantity for quantity in quantities if quantity.name == name), None)
 
     def frame(self, table: str | None) -> pl.DataFrame:
         """The rows; or those of a table, each with the settings of its row (its own columns come first)."""
         if table is None:
             return self.rows
-        own = self.tables.get(table)
-        if own is None:
+        table_rows = self.tables.get(table)
+        if table_rows is None:
             return pl.DataFrame()
-        told = [name for name in self.settings if name in self.rows.columns and name not in own.columns]
-        return own.join(self.rows.select(self.key, *told), on=self.key, how="inner", maintain_order="left")
+        missing = [
+            name for name in self.settings if name in self.rows.columns and name not in table_rows.columns
+        ]
+        return table_rows.join(
+            self.rows.select(self.key, *missing), on=self.key, how="inner", maintain_order="left"
+        )
 
     def has_values(self, rows: pl.DataFrame, *names: str) -> bool:
         return bool(rows.height) and all(name in rows.columns and rows[name].count() for name in names)
@@ -74,8 +78,8 @@ class ChartData:
         )
 
     def title(self, chart: Chart, case: Mapping[str, Any]) -> str:
-        told = self.value_labels.describe(case)
-        return f"{chart.title}: {told}" if told else chart.title
+        description = self.value_labels.describe(case)
+        return f"{chart.title}: {description}" if description else chart.title
 
     def figure(
         self, chart: Chart, case: Mapping[str, Any], draw: Callable[[], Any], more: str = ""
@@ -84,10 +88,10 @@ class ChartData:
         caption = " ".join(filter(None, [chart.caption, more]))
         model = case.get("model")
         name = f"{chart.name}{self.file_suffixes[model]}" if model is not None else chart.name
-        told = None if model is None else self.value_labels.label_of("model", model)
+        model_label = None if model is None else self.value_labels.label_of("model", model)
         title, settings = self.title(chart, case), partial(self.describe_settings, case)
         return Figure(
-            name, title, caption, without_validation(draw), chart.on_page, told, settings, self.version
+            name, title, caption, without_validation(draw), chart.on_page, model_label, settings, self.version
         )
 
     @cached_property
@@ -131,9 +135,9 @@ class ChartData:
         column = (self.rows if rows is None else rows)[name].drop_nulls().unique(maintain_order=True)
         if column.len() > MOST_VALUES and column.dtype.is_numeric():
             return f"{format_setting(column.min())} to {format_setting(column.max())} ({column.len()} values)"
-        told = [self.value_labels.label_of(name, value) for value in column.head(MOST_VALUES)]
+        labels = [self.value_labels.label_of(name, value) for value in column.head(MOST_VALUES)]
         rest = column.len() - MOST_VALUES
-        words = ", ".join([*told, *([f"{rest} more"] if rest > 0 else [])])
+        words = ", ".join([*labels, *([f"{rest} more"] if rest > 0 else [])])
         return f"({words})" if column.len() > 1 else words
 
     @cached_property
@@ -148,13 +152,13 @@ def unique_suffixes(labels: Mapping[str, str]) -> dict[str, str]:
     >>> unique_suffixes({"a/b": "b", "a/B": "B", "c: d": "c: d"})
     {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}
     """
-    found: dict[str, str] = {}
+    suffixes: dict[str, str] = {}
     for model, label in labels.items():
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", label)[-LONGEST_SUFFIX:].strip("-.") or "model"
-        taken = {ending.lower() for ending in found.values()}
+        taken = {ending.lower() for ending in suffixes.values()}
         numbered = (f"_{plain}-{number}" for number in count(2))
-        found[model] = next(name for name in chain([f"_{plain}"], numbered) if name.lower() not in taken)
-    return found
+        suffixes[model] = next(name for name in chain([f"_{plain}"], numbered) if name.lower() not in taken)
+    return suffixes
 
 
 def average_repetitions(
@@ -165,17 +169,17 @@ def average_repetitions(
     Errors that the rows tell add in squares; without them the spread over repetitions tells it.
     """
     known = f"{y}_error" if quantity is not None and quantity.error else None
-    own = (
+    combined_error = (
         pl.when(pl.col(known).null_count() == 0).then((pl.col(known) ** 2).sum().sqrt() / pl.len())
         if known is not None and known in rows.columns
         else pl.lit(None, dtype=pl.Float64)
     )
     spread = pl.col(y).std() / pl.len().sqrt()
-    found = rows.group_by(x, *by, maintain_order=True).agg(
-        pl.col(y).mean().alias("_y"), own.alias("_own"), spread.alias("_spread")
+    means = rows.group_by(x, *by, maintain_order=True).agg(
+        pl.col(y).mean().alias("_y"), combined_error.alias("_own"), spread.alias("_spread")
     )
     error = pl.coalesce("_own", "_spread")
-    return found.select(pl.col(x).alias("x"), pl.col("_y").alias("y"), error.alias("error"), *by)
+    return means.select(pl.col(x).alias("x"), pl.col("_y").alias("y"), error.alias("error"), *by)
 
 
 def with_series(
@@ -186,7 +190,7 @@ def with_series(
     Variants and models are called by their labels alone, and variants have colours of their own.
     """
     alone = len(by) == 1 and by[0] in {*source.value_labels.variants, *source.value_labels.short}
-    labels, own = [], {}
+    labels, fixed_colours = [], {}
     for values in rows.select(by).iter_rows() if by else ((),) * rows.height:
         label = (
             source.value_labels.label_of(by[0], values[0])
@@ -196,18 +200,18 @@ def with_series(
         labels.append(label)
         place = source.value_labels.palette_index(by[0], values[0]) if alone else None
         if place is not None:
-            own[label] = PALETTE[place]
-    return rows.with_columns(series=pl.Series(labels, dtype=pl.String)), palette(labels) | own
+            fixed_colours[label] = PALETTE[place]
+    return rows.with_columns(series=pl.Series(labels, dtype=pl.String)), palette(labels) | fixed_colours
 
 
 def rows_with_same_settings(
     rows: pl.DataFrame, others: pl.DataFrame, ignored: Sequence[str], source: ChartData
 ) -> pl.DataFrame:
     """The rows whose settings, but for some, are among those of other rows."""
-    told = [
+    common = [
         name for name in source.settings if source.has_values(rows, name) and source.has_values(others, name)
     ]
-    shared = [name for name in told if name not in ignored]
+    shared = [name for name in common if name not in ignored]
     if not shared:
         return rows
     return rows.join(others.select(shared).unique(), on=shared, how="semi", nulls_equal=True)

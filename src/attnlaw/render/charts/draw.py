@@ -27,8 +27,8 @@ def draw_figures(source: ChartData) -> list[Figure]:
     drawn: list[Figure] = []
     done: set[str] = set()
     for chart in source.verb.charts:
-        if chart.fallback_for not in done and (found := list(DRAW[type(chart)](chart, source))):
-            drawn += found
+        if chart.fallback_for not in done and (chart_figures := list(DRAW[type(chart)](chart, source))):
+            drawn += chart_figures
             done.add(chart.name)
     if not drawn:
         drawn = list(_first_quantity(source))
@@ -51,12 +51,12 @@ def _first_quantity(source: ChartData) -> Iterator[Figure]:
     """Curves of the first quantity that was found over the setting that varied most."""
     rows = source.rows
     numbers = ("float", "int", "small")
-    found = (
+    candidates = (
         quantity
         for quantity in source.verb.quantities
         if quantity.kind in numbers and source.has_values(rows, quantity.name)
     )
-    quantity = next(found, None)
+    quantity = next(candidates, None)
     names = varying_settings(rows, source.settings)
     if quantity is None or not names:
         return

@@ -24,13 +24,13 @@ def draw_cells(chart: Cells, source: ChartData) -> Iterator[Figure]:
     xs, ys = _as_tuple(chart.x), _as_tuple(chart.y)
     if not source.has_values(rows, *chart.colour, ys[0], *(xs if len(xs) == 1 else ())):
         return
-    told = rows.drop_nulls([*chart.colour, ys[0], *(xs if len(xs) == 1 else ())])
-    numbers = told[xs[0]].dtype.is_float()
-    for case, own in rows_by_case(told, source.other_settings(told, [*xs, *ys])):
+    complete_rows = rows.drop_nulls([*chart.colour, ys[0], *(xs if len(xs) == 1 else ())])
+    numbers = complete_rows[xs[0]].dtype.is_float()
+    for case, case_rows in rows_by_case(complete_rows, source.other_settings(complete_rows, [*xs, *ys])):
         if not numbers:
-            yield source.figure(chart, case, partial(_draw_panels, chart, source, own))
-        elif _is_evenly_spaced(own[xs[0]]) and _is_evenly_spaced(own[ys[0]]):
-            yield source.figure(chart, case, partial(_draw_field, chart, source, own))
+            yield source.figure(chart, case, partial(_draw_panels, chart, source, case_rows))
+        elif _is_evenly_spaced(case_rows[xs[0]]) and _is_evenly_spaced(case_rows[ys[0]]):
+            yield source.figure(chart, case, partial(_draw_field, chart, source, case_rows))
 
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
@@ -45,14 +45,14 @@ def _is_evenly_spaced(values: pl.Series) -> bool:
 
 def _draw_field(chart: Cells, source: ChartData, rows: pl.DataFrame) -> Any:
     x, y, (colour, *_) = str(chart.x), str(chart.y), chart.colour
-    told = [
+    points = [
         {"x": row[x], "y": row[column], "name": source.verb.axis(column)}
         for column in chart.lines
         if source.has_values(rows, column)
         for row in rows.unique(x, keep="first", maintain_order=True).sort(x).iter_rows(named=True)
         if row[column] is not None
     ]
-    lines = pl.DataFrame(told, schema={"x": pl.Float64, "y": pl.Float64, "name": pl.String})
+    lines = pl.DataFrame(points, schema={"x": pl.Float64, "y": pl.Float64, "name": pl.String})
     placed = rows.select(x=pl.col(x), y=pl.col(y), colour=pl.col(colour))
     label = source.verb.axis
     return field(placed, lines, label(x), label(y), label(colour), Shades(chart.scale, chart.domain))
@@ -69,18 +69,18 @@ def _draw_panels(chart: Cells, source: ChartData, rows: pl.DataFrame) -> Any:
         rows = rows.filter(pl.col(chart.colour[0]) > 0)
     groups = rows.group_by(chart.panel, maintain_order=True) if chart.panel else [(("",), rows)]
     panels: list[Any] = []
-    for ((value,), own), column in product(groups, chart.colour):
-        told = own.select(
-            x=_join_columns(own, chart.x),
-            y=_join_columns(own, chart.y),
+    for ((value,), group), column in product(groups, chart.colour):
+        cell_rows = group.select(
+            x=_join_columns(group, chart.x),
+            y=_join_columns(group, chart.y),
             colour=pl.col(column),
-            told=_description(chart, source, own),
+            told=_description(chart, source, group),
         )
-        xs = [name for name in _as_tuple(chart.x) if own[name].count()]
-        most = max(told["x"].n_unique(), told["y"].n_unique())
+        xs = [name for name in _as_tuple(chart.x) if group[name].count()]
+        most = max(cell_rows["x"].n_unique(), cell_rows["y"].n_unique())
         legend = chart.legend or (None if variants or chart.panel else source.verb.axis(column))
         panel = cells(
-            told,
+            cell_rows,
             source.verb.axis(xs[0]) if xs else None,
             source.verb.axis(_as_tuple(chart.y)[0]),
             shades,
@@ -112,10 +112,10 @@ def variant_colours(variants: Mapping[str, Any]) -> dict[str, str]:
 
 def _join_columns(rows: pl.DataFrame, names: str | tuple[str, ...]) -> pl.Expr:
     """Whichever of the columns are there, as one label."""
-    told = [name for name in _as_tuple(names) if rows[name].count()]
-    if len(told) == 1:
-        return pl.col(told[0])
-    return pl.concat_str(told, separator=" · ") if told else pl.lit(None, dtype=pl.String)
+    columns = [name for name in _as_tuple(names) if rows[name].count()]
+    if len(columns) == 1:
+        return pl.col(columns[0])
+    return pl.concat_str(columns, separator=" · ") if columns else pl.lit(None, dtype=pl.String)
 
 
 def _description(chart: Cells, source: ChartData, rows: pl.DataFrame) -> pl.Series:
@@ -138,24 +138,24 @@ def draw_bars(chart: Bars, source: ChartData) -> Iterator[Figure]:
     labels = {name: source.verb.axis(name) for name in parts}
     colours = palette(labels.values())
     long = rows.unpivot(parts, index=[chart.x, *([chart.panel] if chart.panel else [])], variable_name="part")
-    told = long.drop_nulls("value").with_columns(
+    shares = long.drop_nulls("value").with_columns(
         x=pl.col(chart.x),
         place=pl.col("part").replace_strict({name: i for i, name in enumerate(parts)}, return_dtype=pl.Int64),
         part=pl.col("part").replace_strict(labels),
     )
-    several = chart.panel is not None and told[chart.panel].n_unique() > 1
-    groups = told.group_by(chart.panel, maintain_order=True) if several else [(("",), told)]
+    several = chart.panel is not None and shares[chart.panel].n_unique() > 1
+    groups = shares.group_by(chart.panel, maintain_order=True) if several else [(("",), shares)]
 
     def draw() -> Any:
         panels = [
             bars(
-                own.select("x", "part", "place", "value"),
+                group.select("x", "part", "place", "value"),
                 source.verb.axis(chart.x),
                 "share",
                 colours,
                 source.value_labels.label_of(chart.panel or "", value) if several else "",
             )
-            for (value,), own in groups
+            for (value,), group in groups
         ]
         return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
 
@@ -168,7 +168,7 @@ def draw_dots(chart: Dots, source: ChartData) -> Iterator[Figure]:
     if not values or not source.has_values(rows, chart.by):
         return
     long = rows.unpivot(values, index=chart.by, variable_name="line").drop_nulls("value")
-    told, colours = with_series(source, long, [chart.by])
+    points, colours = with_series(source, long, [chart.by])
     labels = {name: source.verb.axis(name) for name in values}
-    placed = told.select("value", "series", line=pl.col("line").replace_strict(labels))
+    placed = points.select("value", "series", line=pl.col("line").replace_strict(labels))
     yield source.figure(chart, {}, partial(dots, placed, chart.axis, colours))

@@ -32,25 +32,27 @@ def draw_curves(chart: Curves, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, chart.x, chart.y, *([chart.needs] if chart.needs else [])):
         return
-    told = rows.drop_nulls([chart.x, chart.y, *([chart.needs] if chart.needs else [])])
-    if told[chart.x].dtype.is_float():
-        told = told.filter(pl.col(chart.x).is_finite())
+    usable_rows = rows.drop_nulls([chart.x, chart.y, *([chart.needs] if chart.needs else [])])
+    if usable_rows[chart.x].dtype.is_float():
+        usable_rows = usable_rows.filter(pl.col(chart.x).is_finite())
     if chart.log:
-        told = told.filter(pl.col(chart.y) > 0)
+        usable_rows = usable_rows.filter(pl.col(chart.y) > 0)
     if chart.log or chart.log_x:
-        told = told.filter(pl.col(chart.x) > 0)
-    if count_distinct(told[chart.x]) < 2:
+        usable_rows = usable_rows.filter(pl.col(chart.x) > 0)
+    if count_distinct(usable_rows[chart.x]) < 2:
         return
-    by = varying_settings(told, chart.line_columns)
-    others = source.other_settings(told, [chart.x, *by])
+    by = varying_settings(usable_rows, chart.line_columns)
+    others = source.other_settings(usable_rows, [chart.x, *by])
     points = _simulation_rows(chart, source)
-    if points is None and not by and others and told.select(others).n_unique() <= MOST_CASES:
+    if points is None and not by and others and usable_rows.select(others).n_unique() <= MOST_CASES:
         by, others = others, []
-    for case, own in rows_by_case(told, others):
-        if count_distinct(own[chart.x]) < 2:
+    for case, case_rows in rows_by_case(usable_rows, others):
+        if count_distinct(case_rows[chart.x]) < 2:
             continue
-        measured = None if points is None else rows_with_same_settings(points, own, [chart.x, *by], source)
-        yield _curve(chart, source, case, own, by, measured)
+        measured = (
+            None if points is None else rows_with_same_settings(points, case_rows, [chart.x, *by], source)
+        )
+        yield _curve(chart, source, case, case_rows, by, measured)
 
 
 def _curve(
@@ -93,19 +95,19 @@ def _curve(
 
 def _thresholds(chart: Curves, source: ChartData, rows: pl.DataFrame) -> pl.DataFrame:
     """x and name of every threshold that the rows tell; those that differ by line say whose they are."""
-    found: dict[tuple[float, str], None] = {}
+    thresholds: dict[tuple[float, str], None] = {}
     clean = () if chart.clean is None or rows[chart.clean[0]].max() else chart.clean[1]
     for column in (*clean, *chart.thresholds):
         if not source.has_values(rows, column):
             continue
         by = chart.line_columns[:1]
         places = rows.select(column, *by).unique(maintain_order=True)
-        one = places[column].n_unique() == 1
+        is_single = places[column].n_unique() == 1
         for row in places.drop_nulls(column).iter_rows(named=True):
-            whose = "" if one or not by else f" ({source.value_labels.label_of(by[0], row[by[0]])})"
-            found[row[column], f"{source.verb.axis(column)}{whose}"] = None
+            whose = "" if is_single or not by else f" ({source.value_labels.label_of(by[0], row[by[0]])})"
+            thresholds[row[column], f"{source.verb.axis(column)}{whose}"] = None
     schema = {"x": pl.Float64, "name": pl.String}
-    return pl.DataFrame(list(found), schema=schema, orient="row")
+    return pl.DataFrame(list(thresholds), schema=schema, orient="row")
 
 
 def _simulation_rows(chart: Curves, source: ChartData) -> pl.DataFrame | None:
@@ -122,10 +124,10 @@ def _average_by_size(chart: Curves, source: ChartData, rows: pl.DataFrame, by: S
     assert source.simulation_data is not None
     assert chart.points is not None
     quantity = source.simulation_data.quantity(chart.y)
-    told, _ = with_series(
+    means, _ = with_series(
         source, average_repetitions(rows, chart.x, chart.y, [*by, chart.points], quantity), by
     )
-    sized = told.sort(chart.points, maintain_order=True)
+    sized = means.sort(chart.points, maintain_order=True)
     ending = " (± s.e.)" if sized["error"].count() else ""
     sizes = [
         f"{simulation_label(source.simulation_data, chart.points, [size])}{ending}"

@@ -24,13 +24,15 @@ def draw_densities(chart: Density, source: ChartData) -> Iterator[Figure]:
         if chart.atom is not None and source.rows.height == 1 and source.rows[chart.atom][0] == 1.0:
             yield from _draw_spectrum(chart, source, {}, source.rows)  # nothing is left but the atom
         return
-    told = rows.drop_nulls([chart.x, chart.y])
+    points = rows.drop_nulls([chart.x, chart.y])
     apart = [name for name in (chart.by, chart.panel) if name is not None]
-    for case, own in rows_by_case(
-        told, source.other_settings(told, apart) if apart else varying_settings(told, source.settings)
+    for case, case_rows in rows_by_case(
+        points, source.other_settings(points, apart) if apart else varying_settings(points, source.settings)
     ):
         yield from (
-            _draw_laws(chart, source, case, own) if chart.by else _draw_spectrum(chart, source, case, own)
+            _draw_laws(chart, source, case, case_rows)
+            if chart.by
+            else _draw_spectrum(chart, source, case, case_rows)
         )
 
 
@@ -51,7 +53,7 @@ def _draw_laws(
     )
     if ratio and first[by].dtype.is_float():
         parts = first.partition_by(panel, maintain_order=True) if panel else [first]
-        first = pl.concat([_fill_ratios(own, chart.x, chart.y, ratio, by) for own in parts])
+        first = pl.concat([_fill_ratios(part, chart.x, chart.y, ratio, by) for part in parts])
     values = sorted(first[by].unique().to_list())
     names = {value: format_setting(value) for value in values}
     colours = {
@@ -81,14 +83,14 @@ def _draw_laws(
     def draw() -> Any:
         panels = [
             densities(
-                own.select("x", "density", "ratio", "series"),
+                group.select("x", "density", "ratio", "series"),
                 source.verb.axis(chart.x),
                 colours,
                 source.verb.axis(by),
                 source.verb.axis(ratio) if ratio else None,
                 f"{panel.replace('_', ' ')} {format_setting(value)}" if panel else "",
             )
-            for (value,), own in groups
+            for (value,), group in groups
         ]
         return alt.concat(*panels, columns=1 if ratio else 2)
 
@@ -104,8 +106,8 @@ def _fill_ratios(rows: pl.DataFrame, x: str, y: str, ratio: str, by: str) -> pl.
     if not limit.height or not rows[ratio].null_count():
         return rows
     line = np.interp(rows[x], limit[x], np.log(limit[y].to_numpy()), left=np.nan, right=np.nan)
-    found = pl.Series(rows[y].to_numpy() / np.exp(line)).fill_nan(None)
-    return rows.with_columns(pl.col(ratio).fill_null(found))
+    ratios = pl.Series(rows[y].to_numpy() / np.exp(line)).fill_nan(None)
+    return rows.with_columns(pl.col(ratio).fill_null(ratios))
 
 
 def _draw_spectrum(
@@ -113,8 +115,8 @@ def _draw_spectrum(
 ) -> Iterator[Figure]:
     """One line over the histogram of what the verb beside it measured at the same settings."""
     key = rows[source.key][0]
-    own = source.rows.filter(pl.col(source.key) == key)
-    row = own.row(0, named=True)
+    key_rows = source.rows.filter(pl.col(source.key) == key)
+    row = key_rows.row(0, named=True)
     density = (
         source.tables[chart.table or ""]
         .filter(pl.col(source.key) == key)
@@ -125,7 +127,7 @@ def _draw_spectrum(
     values, name, notes = None, "", []
     if chart.bars is not None and source.simulation_data is not None:
         table, column = chart.bars
-        students = rows_with_same_settings(source.simulation_data.rows, own, [], source)
+        students = rows_with_same_settings(source.simulation_data.rows, key_rows, [], source)
         drawn = source.simulation_data.tables.get(table, pl.DataFrame())
         if students.height and source.has_values(drawn, column):
             kept = drawn.filter(pl.col(source.key).is_in(students[source.key].to_list()))

@@ -42,9 +42,9 @@ class Figure:
     def caption_text(self) -> str:
         """What a file beside the figure tells: title, caption, settings and versions."""
         settings = self.settings_text()
-        told = f"Settings: {settings}." if settings else ""
+        sentence = f"Settings: {settings}." if settings else ""
         computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
-        lines = [f"{self.title}. {self.caption}".strip(), told, f"{computed} by attnlaw {version()}."]
+        lines = [f"{self.title}. {self.caption}".strip(), sentence, f"{computed} by attnlaw {version()}."]
         return "\n".join(filter(None, lines)) + "\n"
 
 

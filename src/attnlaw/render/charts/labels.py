@@ -55,8 +55,8 @@ def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequen
     """
     kept = list(names)
     for name in reversed(names):
-        told = [*fixed, *(other for other in kept if other != name)]
-        if told and not (rows.group_by(told).agg(pl.col(name).n_unique())[name] > 1).any():
+        fixed_names = [*fixed, *(other for other in kept if other != name)]
+        if fixed_names and not (rows.group_by(fixed_names).agg(pl.col(name).n_unique())[name] > 1).any():
             kept.remove(name)
     return kept
 
@@ -69,8 +69,8 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
     if not names:
         yield {}, rows
         return
-    found = rows.select(names).unique(maintain_order=True).to_dicts()
-    whole = [one for one in found if not any(_covers(other, one) for other in found)]
+    combinations = rows.select(names).unique(maintain_order=True).to_dicts()
+    whole = [values for values in combinations if not any(_covers(other, values) for other in combinations)]
     for case in whole[:MOST_CASES]:
         fits = [
             pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()
@@ -78,18 +78,20 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
         yield case, rows.filter(pl.all_horizontal(fits))
 
 
-def _covers(other: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     """Whether another case has all values of one, and more."""
-    told = {name: value for name, value in one.items() if value is not None}
-    return other != one and all(other[name] == value for name, value in told.items())
+    known = {name: value for name, value in values.items() if value is not None}
+    return other != values and all(other[name] == value for name, value in known.items())
 
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
     """The tables of variants behind the columns of a verb's rows and tables, by column."""
     known = setting_fields(verb.settings).items()
-    tables = {name: one.rule.choices for name, one in known if isinstance(one.rule.choices, Mapping)}
-    for found in (verb.quantities, *(table.columns for table in verb.tables)):
-        tables |= {one.name: one.choices for one in found if one.choices}
+    tables = {
+        name: setting.rule.choices for name, setting in known if isinstance(setting.rule.choices, Mapping)
+    }
+    for quantities in (verb.quantities, *(table.columns for table in verb.tables)):
+        tables |= {quantity.name: quantity.choices for quantity in quantities if quantity.choices}
     return tables
 
 
@@ -99,7 +101,7 @@ class ValueLabels:
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
         self.variants = variant_tables(verb)
-        files = {"model", *(name for name, one in known.items() if one.rule.is_path)}
+        files = {"model", *(name for name, setting in known.items() if setting.rule.is_path)}
         strings = [name for name in files if rows.schema.get(name) == pl.String]
         self.short = {
             name: short_names(rows[name].drop_nulls().unique(maintain_order=True)) for name in strings
@@ -132,28 +134,28 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
     return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
 
 
-def constant_settings(rows: pl.DataFrame, found: Iterable[str]) -> list[str]:
+def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
     """The settings that have one value in all of several rows; what was `found` is shown though it agrees."""
-    results = set(found)
+    results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []
 
 
-def shared_settings(rows: pl.DataFrame, found: Iterable[str]) -> str:
+def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
     """A sentence that tells the settings which all rows share; nothing without them."""
-    told = {
+    shared = {
         name: rows[name][0]
-        for name in constant_settings(rows, found)
+        for name in constant_settings(rows, result_columns)
         if rows[name].count() and name != "status"
     }
-    words = ", ".join(f"{name.replace('_', ' ')} {format_setting(value)}" for name, value in told.items())
+    words = ", ".join(f"{name.replace('_', ' ')} {format_setting(value)}" for name, value in shared.items())
     return f"The same in all rows: {words}." if words else ""
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of tasks that failed; the steps of a training run have no status."""
-    told = rows.schema.get("status") == pl.String
-    return rows.filter(pl.col("status") == "failed") if told else rows.clear()
+    has_status = rows.schema.get("status") == pl.String
+    return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 
 
 def failure_sentence(rows: pl.DataFrame) -> str:
@@ -166,7 +168,9 @@ def failure_sentence(rows: pl.DataFrame) -> str:
     lost = failed_rows(rows)
     if not lost.height:
         return ""
-    errors = [one for name in ("error", "remark") if name in lost.columns for one in lost[name].drop_nulls()]
+    errors = [
+        message for name in ("error", "remark") if name in lost.columns for message in lost[name].drop_nulls()
+    ]
     first = str(errors[0]).strip().partition("\n")[0] if errors else "no error was kept"
     cut = first if len(first) <= LONGEST_MESSAGE else f"{first[:LONGEST_MESSAGE]}…"
     return f"{lost.height} of {rows.height} tasks failed: {cut.rstrip('.')}."

@@ -133,8 +133,8 @@ def _chart_with_model(figure: Figure) -> Any:
     chart = figure.draw()
     if figure.model is None:
         return chart
-    own = chart.to_dict(validate=False).get("title")
-    words = [figure.model, *([own.strip()] if isinstance(own, str) else [])]
+    title = chart.to_dict(validate=False).get("title")
+    words = [figure.model, *([title.strip()] if isinstance(title, str) else [])]
     return chart.properties(title={"text": as_title(": ".join(words)), "limit": PAGE})
 
 
@@ -151,9 +151,9 @@ def paper_spec(chart: Any) -> dict[str, Any]:
         # Beside a chart of one column a legend would take a third of it.
         tries.insert(0, (below, COLUMN, ROOMY_PANEL))
     for styled, target, least in tries:
-        found = _fit_width(styled, target, least)
-        if found is not None:
-            return found
+        fitted = _fit_width(styled, target, least)
+        if fitted is not None:
+            return fitted
     raise InputError(
         f"figure: its labels alone are wider than {PAGE / POINTS_PER_INCH:g} inches; draw fewer panels, or "
         "shorten the names"
@@ -189,14 +189,14 @@ def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, A
 
 def _panel_widths(spec: dict[str, Any]) -> list[float]:
     """The widths of all panels."""
-    own = [float(spec["width"])] if isinstance(spec.get("width"), int | float) else []
-    return own + [width for key in NESTED for part in spec.get(key, ()) for width in _panel_widths(part)]
+    widths = [float(spec["width"])] if isinstance(spec.get("width"), int | float) else []
+    return widths + [width for key in NESTED for part in spec.get(key, ()) for width in _panel_widths(part)]
 
 
 def _drawing_width(spec: dict[str, Any]) -> float:
     """How wide the whole drawing is."""
-    found = re.search(r'width="([\d.]+)"', draw_svg(spec))
-    return float(found[1]) if found else 0.0
+    match = re.search(r'width="([\d.]+)"', draw_svg(spec))
+    return float(match[1]) if match else 0.0
 
 
 def _scale_panels(spec: dict[str, Any], factor: float) -> dict[str, Any]:

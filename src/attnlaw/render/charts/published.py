@@ -21,21 +21,21 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
 
     `lines`: quantity, kind, published and ours (estimates), settings (name -> text). `label` names both.
     """
-    found = []
+    figures = []
     for quantity in dict.fromkeys(line["quantity"] for line in lines):
-        own = [line for line in lines if line["quantity"] == quantity]
-        names = list(dict.fromkeys(name for line in own for name in line["settings"]))
-        counts = {name: len({line["settings"].get(name) for line in own}) for name in names}
+        quantity_lines = [line for line in lines if line["quantity"] == quantity]
+        names = list(dict.fromkeys(name for line in quantity_lines for name in line["settings"]))
+        counts = {name: len({line["settings"].get(name) for line in quantity_lines}) for name in names}
         x = max(counts, key=lambda name: counts[name], default=None)
         if x is None or counts[x] < LEAST_NUMBERS:
             continue
         by = [name for name in names if name != x and counts[name] > 1]
-        if by and not _is_finite(own, x):  # names of several kinds at once make no axis
+        if by and not _is_finite(quantity_lines, x):  # names of several kinds at once make no axis
             continue
-        draw = partial(_draw_comparison, own, x, by, quantity, label)
+        draw = partial(_draw_comparison, quantity_lines, x, by, quantity, label)
         title = f"{label(quantity)[0].upper()}{label(quantity)[1:]}: theirs and ours"
-        found.append(Figure(f"published_{quantity}", title, CAPTION, draw))
-    return found
+        figures.append(Figure(f"published_{quantity}", title, CAPTION, draw))
+    return figures
 
 
 def _draw_comparison(
@@ -44,16 +44,18 @@ def _draw_comparison(
     places = [_number(line["settings"].get(x, "")) for line in lines]
     whole = _is_finite(lines, x)
     series = [", ".join(f"{label(name)} {line['settings'].get(name, '')}" for name in by) for line in lines]
-    found: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {"x": place if whole else str(place), "series": name, "line": line}
         for place, name, line in zip(places, series, lines, strict=True)
     ]
-    theirs = [_point(one, "published") | {"size": _kind(one["line"]["kind"])} for one in found]
-    ours = [_point(one, "ours") for one in found]
+    theirs = [_point(entry, "published") | {"size": _kind(entry["line"]["kind"])} for entry in entries]
+    ours = [_point(entry, "ours") for entry in entries]
     if not whole:  # names, or widths up to the limit: points of both, no lines
-        rows = [one | {"series": one["size"]} for one in theirs] + [one | {"series": "ours"} for one in ours]
-        told = pl.DataFrame([{k: v for k, v in one.items() if k != "size"} for one in rows])
-        return curves(told, label(x), label(quantity), palette(told["series"]))
+        rows = [point | {"series": point["size"]} for point in theirs] + [
+            point | {"series": "ours"} for point in ours
+        ]
+        table = pl.DataFrame([{k: v for k, v in row.items() if k != "size"} for row in rows])
+        return curves(table, label(x), label(quantity), palette(table["series"]))
     drawn = pl.DataFrame(ours).unique(["series", "x"]).sort("series", "x")
     return curves(
         drawn,
@@ -65,9 +67,9 @@ def _draw_comparison(
     )
 
 
-def _point(one: Mapping[str, Any], side: str) -> dict[str, Any]:
-    value = one["line"][side]
-    return {"x": one["x"], "y": value.value, "error": value.error, "series": one["series"]}
+def _point(entry: Mapping[str, Any], side: str) -> dict[str, Any]:
+    value = entry["line"][side]
+    return {"x": entry["x"], "y": value.value, "error": value.error, "series": entry["series"]}
 
 
 def _kind(kind: str) -> str:

@@ -110,7 +110,7 @@ def without_validation(draw: Callable[[], Any]) -> Callable[[], Any]:
 def finite_or_none(value: Any) -> Any:
     """The value, lists included; None for a float that JSON cannot hold."""
     if isinstance(value, list):
-        return [finite_or_none(one) for one in value]
+        return [finite_or_none(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -199,10 +199,10 @@ def inline_svg(chart: Any, name: str) -> str:
     drawn = draw_svg(spec)
     # Vega numbers its ids through all charts of a process; here each chart counts its own.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
-    own = re.sub(r"<[^>]*>", lambda tag: _rewrite_tag(tag[0], ids), drawn)
-    told = DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', own)
+    svg = re.sub(r"<[^>]*>", lambda tag: _rewrite_tag(tag[0], ids), drawn)
+    titled_svg = DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', svg)
     # The page tells what the whole drawing is; groups of marks without a name would be told as nothing.
-    return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", told)
+    return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", titled_svg)
 
 
 # Points below a panel on a page that a row of a legend may take, and those of a letter of it.
@@ -230,15 +230,15 @@ def _legend_labels(spec: Any) -> Iterator[str]:
         for key, part in spec.items():
             if key in ("color", "fill", "strokeDash", "shape") and isinstance(part, Mapping):
                 domain = (part.get("scale") or {}).get("domain") if part.get("legend", True) else None
-                yield from (one for one in domain or () if isinstance(one, str))
+                yield from (label for label in domain or () if isinstance(label, str))
             elif key not in ("data", "datasets"):
                 yield from _legend_labels(part)
 
 
 def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
     """One tag with new ids, and its coordinates rounded to a hundredth of a pixel."""
-    tag = re.sub(r'\bid="([^"]*)"', lambda found: f'id="{ids[found[1]]}"', tag)
-    tag = re.sub(r"url\(#([^)]*)\)", lambda found: f"url(#{ids.get(found[1], found[1])})", tag)
+    tag = re.sub(r'\bid="([^"]*)"', lambda match: f'id="{ids[match[1]]}"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", tag)
     return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
 
 

@@ -67,9 +67,9 @@ def rows_page(
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
-    found = {name for quantity in quantities for name in quantity.columns}
+    result_columns = {name for quantity in quantities for name in quantity.columns}
     beside = {name for quantity in quantities for name in list(quantity.columns)[1:]}
-    hidden = {*constant_settings(rows, found), *outcome, *beside}
+    hidden = {*constant_settings(rows, result_columns), *outcome, *beside}
     plain = [name for name in showable_columns(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
     data = {
@@ -87,7 +87,8 @@ def rows_page(
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     """What the first verb that knows a column calls it."""
     tables = {
-        verb.name: {one for table in verb.tables for one in column_kinds(table.columns)} for verb in verbs
+        verb.name: {column for table in verb.tables for column in column_kinds(table.columns)}
+        for verb in verbs
     }
     knowing = (verb for verb in verbs if name in verb.schema or name in tables[verb.name])
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))
@@ -97,24 +98,24 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
     """The labels of variants, by column, where they have labels."""
     every = {name: of for verb in verbs for name, of in variant_tables(verb).items() if name in shown}
     labels = {
-        column: {name: one.label for name, one in of.items() if hasattr(one, "label")}
+        column: {name: variant.label for name, variant in of.items() if hasattr(variant, "label")}
         for column, of in every.items()
     }
-    return {column: told for column, told in labels.items() if told}
+    return {column: variant_labels for column, variant_labels in labels.items() if variant_labels}
 
 
-def quantity_section(verb: Verb[Any, Any], own: pl.DataFrame, several: bool) -> Section | None:
+def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool) -> Section | None:
     """A table of a verb's quantities: what each is, and from where to where it goes in its rows."""
     lines = []
     for quantity in verb.quantities:
-        values = own[quantity.name].drop_nulls() if quantity.name in own.columns else pl.Series()
+        values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
         if values.len() and not values.dtype.is_nested():
             errors = (
-                own[f"{quantity.name}_error"]
-                if quantity.error and f"{quantity.name}_error" in own.columns
+                rows[f"{quantity.name}_error"]
+                if quantity.error and f"{quantity.name}_error" in rows.columns
                 else None
             )
-            error = errors[0] if errors is not None and own.height == 1 else None
+            error = errors[0] if errors is not None and rows.height == 1 else None
             lines.append(
                 f'<tr><th scope="row">{escape(quantity.label)}</th><td>{escape(quantity.description)}</td>'
                 f"<td>{escape(_range(values, error))}</td></tr>"
@@ -200,14 +201,14 @@ def rows_section(title: str, example: str) -> Section:
 
 def headline(verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False) -> str:
     """The numbers of a card: those that a row has, labelled, in short or with their errors."""
-    told = {
+    texts = {
         name: format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
         for name in names
         if row[name] is not None
     }
     numbers = (
         f"<div><dt>{escape(verb.label(name))}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in told.items()
+        for name, text in texts.items()
     )
     return f'<dl class="headline">{"".join(numbers)}</dl>'
 
@@ -261,4 +262,4 @@ def _template(name: str) -> str:
 
 def _fill_template(template: str, values: Mapping[str, str]) -> str:
     """The template with every {{name}} replaced, in one pass: values are never searched for names."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template) + "\n"
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template) + "\n"

@@ -24,12 +24,12 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
     >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
     {'width': [1]}
     """
-    found = {
+    places = {
         name: (table[name] == math.inf).arg_true().to_list()
         for name, dtype in table.schema.items()
         if dtype.is_float()
     }
-    return {name: rows for name, rows in found.items() if rows}
+    return {name: rows for name, rows in places.items() if rows}
 
 
 def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:

@@ -30,11 +30,13 @@ def show(done: VerbRuns, console: Console) -> None:
         print_table(console, lambda _: _quantity_table(done))
     else:
         _show_rows(done, console)
-    for one, own in done:
-        for case, found in own:
-            if getattr(found, "remark", None):
-                print_message(f"{one.name}{_case_label(one, case, own)}: {_status(found)}: {found.remark}")
-        if any(getattr(case, "seeds", None) == 1 for case, _ in own):
+    for run_verb, runs in done:
+        for case, result in runs:
+            if getattr(result, "remark", None):
+                print_message(
+                    f"{run_verb.name}{_case_label(run_verb, case, runs)}: {_status(result)}: {result.remark}"
+                )
+        if any(getattr(case, "seeds", None) == 1 for case, _ in runs):
             print_message("one seed has no standard error; --seeds 2 or more gives one")
 
 
@@ -44,22 +46,22 @@ def _show_rows(done: VerbRuns, console: Console) -> None:
     varied = _varying_names([case for case, _ in pairs])
     cells = {verb.label(name): [format_value(case.to_row()[name]) for case, _ in pairs] for name in varied}
     less = []
-    for one, own in done:
-        for quantity in one.quantities:
-            column = [format_value(getattr(found, quantity.name, None)) for _, found in own]
-            if quantity.in_summary and not _is_list(quantity) and len(own) == len(pairs) and any(column):
+    for run_verb, runs in done:
+        for quantity in run_verb.quantities:
+            column = [format_value(getattr(result, quantity.name, None)) for _, result in runs]
+            if quantity.in_summary and not _is_list(quantity) and len(runs) == len(pairs) and any(column):
                 title = quantity.symbol or quantity.label
-                title = title if one is verb else f"{title}, {one.title.lower()}"
+                title = title if run_verb is verb else f"{title}, {run_verb.title.lower()}"
                 cells[title] = column
                 less.append(title)
-    if any(_status(found) != Outcome.DONE for _, found in pairs):
-        cells["status"] = [_status(found) for _, found in pairs]
+    if any(_status(result) != Outcome.DONE for _, result in pairs):
+        cells["status"] = [_status(result) for _, result in pairs]
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
     names = [", ".join(format_value(getattr(case, name)) for name in varied) for case, _ in pairs]
     for quantity in verb.quantities:
         if not (quantity.in_summary and _is_list(quantity)):
             continue
-        lists = [getattr(found, quantity.name, None) or () for _, found in pairs]
+        lists = [getattr(result, quantity.name, None) or () for _, result in pairs]
         if any(value is not None for values in lists for value in values):
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
@@ -74,8 +76,8 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 def _quantity_table(done: VerbRuns) -> Table:
     """One row for each quantity that the only case has, beside it that of the verb beside it."""
-    verb, ((_, found),) = done[0]
-    others = [(_heading(one, own[0][0]), own[0][1]) for one, own in done[1:]]
+    verb, ((_, result),) = done[0]
+    others = [(_heading(other_verb, runs[0][0]), runs[0][1]) for other_verb, runs in done[1:]]
     table = Table(box=None, pad_edge=False)
     table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
     table.add_column("", no_wrap=True)
@@ -84,7 +86,7 @@ def _quantity_table(done: VerbRuns) -> Table:
         table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     table.add_column("", overflow="fold")
     for quantity in verb.quantities:
-        values = [getattr(found, quantity.name, None)]
+        values = [getattr(result, quantity.name, None)]
         values += [getattr(other, quantity.name, None) for _, other in others]
         if quantity.hidden or not any(map(format_value, values)):
             continue
@@ -101,8 +103,11 @@ def _quantity_table(done: VerbRuns) -> Table:
 
 def _heading(verb: Verb[Any, Any], case: Any) -> str:
     """What a verb beside another is called, with the settings that it must be given."""
-    needed = [one for one in setting_fields(verb.settings).values() if one.default is MISSING]
-    given = [f", {one.rule.symbol or one.name} = {format_value(getattr(case, one.name))}" for one in needed]
+    needed = [setting for setting in setting_fields(verb.settings).values() if setting.default is MISSING]
+    given = [
+        f", {setting.rule.symbol or setting.name} = {format_value(getattr(case, setting.name))}"
+        for setting in needed
+    ]
     return f"{verb.title.lower()}{''.join(given)}"
 
 
@@ -115,22 +120,24 @@ def _varying_names(cases: Sequence[Any]) -> list[str]:
 def _describe_shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:
     """The settings that play a part and are the same in all cases, in words."""
     row, varied = cases[0].to_row(), _varying_names(cases)
-    told = {name: value for name, value in row.items() if value is not None and value is not False}
-    words = {name: "" if value is True else f" {format_value(value)}" for name, value in told.items()}
+    used_settings = {name: value for name, value in row.items() if value is not None and value is not False}
+    words = {
+        name: "" if value is True else f" {format_value(value)}" for name, value in used_settings.items()
+    }
     return [f"{verb.label(name)}{word}" for name, word in words.items() if name not in varied]
 
 
-def _case_label(verb: Verb[Any, Any], case: Any, own: Sequence[tuple[Any, Any]]) -> str:
+def _case_label(verb: Verb[Any, Any], case: Any, runs: Sequence[tuple[Any, Any]]) -> str:
     """What tells a case from the others."""
-    varied = _varying_names([one for one, _ in own]) if len(own) > 1 else []
+    varied = _varying_names([other_case for other_case, _ in runs]) if len(runs) > 1 else []
     return "".join(
         f", {setting_fields(verb.settings)[name].label} {format_value(getattr(case, name))}"
         for name in varied
     )
 
 
-def _status(found: Any) -> str:
-    return str(getattr(found, "outcome", Outcome.DONE))
+def _status(result: Any) -> str:
+    return str(getattr(result, "outcome", Outcome.DONE))
 
 
 def _is_list(quantity: Quantity) -> bool:

@@ -38,11 +38,11 @@ def _log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> f
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
     weights = np.exp(logs - log_sums(logs.T)) * [1.0, -1.0]
     errors = []
-    for number, (part, own) in enumerate(zip(parts, weights, strict=True)):
+    for number, (part, weight_pair) in enumerate(zip(parts, weights, strict=True)):
         p = np.array([grid[best], part.p])
-        bound = abs(float(np.sum(own * p / (p + 2)))) * (part.factors.log_scale_error or 0.0)
+        bound = abs(float(np.sum(weight_pair * p / (p + 2)))) * (part.factors.log_scale_error or 0.0)
         error = LogError(0.0, bound)
-        if not part.factors.spectrum.is_exact and own.any():
+        if not part.factors.spectrum.is_exact and weight_pair.any():
             error = _log_error_of_matrix(part, np.delete(curves, number, axis=0), bound, grid, hidden_size)
         errors.append((part.factors.place, 1.0, error))
     return combine_log_errors(errors)

@@ -104,9 +104,9 @@ def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
     return network.with_leaves(
         MatrixFactors(
-            place, spectrum, *(_estimate(value, high) for value, high in zip(own, above, strict=True))
+            place, spectrum, *(_estimate(value, high) for value, high in zip(log_pair, above, strict=True))
         )
-        for (place, spectrum), own, above in zip(network.leaves(), logs, highs, strict=True)
+        for (place, spectrum), log_pair, above in zip(network.leaves(), logs, highs, strict=True)
     )
 
 
@@ -148,7 +148,9 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
     """The same with spectral norms as applied; None where one of them is not known."""
-    norms = [None if found.applied is None else found.applied.spectral for _, found in network.leaves()]
+    norms = [
+        None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
+    ]
     known = [norm for norm in norms if norm is not None]
     if len(known) < len(norms):
         return None

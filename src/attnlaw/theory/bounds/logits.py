@@ -77,15 +77,15 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
     >>> [found.reason for found in logit_bounds(open_model(block, heads=2)).values()]
     ['the norm before it is not known', 'the norm before it is not known']
     """
-    found: dict[MatrixLocation, Logits] = {}
+    logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
     for place, product in model.network.leaves():
         block, key = product.block, (place.layer, place.kind)
         if KINDS[place.kind].scores and isinstance(block, Attention):
             if key not in read:
                 read[key] = block_scores(model, block, place.kind)
-            found[place] = head_logits(model, place, block, read[key][place.head or 0])
-    return found
+            logits[place] = head_logits(model, place, block, read[key][place.head or 0])
+    return logits
 
 
 def head_logits(model: Model, place: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
@@ -93,8 +93,8 @@ def head_logits(model: Model, place: MatrixLocation, block: Attention, sizes: Sc
     reason = why_no_bound(model, place, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)
-    found = logits_of(sizes, block.scores)
-    return found if reason is None else replace(found, bound=None, reason=reason)
+    logits = logits_of(sizes, block.scores)
+    return logits if reason is None else replace(logits, bound=None, reason=reason)
 
 
 def why_no_bound(model: Model, place: MatrixLocation, block: Attention) -> str | None:

@@ -31,14 +31,14 @@ def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
     value = _total(terms)
     sampled = [_relative_error(m.spectrum) if norm == "norm_11" else None for m in matrices]
     known = all(m.log_scale_error is None for m in matrices)
-    if known and all(own is None for own in sampled):
+    if known and all(error is None for error in sampled):
         return Estimate(value)
     raised = [m.log_alpha.value + (m.log_scale_error or 0.0) for m in matrices]
     bound = 0.0 if known else _total(_terms(matrices, norm, raised)) - value
     weights = np.exp((terms - value) * (2 / 3))
     spreads = (
-        (m.place, float(weight), LogError(own or 0.0, 0.0))
-        for m, weight, own in zip(matrices, weights, sampled, strict=True)
+        (m.place, float(weight), LogError(error or 0.0, 0.0))
+        for m, weight, error in zip(matrices, weights, sampled, strict=True)
     )
     return Estimate(value, hypot(combine_log_errors(spreads), bound))
 
@@ -46,8 +46,8 @@ def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
 def _terms(matrices: Sequence[MatrixFactors], norm: str, log_alpha: Sequence[float]) -> NDArray[np.float64]:
     return np.array(
         [
-            _log(getattr(m.spectrum, norm)) + own + m.log_norm_gamma
-            for m, own in zip(matrices, log_alpha, strict=True)
+            _log(getattr(m.spectrum, norm)) + ln_alpha + m.log_norm_gamma
+            for m, ln_alpha in zip(matrices, log_alpha, strict=True)
         ]
     )
 

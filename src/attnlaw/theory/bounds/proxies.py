@@ -76,16 +76,16 @@ def proxies(network: Network[Any]) -> Proxies:
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size
     assert hidden_size is not None
-    found = matrix_factors(layers).map(lambda _, factors: contribution(factors, depth, hidden_size))
-    by_layer = [[part for _, part in layer.leaves()] for layer in found.layers]
-    parts = [part for own in by_layer for part in own]
+    contributions = matrix_factors(layers).map(lambda _, factors: contribution(factors, depth, hidden_size))
+    by_layer = [[part for _, part in layer.leaves()] for layer in contributions.layers]
+    parts = [part for group in by_layer for part in group]
     return Proxies(
-        contributions=found,
+        contributions=contributions,
         log_alpha=log_alphas(layers),
         log_alpha_applied=log_alphas_applied(layers),
         values=_values(parts, depth),
         adaptivity=value_of_adaptivity(parts, depth, hidden_size),
-        per_layer_adaptivity=tuple(value_of_adaptivity(own, depth, hidden_size) for own in by_layer),
+        per_layer_adaptivity=tuple(value_of_adaptivity(group, depth, hidden_size) for group in by_layer),
         rank_count=all(part.p == 0 for part in parts if part.log_value > -np.inf),
     )
 

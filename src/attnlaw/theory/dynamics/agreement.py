@@ -48,7 +48,7 @@ def trajectory_agreement(
         raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
     require_seeds(measured)
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
-    found = []
+    comparisons = []
     for name in (name for name in QUANTITIES if not np.isnan(getattr(path, name)).any()):
         for i, time in enumerate(path.schedule.times[1:], start=1):
             rows = [
@@ -63,11 +63,11 @@ def trajectory_agreement(
             if len(rows) > 1:
                 fit = extrapolate(*zip(*rows, strict=True))
                 value, error = fit.value, fit.standard_error
-            own = path.error.get(name)
-            total = float(np.hypot(error, 0.0 if own is None else own[i]))
+            path_errors = path.error.get(name)
+            total = float(np.hypot(error, 0.0 if path_errors is None else path_errors[i]))
             base = float(getattr(flow, name)[i])
-            found.append(TimeComparison(name, time, float(getattr(path, name)[i]), base + value, total))
-    return tuple(found)
+            comparisons.append(TimeComparison(name, time, float(getattr(path, name)[i]), base + value, total))
+    return tuple(comparisons)
 
 
 def _error(values: np.ndarray) -> float:

@@ -61,10 +61,10 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
         return trajectory_arrays(problem, potential_of(problem), q, m, t, E)
 
     middle = at(mean)
-    moved = [at(mean + (one - mean) / len(added)) for one in added]  # what each start does to the mean
+    moved = [at(mean + (shift - mean) / len(added)) for shift in added]  # what each start does to the mean
     factor = len(added) / (len(added) - 1)
     errors = {
-        name: np.sqrt(factor * np.sum([(one[name] - middle[name]) ** 2 for one in moved], axis=0))
+        name: np.sqrt(factor * np.sum([(arrays[name] - middle[name]) ** 2 for arrays in moved], axis=0))
         for name in middle
         if name != "gains"
     }
@@ -99,7 +99,7 @@ def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
     """q, m and t of each matrix at each time; the second half has the noise of the first, negative."""
-    found, now = [_norm_overlap_trace(S, target)], 0.0
+    numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
     step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
     for time in schedule.times[1:]:
@@ -119,8 +119,8 @@ def _path(
                     riccati_step(_add_noise(S, kick, rng), target, G, H, schedule.decay, h), kick, rng
                 )
             now += h
-        found.append(_norm_overlap_trace(S, target))
-    return np.stack(found, axis=1)
+        numbers.append(_norm_overlap_trace(S, target))
+    return np.stack(numbers, axis=1)
 
 
 def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:

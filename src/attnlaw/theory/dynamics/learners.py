@@ -84,7 +84,7 @@ class _Symmetric:
 
     def flow(self) -> list[Reals]:
         S, now, potential = self.matrix, 0.0, potential_of(self.problem)
-        found = [S]
+        matrices = [S]
         for time in self.schedule.times[1:]:
             while now < time * (1 - 1e-12):
                 q, m = self._numbers(S)
@@ -95,8 +95,8 @@ class _Symmetric:
                 half = self.flow_step(S, G, H, h / 2)
                 S = self.flow_step(S, *potential.gains(*self._numbers(half)), h)
                 now += h
-            found.append(S)
-        return found
+            matrices.append(S)
+        return matrices
 
     def _numbers(self, S: Reals) -> tuple[float, float]:
         """q and m."""
@@ -189,14 +189,14 @@ class Untied:
         start = untied.Factors(self.U[None], self.V[None], self.target[None])
         sight = untied.observed_pairs(self.problem)
         return [
-            one.U[0] @ one.V[0].T
-            for one in untied.states(sight, start, self.schedule, self.problem.tokens, None)
+            factors.U[0] @ factors.V[0].T
+            for factors in untied.states(sight, start, self.schedule, self.problem.tokens, None)
         ]
 
     def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:
         numbers = np.array([untied.numbers_of(M[None], self.target[None])[0] for M in matrices])
-        found = untied.untied_arrays(untied.observed_pairs(self.problem), numbers)
-        return found | {"trace": np.full(len(matrices), math.nan)}
+        statistics = untied.untied_arrays(untied.observed_pairs(self.problem), numbers)
+        return statistics | {"trace": np.full(len(matrices), math.nan)}
 
     def spectrum(self, matrix: Reals) -> Reals:
         return np.asarray(np.linalg.svd(matrix, compute_uv=False)[::-1])

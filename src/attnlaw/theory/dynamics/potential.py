@@ -68,8 +68,8 @@ def potential_of(problem: Problem) -> Potential:
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
     """One potential, or where it is an average over draws several independent ones."""
-    found: tuple[Potential, ...] = resolve(OUTPUTS[problem.output].potential)(problem)
-    return found
+    potentials: tuple[Potential, ...] = resolve(OUTPUTS[problem.output].potential)(problem)
+    return potentials
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class HermitePotential:
         Q = self.Q
         if self.order == 2:
             return 6 * (q * q + Q * Q) - 8 * m * m - 4 * q * Q
-        own = (20 * q**3 - 12 * q * q + 3 * q) + (20 * Q**3 - 12 * Q * Q + 3 * Q)
-        return own - 2 * (3 * m * (2 * q - 1) * (2 * Q - 1) + 8 * m**3)
+        squares = (20 * q**3 - 12 * q * q + 3 * q) + (20 * Q**3 - 12 * Q * Q + 3 * Q)
+        return squares - 2 * (3 * m * (2 * q - 1) * (2 * Q - 1) + 8 * m**3)
 
     def gains(self, q: float, m: float) -> tuple[float, float]:
         Q = self.Q
@@ -122,11 +122,11 @@ class HermitePotential:
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
-        own = np.sqrt(2 / self.Q) * m * z[:, None] + np.sqrt(max(2 * (q - m * m / self.Q), 0.0)) * z
+        scores = np.sqrt(2 / self.Q) * m * z[:, None] + np.sqrt(max(2 * (q - m * m / self.Q), 0.0)) * z
         if self.order == 2:
-            c = 2 * own * (own**2 - star**2)
+            c = 2 * scores * (scores**2 - star**2)
         else:
-            c = (own**3 - 3 * own - star**3 + 3 * star) * (own**2 - 1)
+            c = (scores**3 - 3 * scores - star**3 + 3 * star) * (scores**2 - 1)
         return 4 * float(w @ c**2 @ w)
 
 
@@ -174,8 +174,8 @@ class SoftmaxPotential:
         """Student's and target's first entry on the rule's points, shapes (z, y) and (z, 1), and weights."""
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
-        own = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
-        return expit(scale * own), expit(scale * np.sqrt(V) * z)[:, None], w
+        scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
+        return expit(scale * scores), expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
         """Enough for q up to 2.5 V; beyond it halved as often as q outgrows V, so that few rules are made."""
@@ -238,10 +238,10 @@ class RowSoftmaxPotential:
 
     def gains(self, q: float, m: float) -> tuple[float, float]:
         p, y = self._rows(q, m, self.Q + self.noise / 2)
-        own, star = _jacobian(p), _jacobian(y)
-        bend = np.einsum("nc,ncb->nb", p - y, own) * (1 - 2 * p)
-        G = np.mean((np.sum(own**2, axis=1) + bend) @ self._counts)
-        H = -np.mean(np.sum(own * star, axis=1) @ self._counts)
+        jacobian, star = _jacobian(p), _jacobian(y)
+        bend = np.einsum("nc,ncb->nb", p - y, jacobian) * (1 - 2 * p)
+        G = np.mean((np.sum(jacobian**2, axis=1) + bend) @ self._counts)
+        H = -np.mean(np.sum(jacobian * star, axis=1) @ self._counts)
         factor = self.tokens * self.beta**2
         return factor * float(G), factor * float(H)
 
@@ -250,8 +250,8 @@ class RowSoftmaxPotential:
         first, second = np.triu_indices(self.tokens)
         scale = np.where(first == second, np.sqrt(2.0), 1.0)
         z, y = np.split(_normals(2 * first.size, self.draws, self.scramble) * np.tile(scale, 2), 2, axis=1)
-        own = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
-        student, target = (self._all_rows(h, first, second) for h in (own, np.sqrt(V) * z))
+        scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
+        student, target = (self._all_rows(h, first, second) for h in (scores, np.sqrt(V) * z))
         rest = student - target
         inner = np.sum(rest * student, axis=-1, keepdims=True)
         c = 2 * self.beta * student * (rest - inner)
@@ -265,8 +265,8 @@ class RowSoftmaxPotential:
         z, y = np.split(_normals(2 * self.tokens, self.draws, self.scramble), 2, axis=1) * np.sqrt(
             self._counts
         )
-        own = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
-        return _softmax(self.beta * own), _softmax(self.beta * np.sqrt(V) * z)
+        scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
+        return _softmax(self.beta * scores), _softmax(self.beta * np.sqrt(V) * z)
 
     def _all_rows(self, h: Reals, first: NDArray[np.intp], second: NDArray[np.intp]) -> Reals:
         full = np.empty((len(h), self.tokens, self.tokens))

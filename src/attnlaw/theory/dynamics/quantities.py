@@ -17,16 +17,16 @@ Reals = NDArray[np.float64]
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
     """The arrays of a `Trajectory` from states with q, m, t and E; draws are averaged, with errors."""
-    found = []
+    tables = []
     for potential in potentials_of(problem):
         states = flow(potential)
         numbers = (np.array([getattr(state, name) for state in states]) for name in ("q", "m", "t", "E"))
-        found.append(trajectory_arrays(problem, potential, *numbers))
-    if len(found) == 1:
-        return found[0]
-    names = list(found[0])
-    every = {name: np.array([one[name] for one in found]) for name in names}
-    errors = {name: every[name].std(axis=0, ddof=1) / len(found) ** 0.5 for name in names if name != "gains"}
+        tables.append(trajectory_arrays(problem, potential, *numbers))
+    if len(tables) == 1:
+        return tables[0]
+    names = list(tables[0])
+    every = {name: np.array([table[name] for table in tables]) for name in names}
+    errors = {name: every[name].std(axis=0, ddof=1) / len(tables) ** 0.5 for name in names if name != "gains"}
     return {name: every[name].mean(axis=0) for name in names} | {"error": errors}
 
 
@@ -49,10 +49,10 @@ def trajectory_arrays(
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
     """`rho`, nan where student or target is proportional to the identity."""
-    own, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
+    variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
     common = np.where(np.abs(m - t * mean) > 1e-14 * np.abs(m), m - t * mean, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = np.where(own > 1e-12 * q, common / np.sqrt(own * star), math.nan)
+        rho = np.where(variance > 1e-12 * q, common / np.sqrt(variance * star), math.nan)
     return np.abs(rho) if even else rho

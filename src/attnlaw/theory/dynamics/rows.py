@@ -38,7 +38,9 @@ class _Rows(DisplayMixin):
     def _last(self) -> dict[str, Any]:
         last = {name: Estimate(*_value_and_error(self.path, name, -1)) for name in NAMES}
         samples = None if self.path.samples is None else float(self.path.samples[-1])
-        return {name: None if one.value is None else one for name, one in last.items()} | {"samples": samples}
+        return {name: None if estimate.value is None else estimate for name, estimate in last.items()} | {
+            "samples": samples
+        }
 
     @property
     def outcome(self) -> Outcome:
@@ -155,7 +157,7 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
     for alpha in alphas.tolist():
         kept = best_weight_decay(replace(path.problem, alpha=alpha), points=9, rounds=2).prediction
         bayes = state_evolution(replace(path.problem, alpha=alpha, student="bayes"))
-        errors = [one.estimation_error.value for one in (kept, bayes)]
+        errors = [prediction.estimation_error.value for prediction in (kept, bayes)]
         rows.append({"samples": alpha, "minimiser_error": errors[0], "bayes_error": errors[1]})
     return rows
 
@@ -170,10 +172,10 @@ def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
 
 def _track(path: Trajectory, time: float) -> list[dict[str, Any]]:
     """Each spike at one time; the edge alone while it is inside."""
-    edge, seen = path.edge(time), {one.target: one for one in path.outliers(time)}
+    edge, seen = path.edge(time), {outlier.target: outlier for outlier in path.outliers(time)}
     rows = []
     for spike in path.problem.target.spikes:
-        one = seen.get(spike)
-        place = {} if one is None else {"location": one.location, "squared_overlap": one.overlap}
+        outlier = seen.get(spike)
+        place = {} if outlier is None else {"location": outlier.location, "squared_overlap": outlier.overlap}
         rows.append({"time": time, "target": spike, "edge": edge} | place)
     return rows

@@ -85,9 +85,9 @@ def simulate_dynamics(
     for done, rng in enumerate(generators(seed, seeds)):
         tell(done, seeds)
         runs.append(_train_student(problem, schedule, size, sensing, batch, rng))
-    found = {name: np.array([run.sgd[name] for run in runs]) for name in NAMES}
-    added = {name: found[name] - np.array([run.flow[name] for run in runs]) for name in NAMES}
-    errors = {name: v.std(axis=0, ddof=1) / seeds**0.5 for name, v in found.items()} if seeds > 1 else {}
+    quantities = {name: np.array([run.sgd[name] for run in runs]) for name in NAMES}
+    added = {name: quantities[name] - np.array([run.flow[name] for run in runs]) for name in NAMES}
+    errors = {name: v.std(axis=0, ddof=1) / seeds**0.5 for name, v in quantities.items()} if seeds > 1 else {}
     return MeasuredTrajectory(
         problem=problem,
         schedule=schedule,
@@ -96,11 +96,11 @@ def simulate_dynamics(
         batch=batch,
         sensing=sensing,
         steps=runs[0].steps,
-        **{name: values.mean(axis=0) for name, values in found.items()},
+        **{name: values.mean(axis=0) for name, values in quantities.items()},
         error=errors,
         added=added,
         eigenvalues=np.array([run.eigenvalues for run in runs]),
-        **_outcome_and_remark(found["norm"]),
+        **_outcome_and_remark(quantities["norm"]),
     )
 
 
@@ -128,8 +128,8 @@ def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
     lost = int(np.sum(~np.isfinite(norms[:, -1])))
     if not lost:
         return {}
-    told = f"{lost} of {len(norms)} runs diverged; lower the learning rate or the batch"
-    return {"outcome": Outcome.UNSTABLE, "remark": told}
+    remark = f"{lost} of {len(norms)} runs diverged; lower the learning rate or the batch"
+    return {"outcome": Outcome.UNSTABLE, "remark": remark}
 
 
 @dataclass(frozen=True)

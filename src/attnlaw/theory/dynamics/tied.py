@@ -185,9 +185,9 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
     def state(y: Reals, tau: float) -> TiedState:
         nonlocal guess
         F = np.minimum(np.where(np.abs(y[1:]) < SMALLEST, 0.0, y[1:]), LARGEST)
-        found = state_at(start, 2 * y[0] * x + 2 * decay * tau, F, guess)
-        guess = found.log_theta
-        return found
+        new_state = state_at(start, 2 * y[0] * x + 2 * decay * tau, F, guess)
+        guess = new_state.log_theta
+        return new_state
 
     def slope(y: Reals, tau: float) -> Reals:
         now = state(y, tau)
@@ -230,15 +230,15 @@ def spectrum(problem: Problem, schedule: Schedule) -> Law:
 def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
     """The target's spikes that stand out at the last time, largest first."""
     law, state = _law(problem, schedule)
-    found = []
+    visible_outliers = []
     for place, spike in enumerate(problem.target.spikes, start=state.F.size - len(problem.target.spikes)):
         e, F = math.exp(state.log_e[place]), float(state.F[place])
         if isinstance(law, Riccati):
             seen = law.outlier(e, F)
-            found += [] if seen is None else [Outlier(spike, *seen)]
+            visible_outliers += [] if seen is None else [Outlier(spike, *seen)]
         else:
-            found.append(Outlier(spike, 1 / (e / schedule.scale + F), 1.0))
-    return tuple(sorted(found, key=lambda one: -one.location))
+            visible_outliers.append(Outlier(spike, 1 / (e / schedule.scale + F), 1.0))
+    return tuple(sorted(visible_outliers, key=lambda outlier: -outlier.location))
 
 
 def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:

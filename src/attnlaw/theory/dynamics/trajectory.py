@@ -100,8 +100,8 @@ class Trajectory(Path, verb="dynamics"):
         times, alignment = self.time, self.alignment
         for _ in range(0 if self.error else CLOSER):  # without draws: look closer
             between = np.linspace(times[last - 1], times[last], FINE)
-            found = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
-            times, alignment = found.time[-FINE:], found.alignment[-FINE:]
+            path = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
+            times, alignment = path.time[-FINE:], path.alignment[-FINE:]
             last = max(int(np.argmax(alignment >= level)), 1)
         below, above = alignment[last - 1], alignment[last]
         return float(times[last - 1] + (times[last] - times[last - 1]) * (level - below) / (above - below))
@@ -115,28 +115,28 @@ class Trajectory(Path, verb="dynamics"):
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
         least = LASTING * self.time[min(last, self.time.size - 1)]
-        found, i = [], 1
+        stretches, i = [], 1
         while i < last:
             j = i
             while j + 1 < last and np.ptp(self.alignment[i : j + 2]) < FLAT:
                 j += 1
             if self.time[j] >= max(LONG * self.time[i], self.time[i] + least):
-                found.append((float(self.time[i]), float(self.time[j])))
+                stretches.append((float(self.time[i]), float(self.time[j])))
                 i = j
             i += 1
-        return tuple(found)
+        return tuple(stretches)
 
     def spectrum(self, time: float) -> Law:
         """The law of the student's eigenvalues at a time; at a finite learning rate that of the flow."""
-        found: Law = self._theory_function("spectrum")(self.problem, self._schedule_until(time))
-        return found
+        law: Law = self._theory_function("spectrum")(self.problem, self._schedule_until(time))
+        return law
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
         """Where the target's spikes stand out of the student's spectrum at a time, largest first."""
-        found: tuple[Outlier, ...] = self._theory_function("outliers")(
+        outliers: tuple[Outlier, ...] = self._theory_function("outliers")(
             self.problem, self._schedule_until(time)
         )
-        return found
+        return outliers
 
     def edge(self, time: float) -> float:
         """The upper end of the spectrum at a time, without outliers."""
@@ -177,8 +177,8 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """
     check_motion(problem, schedule)
     with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
-        found = resolve(motion_of(problem).solve)(problem, schedule)
-    path = Trajectory(problem=problem, schedule=schedule, **found)
+        arrays = resolve(motion_of(problem).solve)(problem, schedule)
+    path = Trajectory(problem=problem, schedule=schedule, **arrays)
     return replace(path, **stability(problem, schedule, path.runs_away))
 
 

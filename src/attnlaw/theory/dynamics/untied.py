@@ -146,8 +146,8 @@ def _project_out(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
     """V less its components along some matrices, each start for itself."""
     flat = np.stack([other.reshape(len(V), -1) for other in others], axis=2)
     basis = np.linalg.qr(flat)[0]
-    own = V.reshape(len(V), -1, 1)
-    return np.asarray((own - basis @ (basis.conj().swapaxes(1, 2) @ own)).reshape(V.shape))
+    vectors = V.reshape(len(V), -1, 1)
+    return np.asarray((vectors - basis @ (basis.conj().swapaxes(1, 2) @ vectors)).reshape(V.shape))
 
 
 def _targets(query: Matrices, key: Matrices) -> Matrices:
@@ -222,7 +222,7 @@ def path(
     sight: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
     """q1, q2, m1, m2 of each start at each time: shape (starts, times, 4)."""
-    return np.stack([one.numbers for one in states(sight, start, schedule, tokens, rng)], axis=1)
+    return np.stack([factors.numbers for factors in states(sight, start, schedule, tokens, rng)], axis=1)
 
 
 def _noise(
@@ -259,12 +259,12 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
         rng = np.random.default_rng(size)
         start = draw(problem, schedule, size, count, rng)
         if schedule.learning_rate == 0:
-            found = path(sight, start, schedule, problem.tokens, None)
+            paths = path(sight, start, schedule, problem.tokens, None)
         else:
             twice = Factors(*(np.concatenate([part, part]) for part in (start.U, start.V, start.target)))
             both = path(sight, twice, schedule, problem.tokens, rng)
-            found = 0.5 * (both[:count] + both[count:])
-        means.append(found)
+            paths = 0.5 * (both[:count] + both[count:])
+        means.append(paths)
     return _columns(sight, *means)
 
 

@@ -185,39 +185,39 @@ def predict_completion(problem: Completion, seed: int = 0) -> CompletionPredicti
 
 def _solve_block(problem: Completion, seed: int, rows: Places, cols: Places) -> _Block:
     M, mask, k = problem.arrays
-    own, seen = M[np.ix_(rows, cols)], mask[np.ix_(rows, cols)]
+    entries, seen = M[np.ix_(rows, cols)], mask[np.ix_(rows, cols)]
     A_0, B_0 = problem.start(seed)
     start = np.vstack([A_0[rows], B_0[:, cols].T])
-    U, s, Vt = np.linalg.svd(own, full_matrices=False)
+    U, s, Vt = np.linalg.svd(entries, full_matrices=False)
     if seen.all():
         r = min(k, int(np.sum(s > RANK * s[0])))
         U, root, Vt = U[:, :r], np.sqrt(s[:r]), Vt[:r]
         Q, triangle = np.linalg.qr((np.hstack([U.T, Vt]) @ start).T)
         Q = (Q * np.sign(np.diag(triangle))).T
         return _Block(rows, cols, U * root, root[:, None] * Vt, Q, None, float(np.linalg.norm(s[r:])))
-    found = follow_greedy_path(own, seen, k)
+    limit = follow_greedy_path(entries, seen, k)
     # One direction keeps the latent row of its first pair; those of later ones turn on their way.
-    row = found.first @ start
-    Q1 = row[None] / np.linalg.norm(row) if found.rank == 1 and found.lost is None else None
+    row = limit.first @ start
+    Q1 = row[None] / np.linalg.norm(row) if limit.rank == 1 and limit.lost is None else None
     return _Block(
         rows,
         cols,
-        found.A,
-        found.B,
+        limit.A,
+        limit.B,
         Q1,
         2 * (1 - float(s[1] / s[0])) if s[0] else None,
-        found.residual,
-        found.lost,
+        limit.residual,
+        limit.lost,
     )
 
 
-def _block_product(one: _Block, other: _Block) -> Reals:
+def _block_product(block: _Block, other: _Block) -> Reals:
     """W_cc', the rows of one component and the columns of another."""
-    if one is other:
-        return np.asarray(one.A @ one.B)
-    if one.Q is None or other.Q is None:
-        return np.full((one.rows.size, other.cols.size), np.nan)
-    return np.asarray(one.A @ one.Q @ other.Q.T @ other.B)
+    if block is other:
+        return np.asarray(block.A @ block.B)
+    if block.Q is None or other.Q is None:
+        return np.full((block.rows.size, other.cols.size), np.nan)
+    return np.asarray(block.A @ block.Q @ other.Q.T @ other.B)
 
 
 def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple[Outcome, str | None]:
@@ -248,19 +248,19 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     (1.67, 1)
     """
     M, mask, k = problem.arrays
-    found = settle(*problem.start(seed), M, mask, problem.init)
-    W = found.A @ found.B
+    end = settle(*problem.start(seed), M, mask, problem.init)
+    W = end.A @ end.B
     s = np.linalg.svd(W, compute_uv=False)
     outcome, remark = Outcome.DONE, None
-    if not found.still:
+    if not end.still:
         outcome, remark = (
             Outcome.NOT_CONVERGED,
             "the flow is still on its way; start larger, or show more entries",
         )
-    elif found.residual > FITTED * float(np.linalg.norm(mask * M)):
+    elif end.residual > FITTED * float(np.linalg.norm(mask * M)):
         remark = f"latent {k} is too small to fit all observed entries; raise it to fit them"
     rank = int(np.sum(s > TRAINED_RANK * s[0]))
-    return CompletionRun(W, rank, float(s.sum()), found.time, found.residual, outcome, remark)
+    return CompletionRun(W, rank, float(s.sum()), end.time, end.residual, outcome, remark)
 
 
 def mean_cosine(latent: int) -> float:

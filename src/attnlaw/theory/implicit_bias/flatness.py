@@ -52,7 +52,9 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
     for left, right in zip(maps[:-1], maps[:0:-1], strict=True):
         before.append(before[-1] @ left)
         behind.append(right @ behind[-1])
-    return float(sum(_square(one) * _square(other) for one, other in zip(before, behind[::-1], strict=True)))
+    return float(
+        sum(_square(prefix) * _square(other) for prefix, other in zip(before, behind[::-1], strict=True))
+    )
 
 
 def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> float:
@@ -93,9 +95,9 @@ def _square(matrix: Matrix) -> float:
 
 
 def _require_chain(maps: Sequence[Matrix]) -> None:
-    shapes = [list(one.shape) for one in maps]
-    chained = all(one.ndim == 2 for one in maps) and all(
-        one.shape[1] == other.shape[0] for one, other in pairwise(maps)
+    shapes = [list(matrix.shape) for matrix in maps]
+    chained = all(matrix.ndim == 2 for matrix in maps) and all(
+        matrix.shape[1] == other.shape[0] for matrix, other in pairwise(maps)
     )
     if len(maps) < 2 or not chained:
         raise InputError(

@@ -128,8 +128,8 @@ def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
         if not A.shape[1]:
             first = np.append(U[:, 0], Vt[0])
         size = SEED_SIZE * float(np.sqrt(s[0]))
-        found = settle(np.column_stack([A, size * U[:, 0]]), np.vstack([B, size * Vt[0]]), M, mask, size)
-        if not found.still:
-            return GreedyLimit(found.A, found.B, first, found.residual, found.A.shape[1])
-        A, B, residual = found.A, found.B, found.residual
+        end = settle(np.column_stack([A, size * U[:, 0]]), np.vstack([B, size * Vt[0]]), M, mask, size)
+        if not end.still:
+            return GreedyLimit(end.A, end.B, first, end.residual, end.A.shape[1])
+        A, B, residual = end.A, end.B, end.residual
     return GreedyLimit(A, B, first, residual, None)

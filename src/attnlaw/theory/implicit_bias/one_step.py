@@ -81,5 +81,5 @@ def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])
-    found = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-8 * top})
-    return float(found.x), float(found.fun)
+    minimum = minimize_scalar(error, bounds=ends, method="bounded", options={"xatol": 1e-8 * top})
+    return float(minimum.x), float(minimum.fun)

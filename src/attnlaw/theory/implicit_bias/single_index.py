@@ -80,8 +80,8 @@ def moments(problem: SingleIndex) -> tuple[float, float, float]:
 def apply_link(problem: SingleIndex, z: Reals) -> Reals:
     """f(z), entry by entry."""
     chosen = LINKS[problem.link]
-    found: Reals = resolve(chosen.function)(z, *chosen.parameters)
-    return found
+    outputs: Reals = resolve(chosen.function)(z, *chosen.parameters)
+    return outputs
 
 
 def threshold(problem: SingleIndex, length: float) -> float:
@@ -131,13 +131,13 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
     phi, tau = np.array(drawn), np.array(taus)[:, None]
     choice = RULES[problem.rule]
     if choice.starts:
-        found = descend(phi, problem.init, stopping_time(tau, problem.init))
+        estimates = descend(phi, problem.init, stopping_time(tau, problem.init))
     else:
-        found = resolve(choice.function)(phi, tau, problem.init)
+        estimates = resolve(choice.function)(phi, tau, problem.init)
     truth = np.append(mu * beta, np.zeros(problem.dimension - s))
     above = np.abs(phi) > tau
     counts = above.sum(axis=1), above[:, s:].sum(axis=1)
-    risk = ((found - truth) ** 2).sum(axis=1)
+    risk = ((estimates - truth) ** 2).sum(axis=1)
     return MeasuredIndex(mean_of(risk), mean_of(counts[0]), mean_of(counts[1]), seeds)
 
 

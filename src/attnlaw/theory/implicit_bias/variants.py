@@ -55,7 +55,7 @@ LINKS = Variants(
     Link("tanh:G", f"{_LINKS}:tanh", example="tanh:2"),
 )
 RULES = by_name(
-    Rule("flow", "gradient flow, stopped", f"{_RULES}:stopped_at", starts=True),
+    Rule("flow", "gradient flow, stopped", f"{_RULES}:flow_at_threshold", starts=True),
     Rule("hard", "hard threshold", f"{_RULES}:hard"),
     Rule("soft", "soft threshold", f"{_RULES}:soft"),
 )

@@ -86,7 +86,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         experts_per_token=_size(config, "num_experts_per_tok") if init.experts else 0,
         norm=family.norm,
         epsilon=next(
-            (found for key in family.epsilon if (found := config.number(key))), family.default_epsilon
+            (epsilon for key in family.epsilon if (epsilon := config.number(key))), family.default_epsilon
         ),
         order=order,
         first_norm=stack.first_norm is not None,
@@ -117,9 +117,9 @@ def deviations_of(config: Config, depth: int) -> Deviations | None:
 
     None where its initialiser is not known, or where the config itself does not say the deviation.
     """
-    found = _initialiser(config)
-    std = None if found is None else _std(config, found[2])
-    return None if found is None or std is None else _deviations(found[2], std, depth)
+    initialiser = _initialiser(config)
+    std = None if initialiser is None else _std(config, initialiser[2])
+    return None if initialiser is None or std is None else _deviations(initialiser[2], std, depth)
 
 
 def _std(config: Config, init: Initialiser) -> float | None:
@@ -133,8 +133,8 @@ def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
     """The values of a config as its library takes them, with another number of layers where one is given."""
     kind, family, _ = _require_initialiser(config)
-    own = {family.stacks[0].depth[0]: depth} if depth else {}
-    return {**config.values, **own, "model_type": kind}
+    override = {family.stacks[0].depth[0]: depth} if depth else {}
+    return {**config.values, **override, "model_type": kind}
 
 
 def known_types() -> list[str]:
@@ -156,10 +156,10 @@ def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
 
 
 def _require_initialiser(config: Config) -> tuple[str, Family, Initialiser]:
-    if found := _initialiser(config):
-        return found
+    if initialiser := _initialiser(config):
+        return initialiser
     kinds = config.model_types
-    near = next((one for one in known_families() if set(kinds) & set(one.model_types)), None)
+    near = next((family for family in known_families() if set(kinds) & set(family.model_types)), None)
     named = f"{config.source}: model_type {kinds[0]!r:.80}" if kinds else f"{config.source}: no model_type"
     if reason := _unsupported_part(config, near):
         _refuse(named, reason)
@@ -188,7 +188,7 @@ def _unsupported_part(config: Config, family: Family | None) -> str | None:
 def _refuse_parts(config: Config, family: Family) -> None:
     """Options of known model types that change the law in ways it does not have."""
     embedded = config.size("word_embed_proj_dim")
-    for found, part in (
+    for present, part in (
         (config.values.get("add_cross_attention") is True, "cross attention (add_cross_attention)"),
         (config.values.get("qk_layernorm") is True, "LayerNorm of queries and keys (qk_layernorm)"),
         (config.values.get("use_bidirectional_attention") is True, "use_bidirectional_attention"),
@@ -201,7 +201,7 @@ def _refuse_parts(config: Config, family: Family) -> None:
             f"embeddings of another width (word_embed_proj_dim {embedded})",
         ),
     ):
-        if found:
+        if present:
             _refuse(config.source, part)
 
 
@@ -211,11 +211,11 @@ def _refuse(where: str, part: str, known: Iterable[str] = ()) -> NoReturn:
     raise InputError(f"{where}: {part} is not in the law of `init` yet; {remedy}")
 
 
-def _require_value(found: T | None, config: Config, key: str, remedy: str) -> T:
+def _require_value(value: T | None, config: Config, key: str, remedy: str) -> T:
     """What a config says; an `InputError` where it is missing."""
-    if found is None:
+    if value is None:
         raise InputError(f"{config.source}: {key} is missing; {remedy}")
-    return found
+    return value
 
 
 def _size(config: Config, *keys: str) -> int:

@@ -31,15 +31,15 @@ _CHUNK = 2**18  # hidden units of all tokens that are drawn together
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
     """y y^T over the F units of an MLP, (draws, s, s); with `units`, of so many matched ones."""
     count = units if 0 < units < model.hidden else model.hidden
-    found = np.empty((len(t), t.shape[1], t.shape[1]))
+    grams = np.empty((len(t), t.shape[1], t.shape[1]))
     size = max(1, _CHUNK // (t.shape[1] * count))
     for start in range(0, len(t), size):
         y = _units(model, t[start : start + size], count, rng)
-        found[start : start + size] = gram_of(y)
+        grams[start : start + size] = gram_of(y)
     if count == model.hidden:
-        return found
+        return grams
     e = math.sqrt(count / model.hidden)
-    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * found / count)
+    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * grams / count)
     return gram
 
 

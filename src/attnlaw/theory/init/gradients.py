@@ -39,9 +39,9 @@ def gradient_law(
     drawn: dict[str, list[float]] = {}
     for draw in range(draws):
         progress(draw, draws)
-        one = lazy_model(values, seed * draws + draw, architecture=model)
-        one.loss(tokens, model.causal).backward()
-        for name, matrix in one.matrices.items():
+        instance = lazy_model(values, seed * draws + draw, architecture=model)
+        instance.loss(tokens, model.causal).backward()
+        for name, matrix in instance.matrices.items():
             drawn.setdefault(name, []).append(matrix.gradient_norm())
     progress(draws, draws)
     return _law({name: np.array(norms) for name, norms in drawn.items()})
@@ -56,13 +56,15 @@ def _law(norms: Mapping[str, Array]) -> GradientLaw:
         matrices.append(MatrixGradient(layer, name if hit is None else hit[2], spread_of(values)))
         if layer is not None:
             layers[layer] = layers.get(layer, np.zeros(len(values))) + values**2
-    told = {layer: np.sqrt(squares) for layer, squares in sorted(layers.items())}
+    by_layer = {layer: np.sqrt(squares) for layer, squares in sorted(layers.items())}
     whole = np.sqrt(sum(layers.values()))
     return GradientLaw(
         norm=spread_of(whole),
-        layers={layer: spread_of(values) for layer, values in told.items()},
+        layers={layer: spread_of(values) for layer, values in by_layer.items()},
         matrices=tuple(matrices),
-        exponent=spread_of(slopes([np.log(values) for values in told.values()])) if len(told) > 1 else None,
+        exponent=spread_of(slopes([np.log(values) for values in by_layer.values()]))
+        if len(by_layer) > 1
+        else None,
     )
 
 
@@ -73,5 +75,5 @@ def slopes(by_layer: list[Array]) -> Array:
     [2.0]
     """
     layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
-    found: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
-    return found
+    slope: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
+    return slope

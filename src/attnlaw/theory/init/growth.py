@@ -59,8 +59,8 @@ def initial_spread(std: Deviations, block: Attention) -> float:
     if how.rotary is not None and how.rotary.scale is not None:  # yarn lengthens what it turns
         d += min(how.rotary.size, d) * (how.rotary.scale**4 - 1)
     gains = [
-        _gain(own, deviation, view.shape[0])
-        for own, deviation, view in (
+        _gain(norm, deviation, view.shape[0])
+        for norm, deviation, view in (
             (how.query_norm, std.query, block.query),
             (how.key_norm, std.key, block.key),
         )
@@ -69,5 +69,5 @@ def initial_spread(std: Deviations, block: Attention) -> float:
     return spread if how.cap is None else min(how.cap, spread)
 
 
-def _gain(own: Norm | None, deviation: float, fan_in: int) -> float:
-    return 1.0 if own is not None else math.sqrt(fan_in) * deviation
+def _gain(norm: Norm | None, deviation: float, fan_in: int) -> float:
+    return 1.0 if norm is not None else math.sqrt(fan_in) * deviation

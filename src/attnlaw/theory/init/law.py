@@ -65,8 +65,8 @@ def initial_law(
         model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
     fixed = infinite and not model.experts and (uniform or not KEPT[keep].random)
     draws = (1 if uniform else REPLICATES) if fixed else draws
-    found = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
-    law = _summarise(model, tokens, found, fixed)
+    tables = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
+    law = _summarise(model, tokens, tables, fixed)
     law = replace(law, model_width=None if infinite else model.width)
     exact = not 0 < units < model.hidden or infinite
     return replace(law, outcome=Outcome.DONE if exact else Outcome.INEXACT, remark=remarks(law, exact))
@@ -97,7 +97,7 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
         frequencies=_spread_frequencies(model, head_width),
         hidden=max(1, round(model.hidden * share)),
         deviations=replace(model.deviations, **smaller),
-        score_scales=tuple(scale * one for one in model.score_scales),
+        score_scales=tuple(scale * score_scale for score_scale in model.score_scales),
     )
 
 
@@ -133,7 +133,10 @@ def _draw_tables(
         else:
             state = Infinite(model, tokens, count, rng, KEPT[limit], uniform)
         parts.append(
-            [*(measure_layer(one, tokens, state.allowed) for one in run_layers(state)), _head_table(state)]
+            [
+                *(measure_layer(layer, tokens, state.allowed) for layer in run_layers(state)),
+                _head_table(state),
+            ]
         )
     progress(draws, draws)
     return [_join_tables(tables) for tables in zip(*parts, strict=True)]
@@ -145,43 +148,45 @@ def _join_tables(tables: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
 
 def _head_table(state: Finite) -> dict[str, Array]:
     logits, tokens = logits_of(state), state.tokens
-    found = {"logit_sd": logits.deviation()}
+    table = {"logit_sd": logits.deviation()}
     if (cosine := own_cosine(state)) is not None:
-        found["own_cosine"] = cosine
+        table["own_cosine"] = cosine
     if logits.token_logits is None:
-        return found
+        return table
     sums = logits.log_sums(state.rng)
     places, targets = tokens.targets(state.model.causal)
     if len(places):
-        found["loss"] = (sums[:, places] - logits.token_logits[:, places, _columns(tokens, targets)]).mean(
+        table["loss"] = (sums[:, places] - logits.token_logits[:, places, _columns(tokens, targets)]).mean(
             axis=-1
         )
     seen = np.arange(tokens.seen)
-    own = logits.token_logits[:, seen, _columns(tokens, tokens.ids[: tokens.seen])]
-    found["own_probability"] = np.exp(own - sums[:, seen]).mean(axis=-1)
-    return found
+    own_logits = logits.token_logits[:, seen, _columns(tokens, tokens.ids[: tokens.seen])]
+    table["own_probability"] = np.exp(own_logits - sums[:, seen]).mean(axis=-1)
+    return table
 
 
 def _columns(tokens: Tokens, ids: Any) -> list[int]:
     return [tokens.distinct.index(int(token)) for token in ids]
 
 
-def _summarise(model: Architecture, tokens: Tokens, found: list[dict[str, Array]], fixed: bool) -> InitialLaw:
-    *by_layer, head = found
-    told = tuple(
-        LayerLaw(layer, **{name: spread_of(one[name], fixed) for name in MEASURES if name in one})
-        for layer, one in enumerate(by_layer)
+def _summarise(
+    model: Architecture, tokens: Tokens, tables: list[dict[str, Array]], fixed: bool
+) -> InitialLaw:
+    *by_layer, head = tables
+    layer_laws = tuple(
+        LayerLaw(layer, **{name: spread_of(table[name], fixed) for name in MEASURES if name in table})
+        for layer, table in enumerate(by_layer)
     )
     known = {name: spread_of(values, fixed) for name, values in head.items()}
-    slope = _slope([one["cosine"] for one in by_layer[1:]]) if tokens.seen > 1 else None
-    estimates = {name: one.estimate for name, one in known.items()}
+    slope = _slope([table["cosine"] for table in by_layer[1:]]) if tokens.seen > 1 else None
+    estimates = {name: spread.estimate for name, spread in known.items()}
     return InitialLaw(
         architecture=model,
         tokens=tokens,
         model_width=model.width,
         draws=len(head["logit_sd"]),
         random=not fixed,
-        layers=told,
+        layers=layer_laws,
         logit_sd=estimates["logit_sd"],
         loss=estimates.get("loss"),
         loss_spread=known["loss"].spread if "loss" in known else None,
@@ -196,4 +201,4 @@ def _slope(cosines: Sequence[Array]) -> Array | None:
     """Slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers that count."""
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
-    return None if counted < 2 else slopes([np.log(one) for one in apart[:, :counted].T])
+    return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

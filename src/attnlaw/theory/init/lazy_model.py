@@ -141,7 +141,7 @@ def lazy_model(
     matrices = _replace_matrices(model, std or (lambda name: _deviation(known, name)), generator)
     for module in model.modules():
         left = (*module._parameters.values(), *module._buffers.values())
-        if any(one.is_meta for one in left if one is not None):
+        if any(tensor.is_meta for tensor in left if tensor is not None):
             module.to_empty(device="cpu", recurse=False)
             _zero_biases(module)
             model._init_weights(module)
@@ -152,7 +152,7 @@ def _replace_matrices(
     model: Any, std: Callable[[str], float], generator: torch.Generator
 ) -> dict[str, LazyMatrix]:
     """Put lazy weights in place of all matrices; tied ones share one."""
-    found: dict[int, Any] = {}
+    replacements: dict[int, Any] = {}
     matrices: dict[str, LazyMatrix] = {}
 
     def lazy(name: str, out: int, inner: int, pad: int | None) -> LazyWeight:
@@ -161,18 +161,18 @@ def _replace_matrices(
 
     for owner, module, key, weight in list(_weights(model)):
         name = f"{owner}.{key}".removesuffix(".weight")
-        if id(weight) not in found:
+        if id(weight) not in replacements:
             *stack, out, inner = weight.shape
             if type(module).__name__ == "Conv1D":  # stored (in, out)
                 out, inner = inner, out
             pad = getattr(module, "padding_idx", None)
             if stack:
                 experts = (lazy(f"{name}.{number}", out, inner, pad) for number in range(stack[0]))
-                found[id(weight)] = weight, LazyStack(experts)
+                replacements[id(weight)] = weight, LazyStack(experts)
             else:
-                found[id(weight)] = weight, lazy(name, out, inner, pad)
+                replacements[id(weight)] = weight, lazy(name, out, inner, pad)
         del module._parameters[key]
-        setattr(module, key, found[id(weight)][1])
+        setattr(module, key, replacements[id(weight)][1])
     return matrices
 
 

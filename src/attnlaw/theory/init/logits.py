@@ -86,24 +86,24 @@ def logits_of(state: Finite) -> InitialLogits:
     model = state.model
     h = state.norm(state.x) if model.last_norm else state.x
     if model.head == "masked":
-        gram, own = _masked_head(state, h)
+        gram, logits = _masked_head(state, h)
     else:
         gram = gram_of(h)
-        own = model.width * h @ np.swapaxes(state.embeddings, -1, -2) if model.tied else None
+        logits = model.width * h @ np.swapaxes(state.embeddings, -1, -2) if model.tied else None
     std = model.deviations.embedding if model.tied else model.deviations.head
     covariance = model.logit_scale**2 * model.width * std**2 * gram
     if not model.tied:
         fresh = state.rng.standard_normal((state.draws, len(state.tokens), len(state.tokens.distinct)))
-        own = symmetric_root(covariance) @ fresh
+        logits = symmetric_root(covariance) @ fresh
     elif state.limit:
-        own = None
+        logits = None
     else:
-        assert own is not None
-        own = model.logit_scale * own
+        assert logits is not None
+        logits = model.logit_scale * logits
     apart = model.tied and model.padding is not None and model.padding not in state.tokens.ids
     others = model.vocabulary - len(state.tokens.distinct) - apart
-    own = None if own is None else capped(own, model.logit_cap)
-    return InitialLogits(own, covariance, others, int(apart), model.logit_cap)
+    logits = None if logits is None else capped(logits, model.logit_cap)
+    return InitialLogits(logits, covariance, others, int(apart), model.logit_cap)
 
 
 def own_cosine(state: Finite) -> Array | None:
@@ -112,9 +112,9 @@ def own_cosine(state: Finite) -> Array | None:
     if not model.tied or model.head == "masked":
         return None
     h = (state.norm(state.x) if model.last_norm else state.x)[:, : tokens.seen]
-    own = state.embeddings[:, [tokens.distinct.index(one) for one in tokens.ids[: tokens.seen]]]
-    lengths = np.linalg.norm(h, axis=-1) * np.linalg.norm(own, axis=-1)
-    dots = (h * own).sum(axis=-1)
+    embeddings = state.embeddings[:, [tokens.distinct.index(token) for token in tokens.ids[: tokens.seen]]]
+    lengths = np.linalg.norm(h, axis=-1) * np.linalg.norm(embeddings, axis=-1)
+    dots = (h * embeddings).sum(axis=-1)
     cosines: Array = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0).mean(axis=-1)
     return cosines
 

@@ -33,20 +33,20 @@ def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict
     s = tokens.seen
     gram = state.gram[:, :s, :s]
     squares = np.diagonal(gram, axis1=-2, axis2=-1)
-    found = {"rms": np.sqrt(squares.mean(axis=-1))}
+    table = {"rms": np.sqrt(squares.mean(axis=-1))}
     if s > 1:
         cosines = cosine_matrix(gram)
-        found["cosine"] = mean_cosine(cosines)
-        found["effective_rank"] = np.exp(_entropy(np.maximum(np.linalg.eigvalsh(cosines / s), 0.0)))
+        table["cosine"] = mean_cosine(cosines)
+        table["effective_rank"] = np.exp(_entropy(np.maximum(np.linalg.eigvalsh(cosines / s), 0.0)))
     if state.weights is not None and state.scores is not None:
         rows = (allowed.sum(axis=-1) > 1) & (np.arange(len(tokens)) < s)
         if rows.any():
             uniform = np.log(allowed[rows].sum(axis=-1)).mean()
-            found["entropy"] = _entropy(state.weights[:, :, rows]).mean(axis=(-2, -1)) / uniform
+            table["entropy"] = _entropy(state.weights[:, :, rows]).mean(axis=(-2, -1)) / uniform
             seen = (allowed & (np.arange(len(tokens)) < s)[:, None]).ravel()
             flat = state.scores.reshape(*state.scores.shape[:2], -1)[..., seen]
-            found["score_sd"] = np.sqrt(flat.var(axis=-1).mean(axis=-1))
-    return found
+            table["score_sd"] = np.sqrt(flat.var(axis=-1).mean(axis=-1))
+    return table
 
 
 def _entropy(p: Array) -> Array:

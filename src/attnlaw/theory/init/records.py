@@ -104,10 +104,10 @@ class InitialLaw(DisplayMixin, verb="init"):
     remark: str | None = None
     gradients: GradientLaw | None = None
 
-    def with_gradients(self, found: GradientLaw) -> InitialLaw:
+    def with_gradients(self, gradients: GradientLaw) -> InitialLaw:
         """The law with gradients beside its layers."""
-        layers = tuple(replace(layer, gradient=found.layers.get(layer.layer)) for layer in self.layers)
-        return replace(self, layers=layers, gradients=found)
+        layers = tuple(replace(layer, gradient=gradients.layers.get(layer.layer)) for layer in self.layers)
+        return replace(self, layers=layers, gradients=gradients)
 
     @property
     def gradient_norm(self) -> Estimate | None:
@@ -115,8 +115,8 @@ class InitialLaw(DisplayMixin, verb="init"):
 
     @property
     def gradient_exponent(self) -> Estimate | None:
-        found = None if self.gradients is None else self.gradients.exponent
-        return None if found is None else found.estimate
+        exponent = None if self.gradients is None else self.gradients.exponent
+        return None if exponent is None else exponent.estimate
 
     @property
     def uniform_loss(self) -> float:
@@ -128,8 +128,8 @@ class InitialLaw(DisplayMixin, verb="init"):
 
     def last(self, name: str) -> Estimate | None:
         """A measure after the last layer."""
-        found: Spread | None = getattr(self.layers[-1], name)
-        return None if found is None else found.estimate
+        spread: Spread | None = getattr(self.layers[-1], name)
+        return None if spread is None else spread.estimate
 
     @property
     def rms(self) -> Estimate | None:
@@ -142,8 +142,8 @@ class InitialLaw(DisplayMixin, verb="init"):
     @property
     def cosine_spread(self) -> float | None:
         """Deviation over initialisations."""
-        found = self.layers[-1].cosine
-        return None if found is None else found.spread
+        cosine = self.layers[-1].cosine
+        return None if cosine is None else cosine.spread
 
     @property
     def effective_rank(self) -> Estimate | None:
@@ -152,11 +152,11 @@ class InitialLaw(DisplayMixin, verb="init"):
     @property
     def entropy(self) -> Estimate | None:
         """Of the first layer, where tokens differ most."""
-        found = self.layers[1].entropy
-        return None if found is None else found.estimate
+        entropy = self.layers[1].entropy
+        return None if entropy is None else entropy.estimate
 
     @property
     def score_sd(self) -> Estimate | None:
         """Of the first layer."""
-        found = self.layers[1].score_sd
-        return None if found is None else found.estimate
+        score_sd = self.layers[1].score_sd
+        return None if score_sd is None else score_sd.estimate

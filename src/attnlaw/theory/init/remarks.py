@@ -19,20 +19,20 @@ LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
     """All remarks on a law in one line; None where there is nothing to say."""
-    told = [line for rule in RULES for line in rule(law)]
+    lines = [line for rule in RULES for line in rule(law)]
     if not exact:
-        told.append("hidden units are matched in mean and covariance only")
-    return "; ".join(told) or None
+        lines.append("hidden units are matched in mean and covariance only")
+    return "; ".join(lines) or None
 
 
 def _loss(law: InitialLaw) -> Iterator[str]:
     above = 0.0 if law.loss is None else law.loss.value - law.uniform_loss
     if law.loss is not None and above > max(LOSS, 2 * (law.loss.error or 0.0)):
         std = law.architecture.deviations
-        own = std.embedding if law.architecture.tied else std.head
+        deviation = std.embedding if law.architecture.tied else std.head
         words = f"the loss starts {above:.2f} above ln V"
         if law.logit_sd.value > 1:
-            words += f": a deviation of {own / law.logit_sd.value:.3g} would give logits of deviation 1"
+            words += f": a deviation of {deviation / law.logit_sd.value:.3g} would give logits of deviation 1"
         yield words
 
 

@@ -94,8 +94,8 @@ class AttentionMatrixLaw(Law):
         below = place.imag < 0
         r, k = self._letters
         xi = np.sqrt(np.where(below, place.conj(), place) / self.theta)
-        one = np.ones_like(xi)
-        tau = monic_roots(np.stack([-xi, (1 - r) * one, r * xi, -k * one], axis=-1))
+        ones = np.ones_like(xi)
+        tau = monic_roots(np.stack([-xi, (1 - r) * ones, r * xi, -k * ones], axis=-1))
         off = (place.imag == 0) & (place.real > 0) & ~self.inside(place.real)
         score = np.where(off[..., None], self._slope(tau.real**2), tau.imag)
         chosen = np.take_along_axis(tau, score.argmax(-1)[..., None], axis=-1)[..., 0]

@@ -116,11 +116,11 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     has_gap = high[:, 1] > low[:, 1]
 
     def lay(rows: Indices, count: int) -> Nodes:
-        own = np.s_[rows, : 2 if has_gap[rows[0]] else 1]
-        return interval_nodes(low[own], high[own], count, a[rows], partial(cubic_stieltjes, k0))
+        index = np.s_[rows, : 2 if has_gap[rows[0]] else 1]
+        return interval_nodes(low[index], high[index], count, a[rows], partial(cubic_stieltjes, k0))
 
     sizes = 1 + k0 + a * a
-    return [group for own in (~has_gap, has_gap) for group in enough_nodes(lay, sizes, np.flatnonzero(own))]
+    return [group for mask in (~has_gap, has_gap) for group in enough_nodes(lay, sizes, np.flatnonzero(mask))]
 
 
 def enough_nodes(
@@ -296,8 +296,8 @@ def _component_nodes(
     half = 0.5 * (end - start)
     u = 0.5 * (start + end)[:, None] - half[:, None] * np.cos(theta)
     origin = s[first]
-    found = biane_curve(s, p, a, u.ravel(), np.repeat(origin, count))
-    x, v, slope, re_g = (values.reshape(u.shape) for values in found)
+    curve = biane_curve(s, p, a, u.ravel(), np.repeat(origin, count))
+    x, v, slope, re_g = (values.reshape(u.shape) for values in curve)
     mass = v / (np.pi * a**2) * slope * half[:, None] * np.sin(theta)
     ends = [
         s[atom] + (t + a * (p / ((s[atom][:, None] - s + t[:, None]) / a)).sum(1))

@@ -33,19 +33,19 @@ def finite_size_warnings(
     >>> [line.split(":")[0] for line in finite_size_warnings(1000, 64, 1.5)]
     ['beta 1.5 is too sharp for 1000 tokens', 'heads of size 64 are narrow for 1000 tokens']
     """
-    found = []
+    lines = []
     shift = frobenius_shift(tokens, head_size, beta)
     lost = few_rows_beta(tokens)
     if abs(shift) > LARGEST_SHIFT or beta > lost:
         how = f"above {lost:.3g} a few rows rule" if beta > lost else f"the mean is off by about {shift:.0%}"
-        found.append(f"beta {beta:g} is too sharp for {tokens} tokens: {how}; {REMEDY}")
+        lines.append(f"beta {beta:g} is too sharp for {tokens} tokens: {how}; {REMEDY}")
     width = heads * head_size * (head_size + 1) / (2 * tokens)
     if width < LEAST_WIDTH and not second_order:
-        found.append(
+        lines.append(
             f"heads of size {head_size} are narrow for {tokens} tokens: h d_K^2/(2n) is {width:.2g}, below "
             f"{LEAST_WIDTH:g}, and their noise is not white; give head_size to MultiHeadLaw, or {REMEDY}"
         )
-    return tuple(found)
+    return tuple(lines)
 
 
 def expected_spike(law: MultiHeadLaw, tokens: int, head_size: int) -> float | None:

@@ -75,8 +75,8 @@ class HeadNull(Law):
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:
-            one = np.ones_like(z)
-            return monic_roots(np.stack([(c + 2) * one, 1 + 2 * c - z, c * one], axis=-1))
+            ones = np.ones_like(z)
+            return monic_roots(np.stack([(c + 2) * ones, 1 + 2 * c - z, c * ones], axis=-1))
 
         v = smallest_root(candidates, z, self.intervals)
         with np.errstate(divide="ignore", invalid="ignore"):

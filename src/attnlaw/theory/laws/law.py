@@ -162,18 +162,18 @@ class Law(ABC):
             points, slope = (np.concatenate(parts) for parts in zip(*laid, strict=True))
             widths = np.pi * np.tile(w, len(laid)) * slope
             inside = (x > low) & (x < high)
-            own = np.where(inside, here, 0.0)
+            density = np.where(inside, here, 0.0)
             distance = x[..., None] - points
             if np.isinf(high):
                 # What is taken off must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
                 length = points[points.size // 2] - low
-                taken = own[..., None] * ((x - low + length)[..., None] / (points - low + length))
+                taken = density[..., None] * ((x - low + length)[..., None] / (points - low + length))
                 ratio = np.where(inside, (x - low) / length, 1.0)
             else:
-                taken = own[..., None]
+                taken = density[..., None]
                 ratio = np.where(inside, (x - low) / np.where(inside, high - x, 1.0), 1.0)
             smooth = (self.density(points) - taken) / np.where(distance == 0, np.inf, distance)
-            g = g + (widths * smooth).sum(-1) + own * np.log(ratio)
+            g = g + (widths * smooth).sum(-1) + density * np.log(ratio)
         return np.asarray(g)
 
     @cached_property

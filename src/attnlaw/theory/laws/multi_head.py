@@ -123,11 +123,11 @@ class MultiHeadLaw(Law):
         places = self.map.place(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for low, high in self.intervals:
             inner = sorted(x for x in sharp if 1.01 * low < x < 0.99 * high)
-            found += [make_piece(*ends, order) for ends in pairwise([low, *inner, high])]
-        return tuple(found)
+            pieces += [make_piece(*ends, order) for ends in pairwise([low, *inner, high])]
+        return tuple(pieces)
 
     def density(self, x: ArrayLike) -> Reals:
         return self.density_by_stieltjes(x)

@@ -76,7 +76,7 @@ def multi_head_sample(
     values = _values(_left_centred(raw) if CENTRINGS[centring].by_columns else raw, shape.rank(of))
     equivalent = _values(other, shape.rank(of))
     start = np.ones(shape.tokens)  # the direction of the spike
-    found = float(eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    top_eigenvalue = float(eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
     edge = law.support[1]
     return MultiHeadSample(
         shape=shape,
@@ -93,7 +93,7 @@ def multi_head_sample(
         largest=float(values[-1]),
         beyond=int((values > edge).sum()),
         spike=layer.spike,
-        spike_found=found,
+        spike_found=top_eigenvalue,
         warnings=layer.warnings,
     )
 
@@ -114,7 +114,7 @@ def distance_to_law(values: Reals, law: Law) -> float:
 def _distance(values: Reals, others: Reals) -> float:
     """Between two samples of ascending values."""
     points = np.concatenate([values, others])
-    shares = [np.searchsorted(one, points, "right") / one.size for one in (values, others)]
+    shares = [np.searchsorted(sample, points, "right") / sample.size for sample in (values, others)]
     return float(np.abs(shares[0] - shares[1]).max())
 
 

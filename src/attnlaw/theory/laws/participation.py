@@ -83,10 +83,10 @@ def null_participation(
     """
     check_value("draws", draws, int, minimum=2)
     seeds = np.random.SeedSequence(seed).spawn(draws)
-    found = [
+    numbers = [
         participation(
             centred(random_attention(tokens, head_size, beta, np.random.default_rng(seed), causal), causal)
         )
         for seed in seeds
     ]
-    return mean_of(found)
+    return mean_of(numbers)

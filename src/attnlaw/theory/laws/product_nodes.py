@@ -42,7 +42,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
     roots = np.linalg.eigvals(companion)
     real = (np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)
     W = np.where(real, roots.real, 1.0)
-    B, K, second, first, last = (one[:, None] for one in (B, K, second, first, last))
+    B, K, second, first, last = (coefficient[:, None] for coefficient in (B, K, second, first, last))
     for _ in range(2):
         value, slope = ((W + second) * W + first) * W + last, (3 * W + 2 * second) * W + first
         step = value / np.where(slope == 0, np.inf, slope)
@@ -96,7 +96,7 @@ def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 
 
 def _nodes(k: float, a: Reals, low: Reals, high: Reals, count: int) -> Nodes:
-    own = interval_nodes(low, high, count, a, partial(product_stieltjes, k))
+    half = interval_nodes(low, high, count, a, partial(product_stieltjes, k))
 
     def with_mirror(values: Reals, sign: float) -> Reals:
         # The last interval is the image of the second under x -> -x.
@@ -104,4 +104,4 @@ def _nodes(k: float, a: Reals, low: Reals, high: Reals, count: int) -> Nodes:
         return np.concatenate([values, image], axis=1)
 
     ends = np.concatenate([low, -high[:, 1:]], axis=1), np.concatenate([high, -low[:, 1:]], axis=1)
-    return Nodes(*ends, with_mirror(own.x, -1.0), with_mirror(own.mass, 1.0), with_mirror(own.re_g, -1.0))
+    return Nodes(*ends, with_mirror(half.x, -1.0), with_mirror(half.mass, 1.0), with_mirror(half.re_g, -1.0))

@@ -48,10 +48,10 @@ class RandomLayer:
     def warnings(self) -> tuple[str, ...]:
         """Where the law is not to be trusted at this size."""
         shape, spike = self.shape, self.spike
-        found = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
+        lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:
-            found += (
+            lines += (
                 f"keys of unequal length: one value near {spike:.4g}, beyond the edge, is expected and is no "
                 "signal; centre by column means",
             )
-        return found
+        return lines

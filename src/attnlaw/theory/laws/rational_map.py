@@ -68,9 +68,9 @@ class RationalMap:
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
         C = -np.convolve(poly.polyadd(D, np.append(0.0, len(B) * poly.polyder(D))), _product(once.values()))
-        for a, own in once.items():
-            others = _product(one for b, one in once.items() if b != a)
-            slope = self.factors.count(a) * np.append(0.0, poly.polyder(own))
+        for a, polynomial in once.items():
+            others = _product(other for b, other in once.items() if b != a)
+            slope = self.factors.count(a) * np.append(0.0, poly.polyder(polynomial))
             C = poly.polyadd(C, _product([slope, others, D]))
         s = monic_roots((C[1:] / C[0]).astype(complex))
         return np.asarray(1 / s[np.abs(s) > 1e-200])
@@ -97,11 +97,11 @@ class RationalMap:
         y, passes, residual = self._candidates(z)
         # None passes where rounding turned it: then the least residual alone.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
-        found = np.take_along_axis(y, best[..., None], axis=-1)[..., 0]
+        root = np.take_along_axis(y, best[..., None], axis=-1)[..., 0]
         if self._smallest_count < 2:
-            return np.asarray(found)
+            return np.asarray(root)
         # Next to a hard edge the roots cluster, and the edge itself is the better start.
-        return np.asarray(np.where(np.abs(z) < self._edge_radius, self._from_zero(z), found))
+        return np.asarray(np.where(np.abs(z) < self._edge_radius, self._from_zero(z), root))
 
     def refine(self, y: Complexes, z: Complexes) -> Complexes:
         """Two steps of Newton's method on `log z(y)`."""
@@ -123,7 +123,7 @@ class RationalMap:
     @cached_property
     def _polynomials(self) -> tuple[Reals, tuple[Reals, ...]]:
         """D and `D + N/a` for each factor; ascending coefficients."""
-        lines = [np.array([1.0, -one]) for one in self.rho]
+        lines = [np.array([1.0, -rho]) for rho in self.rho]
         D = _product(lines)
         N = self.rest * D
         for j, share in enumerate(self.shares):
@@ -161,8 +161,8 @@ class RationalMap:
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
         """`1 + u/a` of the smallest a from `prod_a (1 + u/a) = z y`, its argument without a turn."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
-        size = np.abs(z * y) / np.prod([np.abs(one) for one in rest], axis=0)
-        turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(one)) for one in rest)
+        size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
+        turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
         return np.asarray(size ** (1 / self._smallest_count) * np.exp(1j * turn / self._smallest_count))
 
     @cached_property

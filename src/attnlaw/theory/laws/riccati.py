@@ -151,13 +151,13 @@ class Riccati(Law):
         low = 0.0
         for _ in range(60):
             w = 0.5 * (low + high)
-            found = self.branch(w)
-            if found is None or found[0] * e + F < w:
+            branch = self.branch(w)
+            if branch is None or branch[0] * e + F < w:
                 high = w
             else:
                 low = w
-        found = self.branch(low)
-        return None if found is None else (1 / low, 1 / (1 - e * found[1]))
+        branch = self.branch(low)
+        return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """At a real point the transform a little above it."""

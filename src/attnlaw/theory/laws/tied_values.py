@@ -161,9 +161,9 @@ class TiedValuesLaw(Law):
 
     def _newton(self, v: Complexes, x: Complexes, steps: int) -> Complexes:
         for _ in range(steps):
-            found, steep = self._place(v)
+            image, steep = self._place(v)
             with np.errstate(all="ignore"):
-                move = -np.log(found / x) / steep
+                move = -np.log(image / x) / steep
             move = np.where(np.isfinite(move), move, 0.0)
             # Never through the line: at most half the angle that is left, and no more than a factor e.
             angle = np.angle(v)
@@ -178,13 +178,13 @@ class TiedValuesLaw(Law):
         al, b, rate = self._letters
         high = (1 + np.sqrt(rate)) ** 2
         top = high * (al + b * high)
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             lambda s: float(np.log(self._place(np.array(top * (1 + np.exp(s)), dtype=complex))[0].real)),
             bounds=(-30.0, 30.0),
             method="bounded",
             options={"xatol": 1e-9},
         )
-        return float(np.exp(found.fun))
+        return float(np.exp(minimum.fun))
 
     @cached_property
     def _lower_edge(self) -> float:
@@ -204,13 +204,13 @@ class TiedValuesLaw(Law):
 
         grid = np.linspace(-60.0, 40.0, 2001)
         best = grid[log_x(grid).argmax()]
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             lambda s: -float(log_x(np.array(s))),
             bounds=(best - 0.05, best + 0.05),
             method="bounded",
             options={"xatol": 1e-10},
         )
-        return float(np.exp(-found.fun))
+        return float(np.exp(-minimum.fun))
 
 
 def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:

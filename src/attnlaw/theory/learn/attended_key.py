@@ -83,7 +83,7 @@ class AttendedKey:
             p = proximal(omega, chosen, V, c)
             H, g, loss = self._at(p, chosen)
             mhat = self.mean(c * c * slope / (1 + V * H))
-            sums = np.array([self.mean(one) for one in (H / (1 + V * H), g * g, loss)])
+            sums = np.array([self.mean(term) for term in (H / (1 + V * H), g * g, loss)])
         else:
             # p depends on omega and the drawn key alone.
             chosen, slope = (chosen @ weights)[:, None], (slope @ weights)[:, None]
@@ -92,7 +92,7 @@ class AttendedKey:
                 p = proximal(omega, np.full_like(omega, y), V, c)
                 H, g, loss = self._at(p, y)
                 mhat += self.mean(sign * c * slope * g)
-                sums += [self.mean(share * one) for one in (H / (1 + V * H), g * g, loss)]
+                sums += [self.mean(share * term) for term in (H / (1 + V * H), g * g, loss)]
         Vhat, qhat, train = sums.tolist()
         return ChannelAverages(alpha * Vhat, alpha * qhat, alpha * mhat, train)
 
@@ -176,13 +176,13 @@ def _linear_start(channel: AttendedKey) -> tuple[float, float, float]:
 
     A drawn key is then a score with noise of variance 1/H.
     """
-    problem, one = channel.problem, np.ones((1, 1))
+    problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature
     batch = ProblemBatch(
         problem.target,
-        problem.alpha / 2 * one,
-        H / 2 * one,
-        (0.0 if problem.soft_labels else 1 / H) * one,
+        problem.alpha / 2 * ones,
+        H / 2 * ones,
+        (0.0 if problem.soft_labels else 1 / H) * ones,
         np.array([problem.weight_decay / 2]),
         problem.sides,
     )

@@ -95,10 +95,10 @@ def all_pairs(
     >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
     (0.17722, 0.22792, 1.71508)
     """
-    own = Channel(alpha * tokens, 2.0, noise / 2)
+    self_channel = Channel(alpha * tokens, 2.0, noise / 2)
     mixed = Channel(alpha * tokens * (tokens - 1) / 2, 2.0, noise / 4)
     errors, loss = [], 0.0
-    for channels, share in (((own, mixed), symmetric_share), ((mixed,), 1 - symmetric_share)):
+    for channels, share in (((self_channel, mixed), symmetric_share), ((mixed,), 1 - symmetric_share)):
         part = Target.discrete([float(np.sqrt(share * target.second_moment))])
         alphas, weights, noises = np.array(
             [[channel.alpha, channel.weight, channel.noise] for channel in channels]

@@ -53,7 +53,7 @@ def with_details(
     dimension = problem.target.dimension
     known = problem_thresholds(problem) if thresholds else None
     return DetailedPrediction(
-        **{one.name: getattr(prediction, one.name) for one in fields(Prediction)},
+        **{column.name: getattr(prediction, column.name) for column in fields(Prediction)},
         outlier=next(seen, None),
         observations=None if dimension is None else problem.observations * dimension,
         leading_error=leading,

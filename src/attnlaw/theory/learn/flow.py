@@ -84,9 +84,9 @@ def direct_flow(problem: Problem) -> FlowPoint:
 
 def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
     """Points of many problems as the ridge has them, and their training losses; no equation is solved."""
-    found = [direct_flow(problem) for problem in problems]
-    E, s, c, train = np.array([(one.E, one.s, one.c, one.training_loss) for one in found]).T
-    return RidgePoint(c, s, np.full(len(found), np.nan), E, np.zeros(len(found)), 0), train
+    points = [direct_flow(problem) for problem in problems]
+    E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
+    return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
 
 
 def small_start(deviation: float, width: float = 1.0) -> float:
@@ -158,5 +158,7 @@ def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: fl
         return pairs_ratio * delta**2 - noise / 2
 
     middle = half_time(float(np.sqrt(Q)), start)
-    found = minimize_scalar(at, bounds=(0.2 * middle, 5 * middle), method="bounded", options={"xatol": 1e-4})
-    return float(found.fun)
+    minimum = minimize_scalar(
+        at, bounds=(0.2 * middle, 5 * middle), method="bounded", options={"xatol": 1e-4}
+    )
+    return float(minimum.fun)

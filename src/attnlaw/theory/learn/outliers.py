@@ -42,15 +42,15 @@ def find_outliers(
     [8.14]
     """
     base = target.law
-    found = []
+    candidates = []
     for spike in target.spikes:
         if not any(low <= spike <= high for low, high in (*base.intervals, *((x, x) for x, _ in base.atoms))):
-            found.append((spike, *_moments(base, spike)))
+            candidates.append((spike, *_moments(base, spike)))
     for mode in isolated_modes(target, delta):
         if mode is not None:
-            found.append((mode, *_moments(base, mode)))
+            candidates.append((mode, *_moments(base, mode)))
     outliers = []
-    for spike, first, second in sorted(found, reverse=True):
+    for spike, first, second in sorted(candidates, reverse=True):
         place = spike + delta**2 * first
         location = place - (threshold or 0.0)
         if delta**2 * second < 1 and (threshold is None or place > max(threshold, cut or 0.0)):

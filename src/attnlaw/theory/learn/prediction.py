@@ -215,12 +215,12 @@ def trace_or_nuclear_norm(problem: Problem, value: float) -> dict[str, Any]:
 
 def outcome_of(
     residual: float,
-    found: bool = True,
+    resolved: bool = True,
     remedy: str = "raise the weight decay",
     instability: float | None = None,
 ) -> dict[str, Any]:
     """How solving the equations ended, as `outcome` and `remark`."""
-    if not found:
+    if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
             "remark": "the error is below what the solver resolves and is given as its bound; "
@@ -252,7 +252,7 @@ def recovered_prediction(
     `threshold` is the one of a student that cuts, at the target itself.
     """
     target, is_exact = problem.target, E == 0
-    how = outcome_of(residual, found=False)
+    how = outcome_of(residual, resolved=False)
     if is_exact:
         how["remark"] = "clean labels and no penalty give the target itself; add a weight decay for an error"
     return Prediction(

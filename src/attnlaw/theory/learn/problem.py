@@ -213,9 +213,9 @@ class Problem:
     @property
     def student_spec(self) -> Student:
         """The student's record for this attention; a problem without one cannot be made."""
-        found = STUDENTS[self.student].for_attention(self.attention)
-        assert found is not None
-        return found
+        spec = STUDENTS[self.student].for_attention(self.attention)
+        assert spec is not None
+        return spec
 
     @property
     def observed_output(self) -> Output:

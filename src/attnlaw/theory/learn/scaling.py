@@ -76,7 +76,7 @@ def leading_error(
 ) -> Reals:
     """E of the leading-order law at `N/d = ratios`; cut at Q* = 1, where nothing is learned yet."""
     known = {name: student.for_attention(attention) for name, student in STUDENTS.items()}
-    laws = {name: one.leading["linear"] for name, one in known.items() if one and "linear" in one.leading}
+    laws = {name: spec.leading["linear"] for name, spec in known.items() if spec and "linear" in spec.leading}
     if student not in laws:
         raise BadSetting("student", f"which has no scaling law; expected {' or '.join(laws)}", student)
     counted = np.asarray(ratios, dtype=float) / ATTENTIONS[attention].sides

@@ -162,8 +162,8 @@ def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.ran
     """
     entries = tokens * (tokens + 1) // 2
     check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
-    found: Sensing = resolve(SENSINGS[name].draws["tied"])(samples, tokens, size, rng)
-    return found
+    sensing: Sensing = resolve(SENSINGS[name].draws["tied"])(samples, tokens, size, rng)
+    return sensing
 
 
 def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:

@@ -246,8 +246,8 @@ class ProblemSettings(Settings):
         known = {name: student.for_attention(self.attention) for name, student in STUDENTS.items()}
         able = [
             name
-            for name, one in known.items()
-            if one is not None and self.observed_output.name in one.theories
+            for name, spec in known.items()
+            if spec is not None and self.observed_output.name in spec.theories
         ]
         if not able:
             raise BadSetting(

@@ -90,10 +90,10 @@ class Measurement(DisplayMixin, verb="learn.simulate"):
     @property
     def rounding(self) -> str | None:
         """What was simulated instead, where `n = round(alpha d^2)` samples miss alpha by more than 1%."""
-        alpha, found = self.problem.alpha, self.samples / self.size**2
-        if abs(found - alpha) <= NEAR * alpha:
+        alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
+        if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
-        return f"size {self.size}: n = {self.samples}, alpha = {found:.3g} instead of {alpha:.3g}"
+        return f"size {self.size}: n = {self.samples}, alpha = {actual_alpha:.3g} instead of {alpha:.3g}"
 
     @property
     def remark(self) -> str | None:

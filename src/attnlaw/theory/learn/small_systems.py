@@ -51,9 +51,9 @@ def inverse(L: Reals) -> Reals:
         M[k, k] = 1.0
         for i in range(k):
             M[k, : i + 1] -= L[k, i] * M[i, : i + 1]
-    found = np.zeros_like(L)
+    product = np.zeros_like(L)
     for k in range(size):
         scaled = M[k, : k + 1] * L[k, k]
         for i in range(k + 1):
-            found[i, : k + 1] += scaled[i] * M[k, : k + 1]
-    return found
+            product[i, : k + 1] += scaled[i] * M[k, : k + 1]
+    return product

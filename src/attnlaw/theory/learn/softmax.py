@@ -157,7 +157,7 @@ class _Channel:
         problem = self.problem
         sigma, gradient, H, solved = self._proximal(E, theta, V)
         B = label_response(sigma, self.labels, problem.beta)
-        trace, response = (np.einsum("pqn,pqn->n", solved, one).mean() / V for one in (H, B))
+        trace, response = (np.einsum("pqn,pqn->n", solved, matrix).mean() / V for matrix in (H, B))
         power = np.einsum("pn,pn->n", gradient, self.K @ gradient).mean()
         scale = 2 * problem.alpha
         train = loss(sigma, self.labels).mean()
@@ -182,11 +182,11 @@ class _Channel:
         if self.calls % REFRESH == 0 or not self.starts:
             self.starts = [omega, self.shown]
         self.calls += 1
-        found = [
+        minima = [
             local_minimum(start, omega, self.labels, self.inverse / V, problem.beta) for start in self.starts
         ]
-        self.starts = [v for v, _ in found]
-        p = np.where(found[0][1] <= found[1][1], found[0][0], found[1][0])
+        self.starts = [v for v, _ in minima]
+        p = np.where(minima[0][1] <= minima[1][1], minima[0][0], minima[1][0])
         sigma = softmax_rows(p, problem.beta, problem.tokens)
         gradient, H = derivatives(sigma, self.labels, problem.beta)
         # (I + V H K)^-1 = (V K)^-1 A^-1, A the matrix of Newton's method: the traces are tr A^-1 H / V.

@@ -40,11 +40,11 @@ def places(tokens: int) -> NDArray[np.intp]:
     [[0, 2], [2, 1]]
     """
     pairs = [(a, b) for a in range(tokens) for b in range(a, tokens) if (a, b) != (0, 1)]
-    found = np.full((tokens, tokens), len(pairs))
+    coordinates = np.full((tokens, tokens), len(pairs))
     for index, (a, b) in enumerate(pairs):
-        found[a, b] = found[b, a] = index
-    found.setflags(write=False)
-    return found
+        coordinates[a, b] = coordinates[b, a] = index
+    coordinates.setflags(write=False)
+    return coordinates
 
 
 @lru_cache(maxsize=8)
@@ -127,10 +127,10 @@ def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
 def _sum_by_coordinate(rows: Reals) -> Reals:
     """The sum of entries (T, T, N) that belong to the same coordinate: (P, N)."""
     at = places(rows.shape[0])
-    found = np.zeros((at.max() + 1, rows.shape[2]))
+    sums = np.zeros((at.max() + 1, rows.shape[2]))
     for (a, b), place in np.ndenumerate(at):
-        found[place] += rows[a, b]
-    return found[:-1]
+        sums[place] += rows[a, b]
+    return sums[:-1]
 
 
 def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
@@ -141,15 +141,15 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
     tokens, _, draws = alone.shape
     at = places(tokens)
     size = int(at.max())
-    found = np.zeros((size, size, draws))
+    matrices = np.zeros((size, size, draws))
     for a in range(tokens):
         kept = [b for b in range(tokens) if at[a, b] < size]
         for b in kept:
-            found[at[a, b], at[a, b]] += alone[a, b] + pair(a, b, b)
+            matrices[at[a, b], at[a, b]] += alone[a, b] + pair(a, b, b)
             for c in kept:
                 if at[a, c] < at[a, b]:
-                    found[at[a, b], at[a, c]] = found[at[a, c], at[a, b]] = pair(a, b, c)
-    return found
+                    matrices[at[a, b], at[a, c]] = matrices[at[a, c], at[a, b]] = pair(a, b, c)
+    return matrices
 
 
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
@@ -157,7 +157,7 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
 
     Newton's method, with the Gauss-Newton matrix where the Hessian gives no descent, and halved steps.
     """
-    found, values = start.copy(), np.empty(start.shape[1])
+    minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])
     v, sigma = start, softmax_rows(start, beta, y.shape[0])
     value = loss(sigma, y) + _penalty(v - omega, precision)
@@ -173,15 +173,15 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
             step[:, poor] = -solve(factor(convex), gradient[:, poor])
             slope[poor] = (gradient[:, poor] * step[:, poor]).sum(axis=0)
         v, sigma, value, length = _line_search((v, sigma, value), step, slope, (omega, y, precision, beta))
-        found[:, active], values[active] = v, value
+        minima[:, active], values[active] = v, value
         moved = np.abs(step).max(axis=0) * length
         going = np.flatnonzero(moved > 1e-9 * (1 + np.abs(v).max(axis=0)))
         if not going.size:
             break
         if going.size < active.size:
             active = active[going]
-            v, sigma, value, omega, y = (one[..., going] for one in (v, sigma, value, omega, y))
-    return found, values
+            v, sigma, value, omega, y = (array[..., going] for array in (v, sigma, value, omega, y))
+    return minima, values
 
 
 def _line_search(

@@ -71,15 +71,15 @@ def errors(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict
 
     The iteration's error is relative to E, so for m and q it is relative to their distance from Q*.
     """
-    found = [_values(problem, answer, replicate) for replicate in point.replicates]
+    tables = [_values(problem, answer, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
     sizes = _values(problem, answer, point) | {"overlap": away, "norm": 2 * away + point.E}
     if not answer.cuts:
         sizes["rank_fraction"] = 0.0
-    root = np.sqrt(len(found))
+    root = np.sqrt(len(tables))
     return {
         name: float(
-            np.hypot(np.std([one[name] for one in found], ddof=1) / root, point.iteration.error * size)
+            np.hypot(np.std([table[name] for table in tables], ddof=1) / root, point.iteration.error * size)
         )
         for name, size in sizes.items()
     }

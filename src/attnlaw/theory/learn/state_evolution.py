@@ -34,10 +34,12 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
     for index, problem in enumerate(problems):
         kind = (problem.student, problem.attention, problem.observed_output.name, problem.flow_time is None)
         groups.setdefault((*kind, problem.target, len(problem.channels)), []).append(index)
-    found: dict[int, Prediction] = {}
+    predictions: dict[int, Prediction] = {}
     for (_, _, output, *_), places in groups.items():
         theory = problems[places[0]].student_spec.theory(output)
-        results = theory([problems[place] for place in places], lambda done: tell(len(found) + done, total))
-        found.update(zip(places, results, strict=True))
-        tell(len(found), total)
-    return [found[index] for index in range(total)]
+        results = theory(
+            [problems[place] for place in places], lambda done: tell(len(predictions) + done, total)
+        )
+        predictions.update(zip(places, results, strict=True))
+        tell(len(predictions), total)
+    return [predictions[index] for index in range(total)]

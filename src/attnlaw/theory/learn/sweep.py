@@ -24,8 +24,8 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
     [1.183, 0.802, 0.467]
     """
     problems = [replace(problem, alpha=float(alpha)) for alpha in alphas]
-    told = [PartialSettings(alpha=problem.alpha, student=problem.student) for problem in problems]
-    return Results("learn", told, state_evolutions(problems, progress))
+    settings = [PartialSettings(alpha=problem.alpha, student=problem.student) for problem in problems]
+    return Results("learn", settings, state_evolutions(problems, progress))
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) ->
     low, high = ends
     for _ in range(rounds):
         grid = np.linspace(low, high, points)
-        found = state_evolutions([replace(problem, weight_decay=float(np.exp(at))) for at in grid])
-        least = int(np.argmin([prediction.estimation_error.value for prediction in found]))
+        predictions = state_evolutions([replace(problem, weight_decay=float(np.exp(at))) for at in grid])
+        least = int(np.argmin([prediction.estimation_error.value for prediction in predictions]))
         low, high = grid[max(least - 1, 0)], grid[min(least + 1, points - 1)]
-    decay = found[least].problem.weight_decay
+    decay = predictions[least].problem.weight_decay
     at_end = min(abs(np.log(decay) - ends)) < 1e-9
     remark = f"the least error lies at an end of the range searched, {decay:.3g}; the best is beyond it"
-    return BestDecay(decay, found[least], remark if at_end else None)
+    return BestDecay(decay, predictions[least], remark if at_end else None)

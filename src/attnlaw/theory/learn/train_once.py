@@ -85,8 +85,8 @@ def _on_fresh_sequences(
     else:
         student, teacher = fresh(matrix, target[1], tokens, problem.pairs, rng, queries)
     loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
-    found = {"prediction_error": loss / TEST_SEQUENCES}
+    errors = {"prediction_error": loss / TEST_SEQUENCES}
     if queries is not None:
         wrong = (student[:, 0] > student[:, 1]) != (teacher[:, 0] > teacher[:, 1])
-        found["wrong_keys"] = float(wrong.mean())
-    return found
+        errors["wrong_keys"] = float(wrong.mean())
+    return errors

@@ -87,8 +87,8 @@ def compare_widths(
     rows: list[WidthRow] = []
     for width in widths:
         progress(len(rows), len(widths))
-        found = limit if width == math.inf else law_at(stack, width, draws, seed, token)
-        rows.append(width_row(width, found, limit))
+        width_law = limit if width == math.inf else law_at(stack, width, draws, seed, token)
+        rows.append(width_row(width, width_law, limit))
     progress(len(rows), len(widths))
     laws = {row.width: row.law for row in rows}
     return Results(
@@ -112,9 +112,9 @@ def law_at(stack: Depth, width: float, draws: int, seed: int, token: int) -> Law
     return LawAtWidth(path.law, path)
 
 
-def width_row(width: float, found: LawAtWidth, limit: LawAtWidth) -> WidthRow:
+def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
     """The moments of a law and, where it is not the limit's, its distances to that."""
-    law, apart = found.law, None if found is limit else distances(found.law, limit.law)
+    law, apart = width_law.law, None if width_law is limit else distances(width_law.law, limit.law)
     return WidthRow(
         width=width,
         law=law,
@@ -125,7 +125,7 @@ def width_row(width: float, found: LawAtWidth, limit: LawAtWidth) -> WidthRow:
         w1_to_limit=apart.w1 if apart else None,
         ks_to_limit=apart.ks if apart else None,
         residual_of_distances=apart.residual if apart else None,
-        path=found.path,
+        path=width_law.path,
     )
 
 

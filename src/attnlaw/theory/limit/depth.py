@@ -41,7 +41,7 @@ from attnlaw.theory.limit.wishart import (
 )
 
 # Activations of MLP blocks: those with a kernel in closed form.
-MLPS = {name: one for name, one in ACTIVATIONS.items() if one.kernel is not None}
+MLPS = {name: entry for name, entry in ACTIVATIONS.items() if entry.kernel is not None}
 
 
 @dataclass(frozen=True, eq=False)

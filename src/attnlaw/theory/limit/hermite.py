@@ -41,8 +41,8 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
     [0.0, 2.0]
     """
     nodes, weights = _rule()
-    found, back = np.unique(variances, return_inverse=True)
-    table = psi(np.sqrt(found)[:, None] * nodes) @ weights
+    distinct, back = np.unique(variances, return_inverse=True)
+    table = psi(np.sqrt(distinct)[:, None] * nodes) @ weights
     shaped: Array = table[back.reshape(variances.shape)]
     return shaped
 

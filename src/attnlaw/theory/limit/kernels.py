@@ -53,13 +53,13 @@ def moments(name: str) -> tuple[float, float]:
     >>> second, round(squared_mean * 2 * math.pi, 12)
     (0.5, 1.0)
     """
-    psi, one = activation(name), np.ones(1)
+    psi, ones = activation(name), np.ones(1)
     if psi.kernel is None:
         assert psi.moments is not None, f"{psi.name} states neither a kernel nor its moments"
         known: tuple[float, float] = resolve(psi.moments)(*psi.parameters)
         return known
     kernel = resolve(psi.kernel)
-    return float(kernel(one, one, one)[0]), float(kernel(one, one, 0 * one)[0])
+    return float(kernel(ones, ones, ones)[0]), float(kernel(ones, ones, 0 * ones)[0])
 
 
 def identity(x: Array) -> Array:

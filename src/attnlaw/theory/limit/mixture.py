@@ -168,8 +168,8 @@ def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
 
 def _kurtosis(mean: Array) -> float:
     """The fourth central moment over the squared variance, from the moments about any point."""
-    one, two, three, four = (float(moment) for moment in mean)
-    return (four - 4 * one * three + 6 * one**2 * two - 3 * one**4) / (two - one**2) ** 2
+    first, two, three, four = (float(moment) for moment in mean)
+    return (four - 4 * first * three + 6 * first**2 * two - 3 * first**4) / (two - first**2) ** 2
 
 
 def _by_batch(

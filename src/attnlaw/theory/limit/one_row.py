@@ -67,12 +67,12 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
     squares = (np.einsum("dh,dh->d", y[:, token], y[:, token]) + beside) * r / n
     weights = _weights(layer, token, y @ (mixing * np.sqrt(r / n)[:, None, None]), squares, draw)
     inside = np.swapaxes(y, -1, -2) @ weights
-    own = weights[:, token].copy()
+    self_weight = weights[:, token].copy()
     weights[:, token] = 0.0
     root = symmetric_root(np.swapaxes(weights, -1, -2) @ weights)
     along = (root @ draw.inputs.standard_normal((draws, heads, 1)))[..., 0]
     across = root @ bartlett(heads, n - heads - 1, (draws,), draw.inputs)
-    lengths = np.einsum("dkh,dkh->dh", inside, inside) + (np.sqrt(beside)[:, None] * own + along) ** 2
+    lengths = np.einsum("dkh,dkh->dh", inside, inside) + (np.sqrt(beside)[:, None] * self_weight + along) ** 2
     lengths += np.einsum("dhk,dhk->dh", across, across)
     return lengths * (r / n)[:, None], squares
 

@@ -128,8 +128,8 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     def miss(logs: Reals, which: NDArray[np.intp]) -> Reals:
         return np.array([math.log(modes.response(a / (1 + math.exp(x)))) - x for x in logs])
 
-    found = bracketed_roots(miss, np.array([low]), np.array([high]), tolerance=1e-15)
-    V = math.exp(float(found.x[0]))
+    roots = bracketed_roots(miss, np.array([low]), np.array([high]), tolerance=1e-15)
+    V = math.exp(float(roots.x[0]))
     Vh = a / (1 + V)
     m, A = modes.overlaps(Vh, Vh, 0.0)
     B = modes.overlaps(Vh, 0.0, a / (1 + V) ** 2)[1]
@@ -137,7 +137,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     q = (A + B * noisy) / (1 - B)
     shared = problem.inputs / problem.samples
     q1 = m**2 * (1 + shared * noisy) / (1 - shared * m**2)
-    return EnsemblePrediction(problem, m, q, q1, V, abs(float(found.residual[0])))
+    return EnsemblePrediction(problem, m, q, q1, V, abs(float(roots.residual[0])))
 
 
 def _classify(problem: Ensemble) -> EnsemblePrediction:
@@ -199,13 +199,13 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
     """E g_k g_l: given zeta and the label, learners pull independently, by their means over N(., q - q1)."""
-    common, own = math.sqrt(q1[0]), math.sqrt(q - q1[0])
+    common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
-    fine = np.arange(-averages.FAR, averages.FAR, own / deviation)
+    fine = np.arange(-averages.FAR, averages.FAR, individual / deviation)
     omega, steps = panels(deviation * np.append(_cuts(loss, V, deviation), fine), averages.NODES)
-    g = loss.pull(np.ones_like(omega), omega, V)[0] * steps / own
+    g = loss.pull(np.ones_like(omega), omega, V)[0] * steps / individual
     zeta, weights = averages.gaussian_nodes()
-    mean = _normal((omega - common * zeta[:, None]) / own) @ g
+    mean = _normal((omega - common * zeta[:, None]) / individual) @ g
     return np.array([2 * weights @ (averages.teacher_given(m, q1[0], zeta) * mean**2)])
 
 

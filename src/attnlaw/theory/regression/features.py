@@ -41,8 +41,8 @@ def moments(name: str) -> tuple[float, float]:
     [0.797885, 0.36338]
     """
     chosen = FEATURES[name]
-    found: tuple[float, float] = resolve(chosen.moments)(*chosen.parameters)
-    return found
+    kappas: tuple[float, float] = resolve(chosen.moments)(*chosen.parameters)
+    return kappas
 
 
 def spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:

@@ -80,8 +80,8 @@ def kernel_matrix(kernel: str, X: Reals, Y: Reals) -> Reals:
     [[1.0, 1.0]]
     """
     chosen = KERNELS[check_value("kernel", kernel, str, choices=KERNELS)]
-    found: Reals = resolve(chosen.matrix)(X, Y, *chosen.parameters)
-    return found
+    matrix: Reals = resolve(chosen.matrix)(X, Y, *chosen.parameters)
+    return matrix
 
 
 def exponential_parts(tau: float) -> tuple[float, float]:

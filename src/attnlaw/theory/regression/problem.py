@@ -109,7 +109,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
     """The covariance of a mixture of the groups, in their own shares or in others."""
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
-    if len({one.shape for one in covariances}) > 1:
+    if len({covariance.shape for covariance in covariances}) > 1:
         raise InputError("regression: found covariances of different sizes, expected one size p")
     mixed: Reals = np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1)
     return mixed
@@ -130,21 +130,21 @@ def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: flo
 
 def _covariance(values: ArrayLike, name: str) -> Reals:
     """Variances or a symmetric matrix, finite and without a negative variance."""
-    found = np.asarray(values, dtype=float)
-    square = found.ndim == 1 or (found.ndim == 2 and np.allclose(found, found.T, rtol=1e-10, atol=0))
-    if not square or not found.size or not np.isfinite(found).all() or _variances(found).min() < 0:
+    array = np.asarray(values, dtype=float)
+    square = array.ndim == 1 or (array.ndim == 2 and np.allclose(array, array.T, rtol=1e-10, atol=0))
+    if not square or not array.size or not np.isfinite(array).all() or _variances(array).min() < 0:
         raise InputError(
-            f"{name}: found an array of shape {found.shape}, expected the p variances of a diagonal "
+            f"{name}: found an array of shape {array.shape}, expected the p variances of a diagonal "
             "covariance, none negative, or a symmetric p x p matrix"
         )
-    return found
+    return array
 
 
 def _same_form(covariances: Sequence[ArrayLike]) -> list[Reals]:
     """All as variances where they are, else all as matrices."""
-    every = [np.asarray(one, dtype=float) for one in covariances]
-    if any(one.ndim == 2 for one in every):
-        every = [np.diag(one) if one.ndim == 1 else one for one in every]
+    every = [np.asarray(covariance, dtype=float) for covariance in covariances]
+    if any(covariance.ndim == 2 for covariance in every):
+        every = [np.diag(covariance) if covariance.ndim == 1 else covariance for covariance in every]
     return every
 
 

@@ -116,13 +116,13 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
     >>> round(found.bias, 12), round(found.variance, 12)  # 1 - n/p and 0.5 n/(p - n) of isotropic inputs
     (0.5, 0.5)
     """
-    found = solve(problem)
-    outcome, remark = outcome_and_remark(found)
+    point = solve(problem)
+    outcome, remark = outcome_and_remark(point)
     return RidgeRisk(
-        found.bias_of(np.asarray(problem.signal)),
-        found.variance,
-        found.degrees,
-        found.residual,
+        point.bias_of(np.asarray(problem.signal)),
+        point.variance,
+        point.degrees,
+        point.residual,
         outcome,
         remark,
     )
@@ -147,10 +147,10 @@ def solve(problem: Regression) -> RidgeFixedPoint:
     start = np.log(
         _inner(groups, np.ones_like(groups[0]) if groups.ndim == 2 else np.eye(problem.dimension)) / n
     )
-    found = accelerated_iteration(update, start, damping=0.0, tolerance=1e-13, max_steps=1000)
-    e = np.exp(found.state)
+    iteration = accelerated_iteration(update, start, damping=0.0, tolerance=1e-13, max_steps=1000)
+    e = np.exp(iteration.state)
     c, R = resolvent(e)
-    return RidgeFixedPoint(problem, rho, e, c, R, found.residual, found.residual < 1e-9)
+    return RidgeFixedPoint(problem, rho, e, c, R, iteration.residual, iteration.residual < 1e-9)
 
 
 def _form(problem: Regression) -> tuple[float, float]:
@@ -173,15 +173,15 @@ def _form(problem: Regression) -> tuple[float, float]:
     )
 
 
-def outcome_and_remark(found: RidgeFixedPoint) -> tuple[Outcome, str | None]:
+def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
     """How it ended, and the remedy."""
-    if not found.converged:
+    if not point.converged:
         return Outcome.NOT_CONVERGED, "the fixed point was not reached; give a larger ridge"
-    if found.effective_samples < LEAST_SPARE:
+    if point.effective_samples < LEAST_SPARE:
         return (
             Outcome.ILL_CONDITIONED,
             f"samples and directions nearly match: at this size the limit errs by about "
-            f"1/{found.effective_samples:.2g}; give a ridge, or other samples",
+            f"1/{point.effective_samples:.2g}; give a ridge, or other samples",
         )
     return Outcome.DONE, None
 

@@ -110,20 +110,20 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
             f"{problem.samples} samples and {problem.dimension} dimensions; expected one group, no ridge, "
             "fewer samples than dimensions"
         )
-    found = solve(problem)
+    point = solve(problem)
     # Without a ridge R is kappa (Sigma + kappa)^-1.
-    theta, R = np.asarray(problem.signal), found.R
+    theta, R = np.asarray(problem.signal), point.R
     unseen, trace = (R * theta, R.sum()) if R.ndim == 1 else (R @ theta, np.trace(R))
-    least = float(theta @ (theta - unseen) + problem.noises[0] / found.e[0])
+    least = float(theta @ (theta - unseen) + problem.noises[0] / point.e[0])
     norm = _norm(s**2 * float(trace) / problem.dimension, least)
-    outcome, remark = outcome_and_remark(found)
+    outcome, remark = outcome_and_remark(point)
     return TwoLayerRisk(
-        bias=found.bias_of(theta),
-        variance=found.variance,
-        start=norm * s**2 * found.bias_of(None),
+        bias=point.bias_of(theta),
+        variance=point.variance,
+        start=norm * s**2 * point.bias_of(None),
         norm=norm,
         least_norm=float(np.sqrt(least)),
-        residual=found.residual,
+        residual=point.residual,
         outcome=outcome,
         remark=remark,
     )
@@ -145,9 +145,9 @@ def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: 
     for rng in generators(seed, seeds):
         X, y = draw(problem, rng)
         u = rng.standard_normal(problem.dimension)
-        found = two_layer_limit(X, y, scale**2 * u / np.linalg.norm(u))
-        excess.append(squared_norm(found.weights - theta, target))
-        norms.append(found.norm)
+        limit = two_layer_limit(X, y, scale**2 * u / np.linalg.norm(u))
+        excess.append(squared_norm(limit.weights - theta, target))
+        norms.append(limit.norm)
     return MeasuredTwoLayer(mean_of(excess), mean_of(norms), seeds)
 
 

@@ -268,8 +268,8 @@ CHARTS = (
 class AuditVerb(Verb[AuditSettings, "Audit"]):
     """The verb whose JSON also has the keys of 0.1.0's summary.json."""
 
-    def json(self, case: AuditSettings, found: Audit) -> dict[str, Any]:
-        return {**super().json(case, found), **found.summary}
+    def json(self, case: AuditSettings, result: Audit) -> dict[str, Any]:
+        return {**super().json(case, result), **result.summary}
 
 
 def run(case: AuditSettings, progress: Progress) -> Audit:
@@ -284,11 +284,11 @@ def _audit_options(case: AuditSettings) -> AuditOptions:
     return AuditOptions(case.samples, case.as_stored)
 
 
-def _with_summary(case: AuditSettings, found: Audit) -> Audit:
+def _with_summary(case: AuditSettings, audit: Audit) -> Audit:
     """The audit with all that its JSON has, and where the model lies in the atlas."""
     from attnlaw.analysis.atlas import atlas
 
-    return found.with_summary(VERB.json(case, found) | {"atlas": atlas().compare(found)})
+    return audit.with_summary(VERB.json(case, audit) | {"atlas": atlas().compare(audit)})
 
 
 def split_into_units(case: AuditSettings) -> list[CasePart]:
@@ -303,7 +303,7 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
 def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
     from attnlaw.analysis.audit.units import join_units
 
-    records = (own["records"] for own in tables)
+    records = (unit_tables["records"] for unit_tables in tables)
     return _with_summary(case, join_units(case, _audit_options(case), case.arithmetic, records))
 
 
@@ -314,12 +314,12 @@ VERB = AuditVerb(
     QUANTITIES,
     run_each_case(run),
     tables=(
-        TableSpec("findings", FINDINGS, lambda found: found.findings, json=True),
-        TableSpec("matrices", MATRICES, lambda found: found.matrices),
-        TableSpec("spectra", SPECTRA, lambda found: found.spectra),
-        TableSpec("layers", LAYERS, lambda found: found.layers),
-        TableSpec("fits", FITS, lambda found: found.fits),
-        TableSpec("curves", CURVES, lambda found: found.curves),
+        TableSpec("findings", FINDINGS, lambda audit: audit.findings, json=True),
+        TableSpec("matrices", MATRICES, lambda audit: audit.matrices),
+        TableSpec("spectra", SPECTRA, lambda audit: audit.spectra),
+        TableSpec("layers", LAYERS, lambda audit: audit.layers),
+        TableSpec("fits", FITS, lambda audit: audit.fits),
+        TableSpec("curves", CURVES, lambda audit: audit.curves),
     ),
     charts=CHARTS,
     precheck=require_model_exists,

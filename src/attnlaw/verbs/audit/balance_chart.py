@@ -40,18 +40,18 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> Any:
     x = alt.X("layer:Q", title="layer", scale=scale, axis=integer_axis(known["layer"]))
     panels = []
     for kind in (kind for kind in KINDS if kind in set(known["kind"])):
-        own = known.filter(pl.col("kind") == kind).rename({"factor_excess": "excess"})
-        up = alt.Scale(type="log", domain=_domain(own), nice=False)
-        axis = alt.Axis(format="~g", minExtent=EXTENT, values=log_ticks(_domain(own)))
+        heads = known.filter(pl.col("kind") == kind).rename({"factor_excess": "excess"})
+        up = alt.Scale(type="log", domain=_domain(heads), nice=False)
+        axis = alt.Axis(format="~g", minExtent=EXTENT, values=log_ticks(_domain(heads)))
         y = alt.Y("excess:Q", title="excess of the factors", scale=up, axis=axis)
-        dots = alt.Chart(inline_data(own.select("series", "layer", "excess").to_dicts()))
+        dots = alt.Chart(inline_data(heads.select("series", "layer", "excess").to_dicts()))
         layers = [dots.mark_point(filled=True, size=20, opacity=0.7).encode(x=x, y=y, color=shade)]
-        biased = own.filter(pl.col("factor_excess_weights") != pl.col("excess"))
+        biased = heads.filter(pl.col("factor_excess_weights") != pl.col("excess"))
         if biased.height:
             rings = biased.select("series", "layer", excess="factor_excess_weights").to_dicts()
             hollow = alt.Chart(inline_data(rings)).mark_point(filled=False, size=20, strokeWidth=0.8)
             layers.append(hollow.encode(x=x, y=y, color=shade))
-        nulls = own.filter(pl.col("factor_excess_null") > 0).select(
+        nulls = heads.filter(pl.col("factor_excess_null") > 0).select(
             "series",
             start=pl.col("layer") - HALF_LINE,
             end=pl.col("layer") + HALF_LINE,
@@ -68,7 +68,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> Any:
     return alt.concat(*panels, columns=2)
 
 
-def _domain(own: pl.DataFrame) -> list[float]:
+def _domain(heads: pl.DataFrame) -> list[float]:
     """What a logarithmic axis spans, with some room at both ends."""
-    drawn = [value for name in ("excess", *COLUMNS[1:]) for value in own[name].drop_nulls() if value > 0]
+    drawn = [value for name in ("excess", *COLUMNS[1:]) for value in heads[name].drop_nulls() if value > 0]
     return [min(drawn) / 1.3, max(drawn) * 1.3]

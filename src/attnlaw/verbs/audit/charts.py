@@ -42,8 +42,12 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
     for kind in _kinds(spectra):
         drawn: list[dict[str, Any]] = []
         for model, label in names.items():
-            own = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))["singular_values"]
-            living = [[value / row[0] for value in row] for row in own.to_list() if row and row[0] > 0]
+            singular_values = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))[
+                "singular_values"
+            ]
+            living = [
+                [value / row[0] for value in row] for row in singular_values.to_list() if row and row[0] > 0
+            ]
             for rank in _thinned_ranks(max((len(row) for row in living), default=0)):
                 at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
                 # A logarithmic axis has no zero; below 1e-8 lies round-off.
@@ -73,14 +77,14 @@ def contributions(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     """The contribution curves of every model."""
     matrices = source.frame("matrices")
     for model in dict.fromkeys(matrices["model"]):
-        own = matrices.filter(pl.col("model") == model, pl.col("layer").is_not_null())
-        if not own["log10_contribution"].count():
+        model_rows = matrices.filter(pl.col("model") == model, pl.col("layer").is_not_null())
+        if not model_rows["log10_contribution"].count():
             continue
-        layers = own["layer"].n_unique()
+        layers = model_rows["layer"].n_unique()
         cut = f"Of the {layers} layers {MOST_LINES} have a line; every matrix has a dot."
         case = {"model": model} if source.rows.height > 1 else {}
         yield source.figure(
-            chart, case, partial(contribution_curves, own), cut if layers > MOST_LINES else ""
+            chart, case, partial(contribution_curves, model_rows), cut if layers > MOST_LINES else ""
         )
 
 
@@ -92,9 +96,9 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     """
     import altair as alt
 
-    told = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
+    has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
     drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
-    known = matrices.filter(told & drawn)
+    known = matrices.filter(has_curve & drawn)
     layers = known["layer"].unique().sort()
     lined = known.filter(pl.col("layer").is_in(layers[_even_indices(layers.len(), MOST_LINES)].to_list()))
     counts = lined["log10_curve"].list.len().unique(maintain_order=True)
@@ -121,9 +125,9 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
     panels = []
     for kind in _kinds(known):
         rows = [] if medians is None else medians.filter(kind=kind).drop("kind").to_dicts()
-        own = dots.filter(pl.col("kind") == kind).drop("kind").to_dicts()
+        dot_rows = dots.filter(pl.col("kind") == kind).drop("kind").to_dicts()
         line = alt.Chart(inline_data(rows)).mark_line(strokeWidth=1.2)
-        dot = alt.Chart(inline_data(own)).mark_point(
+        dot = alt.Chart(inline_data(dot_rows)).mark_point(
             filled=True, size=22, stroke="black", strokeWidth=0.4, opacity=0.9
         )
         both = line.encode(x=x, y=y, color=shade, detail="layer:O") + dot.encode(x=x, y=y, color=shade)
@@ -134,9 +138,11 @@ def contribution_curves(matrices: pl.DataFrame) -> Any:
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
     """kind, layer, p, log10_C: the median over the matrices whose curves have so many points."""
     places = _even_indices(count, MOST_POINTS)
-    own = matrices.filter(pl.col("log10_curve").list.len() == count)
-    points = own.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places)).explode("log10_C")
-    placed = points.with_columns(p=pl.Series([2 * i / (count - 1) for i in places] * own.height))
+    same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
+    points = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places)).explode(
+        "log10_C"
+    )
+    placed = points.with_columns(p=pl.Series([2 * i / (count - 1) for i in places] * same_length.height))
     return placed.group_by("kind", "layer", "p", maintain_order=True).agg(pl.col("log10_C").median())
 
 
@@ -198,8 +204,8 @@ def compare(
 
 def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
     """The spectral norm, as applied where that is told, and the other quantities."""
-    told = "spectral_norm_applied" in matrices.columns and matrices["spectral_norm_applied"].count()
-    return ("spectral_norm_applied" if told else "spectral_norm", *COMPARED)
+    has_applied = "spectral_norm_applied" in matrices.columns and matrices["spectral_norm_applied"].count()
+    return ("spectral_norm_applied" if has_applied else "spectral_norm", *COMPARED)
 
 
 def _padded_range(values: pl.Series) -> list[float]:

@@ -30,8 +30,10 @@ def constant_sentences(audit: AuditRows) -> ConstantSentences:
     shares = f"Every layer's share of the proxy is made of the same parts, so they are not drawn: {parts}."
     constant = constant_quantities(audit.matrices)
     names = " and ".join(COLUMN_QUANTITIES[name].label for name in constant)
-    told = f"Constant within each kind of matrix, so not to choose from: {names}."
-    return ConstantSentences(shares if constant_shares(layers) and parts else "", told if constant else "")
+    sentence = f"Constant within each kind of matrix, so not to choose from: {names}."
+    return ConstantSentences(
+        shares if constant_shares(layers) and parts else "", sentence if constant else ""
+    )
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:

@@ -86,7 +86,7 @@ def audit_payload(audit: AuditRows) -> dict[str, Any]:
     known = explorer_schema(audit.norms_applied)
     return {
         **known,
-        "quantities": [one for one in known["quantities"] if one["key"] not in constant],
+        "quantities": [quantity for quantity in known["quantities"] if quantity["key"] not in constant],
         "models": [{"name": name, "short": short[name]} for name in audit.names],
         "columns": _columns_payload(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
         "spectra": pack_arrays(rows["singular_values"].to_list()),
@@ -133,13 +133,13 @@ def _rows_with_fits(audit: AuditRows) -> pl.DataFrame:
     if fits is None:
         return rows
     # A fit repeats the null test of an audit; rows of 0.1 have it there alone.
-    told = [
+    columns = [
         name
         for name in rows.columns
         if name in LOCATION_COLUMNS or name not in fits.columns or rows[name].count()
     ]
     return _join_by_location(
-        rows.select(told), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
+        rows.select(columns), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
     )
 
 
@@ -169,13 +169,13 @@ def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     place = [name for name in LOCATION_COLUMNS if name in rows.columns and name in curves.columns]
     laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
     # A curve that could belong to several matrices is not drawn.
-    own = _join_by_location(rows.select(place), laws.filter(pl.struct(place).is_unique()))
+    matrix_laws = _join_by_location(rows.select(place), laws.filter(pl.struct(place).is_unique()))
     return {
         "nulls": pack_arrays(nulls["points"].to_list()),
         "shape": [number.get(shape) for shape in rows["null_shape"]],
         "scale": rows["null_scale"].to_list(),
-        "laws": pack_arrays(own["points"].to_list()),
-        "drawn": own["drawn"].to_list(),
+        "laws": pack_arrays(matrix_laws["points"].to_list()),
+        "drawn": matrix_laws["drawn"].to_list(),
     }
 
 

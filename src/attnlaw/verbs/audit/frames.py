@@ -100,8 +100,8 @@ def proxies_rows(audit: AuditRows) -> pl.DataFrame:
 
 def proxies_row(summary: dict[str, Any]) -> dict[str, Any]:
     """The proxies of a summary under the names of the quantities."""
-    told = summary["proxies"] or {}
-    entries = told | {f"fixed_p_{p}": entry for p, entry in told.get("fixed_p", {}).items()}
+    proxies = summary["proxies"] or {}
+    entries = proxies | {f"fixed_p_{p}": entry for p, entry in proxies.get("fixed_p", {}).items()}
     values = {f"log10_{name}": entry["log10"] for name, entry in entries.items() if "log10" in entry}
     return {"model": summary["model"], VERSION_COLUMN: summary.get(VERSION_COLUMN), **values}
 

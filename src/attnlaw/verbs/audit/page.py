@@ -71,12 +71,13 @@ def proxies_html(audit: AuditRows, dots_html: str | None) -> str | None:
     if not bounded:
         return None
     short = short_names(audit.names)
-    told: dict[str, list[str]] = {}
+    models_by_line: dict[str, list[str]] = {}
     for summary in bounded:
         for line in proxy_remarks(summary):
-            told.setdefault(line, []).append(short[summary["model"]])
+            models_by_line.setdefault(line, []).append(short[summary["model"]])
     said = [
-        line if len(whose) == len(bounded) else f"{', '.join(whose)}: {line}" for line, whose in told.items()
+        line if len(whose) == len(bounded) else f"{', '.join(whose)}: {line}"
+        for line, whose in models_by_line.items()
     ]
     return section_html(
         "proxies", "Proxies", _proxies_table(audit.names, bounded, short, dots_html or ""), _notes_html(said)
@@ -86,23 +87,23 @@ def proxies_html(audit: AuditRows, dots_html: str | None) -> str | None:
 def _finding_groups(audit: AuditRows, summary: dict[str, Any]) -> list[FindingGroup]:
     """The findings of a model, from its rows; none where they were not looked for."""
     table = audit.tables.get("findings")
-    own = [] if table is None else table.filter(pl.col("model") == summary["model"]).iter_rows(named=True)
-    return group_findings(own)
+    rows = [] if table is None else table.filter(pl.col("model") == summary["model"]).iter_rows(named=True)
+    return group_findings(rows)
 
 
-def _findings_html(summary: dict[str, Any], found: Iterable[FindingGroup]) -> str:
+def _findings_html(summary: dict[str, Any], groups: Iterable[FindingGroup]) -> str:
     """The null test, how much was found, and each of it: level, rule, place, value, threshold, meaning."""
     lines = [line for line in (null_test_sentence(summary), findings_sentence(summary)) if line is not None]
     items = "".join(
-        f'<li class="finding" data-level="{escape(one.level)}"><b>{escape(one.level)}</b> '
-        f"{escape(one.rule)}: {escape(one.where)}<span>{escape(one.sentence)}</span></li>"
-        for one in found
+        f'<li class="finding" data-level="{escape(group.level)}"><b>{escape(group.level)}</b> '
+        f"{escape(group.rule)}: {escape(group.where)}<span>{escape(group.sentence)}</span></li>"
+        for group in groups
     )
-    told = "".join(f'<p class="answer">{escape(line)}</p>' for line in lines)
-    return f'{told}<ul class="findings">{items}</ul>' if items else told
+    paragraphs = "".join(f'<p class="answer">{escape(line)}</p>' for line in lines)
+    return f'{paragraphs}<ul class="findings">{items}</ul>' if items else paragraphs
 
 
-def _model_card(summary: dict[str, Any], short: str, place: int | None, found: list[FindingGroup]) -> str:
+def _model_card(summary: dict[str, Any], short: str, place: int | None, groups: list[FindingGroup]) -> str:
     name = summary["model"]
     facts = [
         str(summary["family"]),
@@ -122,7 +123,7 @@ def _model_card(summary: dict[str, Any], short: str, place: int | None, found: l
     path = "" if short == name else f'<p class="path">{escape(name)}</p>'
     return (
         f"<article><h3>{_colour_key(place)}{escape(short)}</h3>{path}"
-        f'<p class="facts">{escape(" · ".join(facts))}</p>{_findings_html(summary, found)}'
+        f'<p class="facts">{escape(" · ".join(facts))}</p>{_findings_html(summary, groups)}'
         f'<dl class="headline">{numbers}</dl>{_atlas_html(summary, place is None)}{_notes_html(said)}'
         f"{_notes_html(summary['warnings'], 'note warning')}</article>"
     )
@@ -155,7 +156,7 @@ def _proxies_table(
     """All proxies of all models: those of layers that are applied several times also for each application."""
     several = len(models) > 1
     columns = [
-        (model, ending, {label: told for label, *told in proxy_entries(model[key])})
+        (model, ending, {label: numbers for label, *numbers in proxy_entries(model[key])})
         for model in models
         for key, ending in (("proxies", ""), ("per_application", "per application"))
         if model[key]

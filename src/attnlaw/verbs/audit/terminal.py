@@ -48,9 +48,9 @@ def show(audit: Audit, console: Console) -> None:
         )
     elif towers := summary.get("towers"):
         sizes = (
-            f"{own['tower']} of {own['layers']} layers, hidden size {own['hidden_size'] or 'varies'}, "
-            f"{own['heads']} heads"
-            for own in towers
+            f"{tower['tower']} of {tower['layers']} layers, hidden size {tower['hidden_size'] or 'varies'}, "
+            f"{tower['heads']} heads"
+            for tower in towers
         )
         facts = f"{summary['family']}, {'; '.join(sizes)}; {matrices}"
     console.print()
@@ -97,20 +97,20 @@ def _show_findings(audit: Audit, console: Console) -> None:
     console.print()
 
 
-def show_together(found: Sequence[Audit], console: Console) -> None:
+def show_together(audits: Sequence[Audit], console: Console) -> None:
     """Print the proxies of one model, or several models side by side, and what is to be known about them."""
-    audit = reduce(add, found)
+    audit = reduce(add, audits)
     names = short_names(audit.names)
     if len(audit.summaries) > 1:
         console.print()
         console.print(_model_table(audit.summaries, names))
     elif audit.summary["proxies"]:
         console.print(_proxy_table(audit.summary))
-    told: dict[str, list[str]] = {}
+    models_by_line: dict[str, list[str]] = {}
     for summary in audit.summaries:
         for line in remarks(summary):
-            told.setdefault(line, []).append(names[summary["model"]])
-    for line, models in told.items():
+            models_by_line.setdefault(line, []).append(names[summary["model"]])
+    for line, models in models_by_line.items():
         whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
         console.print(Text(f"{whose}{line}", style="dim"))
     console.print()
@@ -118,7 +118,7 @@ def show_together(found: Sequence[Audit], console: Console) -> None:
 
 def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> None:
     """Write the audits of all models, with fitted laws unless they are not wanted."""
-    audit = reduce(add, (found for _, found in done))
+    audit = reduce(add, (model_audit for _, model_audit in done))
     if not done[0][0].no_laws:
         with progress("fit laws") as report:
             audit = audit.with_fits(progress=report)
@@ -250,8 +250,8 @@ def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) 
     forms = (".1%", ".3g", ".1f", ".2f")
     for summary in summaries:
         numbers = [format_number(summary[name], form) for name, form in zip(COMPARABLE, forms, strict=True)]
-        found = [str(summary["findings"][level]) for level in reversed(LEVELS)]
-        table.add_row(Text(names[summary["model"]]), *numbers, *found)
+        counts = [str(summary["findings"][level]) for level in reversed(LEVELS)]
+        table.add_row(Text(names[summary["model"]]), *numbers, *counts)
     return table
 
 

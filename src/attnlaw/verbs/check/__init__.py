@@ -115,7 +115,7 @@ def run(case: CheckSettings, progress: Progress) -> Verdicts:
 
     asked = effective_rules(case)
     model = RuleTables(case, asked.base, TABLES, asked.thresholds or {}, case.approximate, progress)
-    found = judge(
+    verdicts = judge(
         asked,
         case.title,
         model_file(case.model),
@@ -125,7 +125,7 @@ def run(case: CheckSettings, progress: Progress) -> Verdicts:
         RULES,
         case.baseline,
     )
-    return replace(found, summary=VERB.json(case, found))
+    return replace(verdicts, summary=VERB.json(case, verdicts))
 
 
 VERB = Verb(
@@ -135,8 +135,8 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(run),
     tables=(
-        TableSpec("verdicts", VERDICTS, lambda found: found.rule_table(), json=True),
-        TableSpec("findings", FINDINGS, lambda found: found.finding_table(), json=True),
+        TableSpec("verdicts", VERDICTS, lambda verdicts: verdicts.rule_table(), json=True),
+        TableSpec("findings", FINDINGS, lambda verdicts: verdicts.finding_table(), json=True),
     ),
     precheck=precheck,
 )

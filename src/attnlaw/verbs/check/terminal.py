@@ -26,14 +26,14 @@ def show(verdicts: Verdicts, console: Console) -> None:
         console.print()
         _show_rules(verdicts, console)
     shown: dict[tuple[bool, str], list[GateFinding]] = {}
-    for one in (*verdicts.new_findings, *(finding for finding in verdicts.findings if finding.known)):
-        shown.setdefault((one.known, one.rule), []).append(one)
+    for finding in (*verdicts.new_findings, *(finding for finding in verdicts.findings if finding.known)):
+        shown.setdefault((finding.known, finding.rule), []).append(finding)
     if shown:
         console.print()
-    for (known, name), own in shown.items():
-        level = f"{own[0].level}, known" if known else own[0].level
-        _line(console, own[0].level, f"{level}: {name} ({_times(len(own))}): {own[0].meaning}")
-        _places(console, [one.place_and_value for one in own])
+    for (known, name), findings in shown.items():
+        level = f"{findings[0].level}, known" if known else findings[0].level
+        _line(console, findings[0].level, f"{level}: {name} ({_times(len(findings))}): {findings[0].meaning}")
+        _places(console, [finding.place_and_value for finding in findings])
     console.print()
 
 
@@ -60,8 +60,8 @@ def _show_rules(verdicts: Verdicts, console: Console) -> None:
     )
     for rule in verdicts.failed_rules:
         places = [str(failure) for failure in rule.failures]
-        told = rule.remark or ("" if places else str(rule))
-        _line(console, rule.level, f"{rule.level}: {rule.rule}{f': {told}' if told else ''}")
+        reason = rule.remark or ("" if places else str(rule))
+        _line(console, rule.level, f"{rule.level}: {rule.rule}{f': {reason}' if reason else ''}")
         _places(console, places)
 
 

@@ -82,10 +82,10 @@ def run(case: DecoderSettings, progress: Progress) -> DecoderRun:
 
 
 def _table(name: str, quantities: tuple[Quantity, ...]) -> TableSpec[Any]:
-    def rows(found: DecoderRun) -> Any:
+    def rows(decoder_run: DecoderRun) -> Any:
         from attnlaw.core.tables import to_frame, to_schema
 
-        return to_frame(getattr(found, name), to_schema(column_kinds(quantities)))
+        return to_frame(getattr(decoder_run, name), to_schema(column_kinds(quantities)))
 
     return TableSpec(name, quantities, rows)
 

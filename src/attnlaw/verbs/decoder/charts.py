@@ -23,16 +23,16 @@ LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
 
 def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     """Two ridges, one for each run."""
-    for case, own, others in _runs(source, "values", ("bulk", "theory", "theory_modes")):
-        yield source.figure(chart, case, partial(draw_ridges, own.filter(pl.col("kind") == KIND), *others))
+    for case, values, others in _runs(source, "values", ("bulk", "theory", "theory_modes")):
+        yield source.figure(chart, case, partial(draw_ridges, values.filter(pl.col("kind") == KIND), *others))
 
 
 def order(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     """Two clouds, one for each run."""
-    for case, own, (theory,) in _runs(source, "modes", ("theory_modes",)):
-        told = own.drop_nulls("left_step")
-        if told.height:
-            yield source.figure(chart, case, partial(draw_clouds, told, theory))
+    for case, modes, (theory,) in _runs(source, "modes", ("theory_modes",)):
+        dated_modes = modes.drop_nulls("left_step")
+        if dated_modes.height:
+            yield source.figure(chart, case, partial(draw_clouds, dated_modes, theory))
 
 
 def _runs(
@@ -41,8 +41,12 @@ def _runs(
     rows = source.frame(table)
     if not source.has_values(rows, "strength"):
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["step"])):
-        yield case, own, [rows_with_same_settings(source.frame(name), own, [], source) for name in others]
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["step"])):
+        yield (
+            case,
+            case_rows,
+            [rows_with_same_settings(source.frame(name), case_rows, [], source) for name in others],
+        )
 
 
 def draw_ridges(values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame) -> Any:
@@ -110,7 +114,7 @@ def _panel(
     line = drawn.select(x="strength", y=pl.col("density") * pl.col("strength")).to_dicts()
     layers.append(alt.Chart(inline_data(line)).mark_line(color=PALETTE[0]).encode(x=x, y=y))
     if marks is not None and marks.height:
-        top = 0.08 * max(one["y"] for one in line)
+        top = 0.08 * max(point["y"] for point in line)
         places = [{"x": place, "y": top} for place in marks["strength"]]
         spikes = alt.Chart(inline_data(places)).mark_point(
             shape="triangle-down", filled=True, size=60, color="#000000"

@@ -60,7 +60,10 @@ class DecoderRun:
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
     """Train the decoder for some steps on one thread, measuring its heads at every k-th and at the last."""
     model = build_seeded_decoder(seed)
-    text, held_out = (byte_corpus.read_bytes(byte_corpus.source_files(held_out=one)) for one in (False, True))
+    text, held_out = (
+        byte_corpus.read_bytes(byte_corpus.source_files(held_out=is_held_out))
+        for is_held_out in (False, True)
+    )
     windows = byte_corpus.windows(held_out, CONTEXT)
     probe = windows[np.linspace(0, len(windows) - 1, PROBE, dtype=int)]
     due = [*range(0, steps, every), steps]
@@ -164,7 +167,11 @@ def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
     left: dict[float, float] = {}
     for time in path.time[1:].tolist():
         edge = path.edge(time)
-        for one in path.outliers(time):
-            left.setdefault(one.target, time)
-            row = {"target": one.target, "left_time": left[one.target], "strength": one.location / edge}
+        for outlier in path.outliers(time):
+            left.setdefault(outlier.target, time)
+            row = {
+                "target": outlier.target,
+                "left_time": left[outlier.target],
+                "strength": outlier.location / edge,
+            }
             yield {"time": time, **row}

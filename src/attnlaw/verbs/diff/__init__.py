@@ -55,8 +55,8 @@ class DiffSettings(ModelSettings, BaseModelSettings):
 
     def to_row(self) -> dict[str, Any]:
         """As of all settings; a base in memory is told by what kind of object it is."""
-        told = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
-        return super().to_row() | {"base": told}
+        name = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
+        return super().to_row() | {"base": name}
 
 
 LAYER_KINDS = [KINDS[name] for group in LAYER_GROUPS.values() for name in group]
@@ -66,8 +66,13 @@ QUANTITIES = (
     Quantity("map_count", "heads and feed-forward maps that were compared", kind="int"),
     Quantity("tensor_count", "stored tensors of either model", kind="int"),
     *(
-        Quantity(one.column, f"tensors that are {one.name}: {one.says}", kind="int", display_name=one.name)
-        for one in TENSOR_VERDICTS.values()
+        Quantity(
+            verdict.column,
+            f"tensors that are {verdict.name}: {verdict.says}",
+            kind="int",
+            display_name=verdict.name,
+        )
+        for verdict in TENSOR_VERDICTS.values()
     ),
     *(
         Quantity(f"size_{kind.name}", f"median size of the updates of {kind.label}", display_name=kind.label)
@@ -141,17 +146,17 @@ def _require_both(case: DiffSettings) -> None:
 class DiffVerb(Verb[DiffSettings, "Diff"]):
     """The verb whose JSON also names the worst and counts the verdicts."""
 
-    def json(self, case: DiffSettings, found: Diff) -> dict[str, Any]:
-        return {**super().json(case, found), **found.summary}
+    def json(self, case: DiffSettings, result: Diff) -> dict[str, Any]:
+        return {**super().json(case, result), **result.summary}
 
 
 def run(case: DiffSettings, progress: Progress) -> Diff:
     from attnlaw.analysis.diff.diff import diff
     from attnlaw.core.tables import to_frame, to_schema
 
-    found = diff(case.base, case, not case.no_match, case.applied, progress)
-    rows = to_frame([VERB.row(case, found)], to_schema(VERB.schema))
-    return replace(found, summaries=(VERB.json(case, found),), rows=rows)
+    comparison = diff(case.base, case, not case.no_match, case.applied, progress)
+    rows = to_frame([VERB.row(case, comparison)], to_schema(VERB.schema))
+    return replace(comparison, summaries=(VERB.json(case, comparison),), rows=rows)
 
 
 VERB = DiffVerb(
@@ -161,9 +166,9 @@ VERB = DiffVerb(
     QUANTITIES,
     run_each_case(run),
     tables=(
-        TableSpec("diff", DIFF, lambda found: found.maps),
-        TableSpec("diff_tensors", DIFF_TENSORS, lambda found: found.tensors),
-        TableSpec("diff_spectra", DIFF_SPECTRA, lambda found: found.spectra),
+        TableSpec("diff", DIFF, lambda comparison: comparison.maps),
+        TableSpec("diff_tensors", DIFF_TENSORS, lambda comparison: comparison.tensors),
+        TableSpec("diff_spectra", DIFF_SPECTRA, lambda comparison: comparison.spectra),
     ),
     charts=CHARTS,
     precheck=_require_both,

@@ -24,16 +24,18 @@ def worst_update(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     if not source.has_values(maps, "size") or not source.has_values(spectra, "update_values"):
         return
     for model in dict.fromkeys(maps["model"]):
-        own = maps.filter(pl.col("model") == model, pl.col("size") > 0).sort("size", descending=True).head(1)
-        found = own.select(PLACE).join(spectra, on=PLACE, how="inner", nulls_equal=True)
-        if found.height and found["update_values"][0] is not None:
-            row = found.row(0, named=True)
+        worst_map = (
+            maps.filter(pl.col("model") == model, pl.col("size") > 0).sort("size", descending=True).head(1)
+        )
+        spectrum = worst_map.select(PLACE).join(spectra, on=PLACE, how="inner", nulls_equal=True)
+        if spectrum.height and spectrum["update_values"][0] is not None:
+            row = spectrum.row(0, named=True)
             case = {"model": model} if source.rows.height > 1 else {}
             kind = source.value_labels.label_of("kind", row["kind"])
             place = " ".join(
                 [f"layer {row['layer']}", kind, *([] if row["head"] is None else [f"head {row['head']}"])]
             )
-            size = f"{100 * own['size'][0]:.3g} percent"
+            size = f"{100 * worst_map['size'][0]:.3g} percent"
             yield source.figure(chart, case, partial(by_rank, row), f"Here: {place}, of size {size}.")
 
 

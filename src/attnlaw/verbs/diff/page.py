@@ -85,19 +85,19 @@ def _tensors(source: ChartData, tensors: pl.DataFrame, names: Sequence[str]) -> 
     heads = "".join(f'<th scope="col">{escape(source.verb.label(name))}</th>' for name in TENSORS)
     blocks = []
     for model in names:
-        own = tensors.filter(pl.col("model") == model, pl.col("verdict") != "identical")
+        changed = tensors.filter(pl.col("model") == model, pl.col("verdict") != "identical")
         damaged = pl.col("verdict") == "non-finite"
-        worst = own.sort(damaged, "size", descending=True, nulls_last=True).head(MOST_TENSORS)
+        worst = changed.sort(damaged, "size", descending=True, nulls_last=True).head(MOST_TENSORS)
         lines = []
         for row in worst.iter_rows(named=True):
             cells = "".join(f"<td>{escape(_cell(row[name]))}</td>" for name in TENSORS[1:])
             lines.append(f'<tr><th scope="row">{escape(row["tensor"])}</th>{cells}</tr>')
         title = f"<h3>{escape(short[model])}</h3>" if len(names) > 1 else ""
-        rest = own.height - worst.height
+        rest = changed.height - worst.height
         more = f"<p class='note'>{rest} more in diff_tensors.parquet.</p>" if rest > 0 else ""
         body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-        told = body if lines else "<p>Every tensor is identical.</p>"
-        blocks.append(f'{title}<div class="card wide meanings" tabindex="0">{told}{more}</div>')
+        content = body if lines else "<p>Every tensor is identical.</p>"
+        blocks.append(f'{title}<div class="card wide meanings" tabindex="0">{content}{more}</div>')
     return Section("tensors", "Tensors", section_html("tensors", "Stored tensors, worst first", *blocks))
 
 

@@ -45,18 +45,18 @@ def show(diff: Diff, console: Console) -> None:
         print_table(console, lambda _: _tensors(changed))
 
 
-def show_together(found: Sequence[Diff], console: Console) -> None:
+def show_together(comparisons: Sequence[Diff], console: Console) -> None:
     """Print a row for each of several models, in their order."""
     console.print()
-    if len(found) > 1:
-        _show_models(found, console)
-    if any((one.maps["size"].max() or 0) > 0 for one in found):  # type: ignore[operator]
+    if len(comparisons) > 1:
+        _show_models(comparisons, console)
+    if any((comparison.maps["size"].max() or 0) > 0 for comparison in comparisons):  # type: ignore[operator]
         console.print(Text(LEGEND, style="dim"))
         console.print()
 
 
-def _show_models(found: Sequence[Diff], console: Console) -> None:
-    every = reduce(add, found)
+def _show_models(comparisons: Sequence[Diff], console: Console) -> None:
+    every = reduce(add, comparisons)
     names = short_names(every.names)
     kinds = [kind for kind in KINDS if any(case.get(f"size_{kind}") is not None for case in every.cases)]
     cells = {"model": [names[name] for name in every.names]}
@@ -77,7 +77,7 @@ def _show_models(found: Sequence[Diff], console: Console) -> None:
 
 def save(done: Sequence[tuple[Any, Diff]], folder: Path, figures: str | None) -> None:
     """Write the comparisons of all models."""
-    reduce(add, (found for _, found in done)).save(folder, as_list=len(done) > 1, figures=figures)
+    reduce(add, (comparison for _, comparison in done)).save(folder, as_list=len(done) > 1, figures=figures)
 
 
 def _layers(maps: pl.DataFrame, left_out: Sequence[str]) -> Table:

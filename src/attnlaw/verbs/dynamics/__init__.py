@@ -142,24 +142,24 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 
 
-def _eigenvalues(found: SgdRows) -> Any:
-    return _frame(found.eigenvalues, EIGENVALUES)
+def _eigenvalues(run: SgdRows) -> Any:
+    return _frame(run.eigenvalues, EIGENVALUES)
 
 
-def _times(found: Any) -> Any:
-    return _frame(found.rows, TIMES)
+def _times(result: Any) -> Any:
+    return _frame(result.rows, TIMES)
 
 
-def _spectra(found: TrajectoryRows) -> Any:
-    return _frame(found.spectra, SPECTRA) if found.spectra else None
+def _spectra(trajectory: TrajectoryRows) -> Any:
+    return _frame(trajectory.spectra, SPECTRA) if trajectory.spectra else None
 
 
-def _tracks(found: TrajectoryRows) -> Any:
-    return _frame(found.tracks, TRACKS) if found.tracks else None
+def _tracks(trajectory: TrajectoryRows) -> Any:
+    return _frame(trajectory.tracks, TRACKS) if trajectory.tracks else None
 
 
-def _statics(found: TrajectoryRows) -> Any:
-    return _frame(found.statics, STATICS) if found.statics else None
+def _statics(trajectory: TrajectoryRows) -> Any:
+    return _frame(trajectory.statics, STATICS) if trajectory.statics else None
 
 
 def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:

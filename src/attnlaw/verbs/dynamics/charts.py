@@ -49,8 +49,8 @@ def _figures_against(
 ) -> Iterator[Figure]:
     rows = source.frame("trajectory")
     if source.has_values(rows, x, *panels):
-        for case, own in _split_rows(source, rows.filter(pl.col(x) > 0)):
-            yield _panels(chart, source, case, own, x, panels)
+        for case, part in _split_rows(source, rows.filter(pl.col(x) > 0)):
+            yield _panels(chart, source, case, part, x, panels)
 
 
 def _split_rows(source: ChartData, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
@@ -61,7 +61,7 @@ def _split_rows(source: ChartData, rows: pl.DataFrame) -> Iterator[tuple[dict[st
         return
     for name in by:
         parts = list(rows_by_case(rows, [name])) if rows[name].n_unique() <= MOST_CASES else []
-        if parts and all(_count_lines(own, _line_settings(source, own)) <= MOST_CASES for _, own in parts):
+        if parts and all(_count_lines(part, _line_settings(source, part)) <= MOST_CASES for _, part in parts):
             yield from parts
             return
 
@@ -72,8 +72,8 @@ def _count_lines(rows: pl.DataFrame, by: list[str]) -> int:
 
 def _varied_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
     """The settings that differ between lines, who learns what first."""
-    found = [name for name in varying_settings(rows, source.settings) if name not in IGNORED_SETTINGS]
-    return sorted(found, key=lambda name: name not in LEARNER_SETTINGS)
+    names = [name for name in varying_settings(rows, source.settings) if name not in IGNORED_SETTINGS]
+    return sorted(names, key=lambda name: name not in LEARNER_SETTINGS)
 
 
 def _line_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
@@ -93,28 +93,28 @@ def _panels(
     chart: CustomChart,
     source: ChartData,
     case: dict[str, Any],
-    told: pl.DataFrame,
+    rows: pl.DataFrame,
     x: str,
     panels: dict[str, bool],
 ) -> Figure:
     # Lines are named by what tells them apart, and by what else is not as it would be untold.
-    by = _line_settings(source, told)
-    more = [name for name in _varied_settings(source, told) if name not in by]
+    by = _line_settings(source, rows)
+    more = [name for name in _varied_settings(source, rows) if name not in by]
     plain = partial(_hide_defaults, source, names=more)
     by += more
-    lines = {y: _lines(source, plain(told), x, y, by) for y in panels}
+    lines = {y: _lines(source, plain(rows), x, y, by) for y in panels}
     if x == "samples":
-        lines = {y: _with_statics(source, *found) for y, found in lines.items()}
-    points = {y: _points(source, told, x, y, by, plain) for y in panels}
+        lines = {y: _with_statics(source, *coloured_lines) for y, coloured_lines in lines.items()}
+    points = {y: _points(source, rows, x, y, by, plain) for y in panels}
 
     def draw() -> Any:
         import altair as alt
 
         drawn = []
         for y, log_y in panels.items():
-            own, colours = lines[y]
+            line_rows, colours = lines[y]
             chart = curves(
-                own.filter(pl.col("y") > 0) if log_y else own,
+                line_rows.filter(pl.col("y") > 0) if log_y else line_rows,
                 _label(source, x, "trajectory"),
                 _label(source, y, "trajectory"),
                 colours,
@@ -126,7 +126,7 @@ def _panels(
             drawn.append(chart)
         return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
-    ending = POINTS_NOTE if any(one is not None for one in points.values()) else ""
+    ending = POINTS_NOTE if any(frame is not None for frame in points.values()) else ""
     return source.figure(chart, case, draw, ending)
 
 
@@ -139,9 +139,9 @@ def _lines(
     source: ChartData, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """The theory; its own errors are smaller than a line and are left to the table."""
-    found = average_repetitions(rows.drop_nulls([x, y]), x, y, by, source.quantity(y, "trajectory"))
-    own, colours = with_series(source, found.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
-    return _shorten_series(own).sort("x", maintain_order=True), {
+    means = average_repetitions(rows.drop_nulls([x, y]), x, y, by, source.quantity(y, "trajectory"))
+    line_rows, colours = with_series(source, means.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
+    return _shorten_series(line_rows).sort("x", maintain_order=True), {
         _shorten_label(name): hue for name, hue in colours.items()
     }
 
@@ -187,18 +187,18 @@ def _points(
     measured = beside.frame("runs")
     if not beside.has_values(measured, x, y, "simulate"):
         return None
-    own = rows_with_same_settings(
+    runs = rows_with_same_settings(
         measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *IGNORED_SETTINGS], source
     )
-    if not own.height:
+    if not runs.height:
         return None
-    found, _ = with_series(
+    points, _ = with_series(
         source,
-        average_repetitions(hide_defaults(own), x, y, [*by, "simulate"], beside.quantity(y, "runs")),
+        average_repetitions(hide_defaults(runs), x, y, [*by, "simulate"], beside.quantity(y, "runs")),
         by,
     )
-    names = [f"SGD, d = {size}" for size in found["simulate"]]
-    return _shorten_series(found).with_columns(size=pl.Series(names, dtype=pl.String))
+    names = [f"SGD, d = {size}" for size in points["simulate"]]
+    return _shorten_series(points).with_columns(size=pl.Series(names, dtype=pl.String))
 
 
 def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
@@ -207,16 +207,16 @@ def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     if not source.has_values(rows, "x", "density"):
         return
     names = [name for name in source.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
-    for case, own in rows_by_case(rows, names):
+    for case, case_rows in rows_by_case(rows, names):
         tracks = source.frame("tracks")
         if tracks.height:
-            tracks = rows_with_same_settings(tracks, own, ["time"], source)
+            tracks = rows_with_same_settings(tracks, case_rows, ["time"], source)
         values = None
         if source.simulation_data is not None:
             measured = source.simulation_data.frame("eigenvalues")
             if source.has_values(measured, "eigenvalue"):
-                values = rows_with_same_settings(measured, own, ["time", *IGNORED_SETTINGS], source)
-        draw = partial(ridge, own, tracks, values, _label(source, "x", "spectra"))
+                values = rows_with_same_settings(measured, case_rows, ["time", *IGNORED_SETTINGS], source)
+        draw = partial(ridge, case_rows, tracks, values, _label(source, "x", "spectra"))
         more = "" if values is None or not values.height else "Bars: eigenvalues of students trained by SGD."
         yield source.figure(chart, case, draw, more)
 
@@ -233,9 +233,9 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
     scale = alt.Scale(domain=[left, 1.05 * right], nice=False)
     panels = []
     for i, time in enumerate(reversed(times)):
-        own = rows.filter(pl.col("time") == time)
+        curve = rows.filter(pl.col("time") == time)
         # A peak at zero would flatten all else: it is cut at four times the mean height beyond it.
-        inner = own.filter(pl.col("x") > 0.05 * pl.col("x").max())
+        inner = curve.filter(pl.col("x") > 0.05 * pl.col("x").max())
         top = 1.3 * float(inner["density"].max())  # type: ignore[arg-type]
         hue = PALETTE[len(times) - 1 - i]
         last = i == len(times) - 1
@@ -246,7 +246,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None,
         layers = []
         if values is not None and values.height:
             layers.append(_bars(values.filter(pl.col("time") == time), right, across, top))
-        line = alt.Chart(inline_data(own.select("x", "density").to_dicts()))
+        line = alt.Chart(inline_data(curve.select("x", "density").to_dicts()))
         layers.append(line.mark_line(clip=True, color=hue).encode(x=across, y=up))
         seen = (
             tracks.filter((pl.col("time") == time) & pl.col("location").is_not_null())

@@ -14,10 +14,10 @@ ROWS = 12  # times shown; JSON and --out have them all
 DROPPABLE_COLUMNS = ("trace", "norm q", "overlap m")
 
 
-def show(found: Any, console: Console) -> None:
+def show(result: Any, console: Console) -> None:
     """Print one trajectory."""
-    console.print(Text(_headline(found), style="bold"), soft_wrap=True)
-    rows = found.rows
+    console.print(Text(_headline(result), style="bold"), soft_wrap=True)
+    rows = result.rows
     step = max(-(-(len(rows) - 1) // (ROWS - 1)), 1)
     chosen = [0, *range((len(rows) - 2) % step + 1, len(rows), step)]
     names = {
@@ -36,40 +36,40 @@ def show(found: Any, console: Console) -> None:
         if any(row[name] is not None for row in rows)
     }
     print_table(console, lambda left_out: column_table(cells, left_out), DROPPABLE_COLUMNS)
-    for row in found.tracks[-1:]:
+    for row in result.tracks[-1:]:
         if row.get("location") is not None:
             place = f"the spike {row['target']:g} stands at {row['location']:.4g}"
-            told = f"{place}, overlap² {row['squared_overlap']:.3f}; the bulk ends at {row['edge']:.4g}"
-            console.print(Text(f"At the last time {told}."), soft_wrap=True)
-    if found.remark:
-        print_message(f"dynamics: {found.outcome}: {found.remark}")
+            detail = f"{place}, overlap² {row['squared_overlap']:.3f}; the bulk ends at {row['edge']:.4g}"
+            console.print(Text(f"At the last time {detail}."), soft_wrap=True)
+    if result.remark:
+        print_message(f"dynamics: {result.outcome}: {result.remark}")
 
 
-def _headline(found: Any) -> str:
+def _headline(result: Any) -> str:
     """When the alignment reaches its levels, and what kind of training that is."""
-    if "recovery_time" not in found.quantities:
-        path = found.path
+    if "recovery_time" not in result.quantities:
+        path = result.path
         run = f"η = {path.schedule.learning_rate:g}, batch {path.batch}, {path.steps} steps"
         return f"Trained: {path.seeds} students by SGD at d = {path.size}, {run}, {path.sensing} sensing"
-    known, eta = found.quantities, found.path.schedule.learning_rate
+    known, eta = result.quantities, result.path.schedule.learning_rate
     kind = "gradient flow of the population loss (η = 0)" if eta == 0 else f"one-pass SGD, η = {eta:g}"
     reached = [
         f"{level} at τ = {known[name]:.4g}" + ("" if eta == 0 else f" ({known[name] / eta:.4g} d² samples)")
         for level, name in ((0.5, "recovery_time"), (0.9, "recovery_time_90"))
         if known[name] is not None
     ]
-    told = f"the alignment reaches {' and '.join(reached)}" if reached else _not_reached(found)
-    flat = "".join(f"; no progress from {low:.3g} to {high:.3g}" for low, high in found.path.plateaus)
-    return f"{kind[0].upper()}{kind[1:]}: {told}{flat}"
+    summary = f"the alignment reaches {' and '.join(reached)}" if reached else _not_reached(result)
+    flat = "".join(f"; no progress from {low:.3g} to {high:.3g}" for low, high in result.path.plateaus)
+    return f"{kind[0].upper()}{kind[1:]}: {summary}{flat}"
 
 
-def _not_reached(found: Any) -> str:
-    alignment, lost = found.quantities["alignment"], found.path.runs_away
+def _not_reached(trajectory: Any) -> str:
+    alignment, lost = trajectory.quantities["alignment"], trajectory.path.runs_away
     if lost is not None:
         return f"the student has run away from the target by τ = {lost:.4g}"
     if alignment is None:
         return "a target proportional to the identity has no alignment"
-    last = found.path.time[-1]
+    last = trajectory.path.time[-1]
     return f"the alignment does not reach 0.5 by τ = {last:.4g}, where it is {alignment.value:.3f}"
 
 

@@ -43,14 +43,14 @@ def simulate(case: EarlyStoppingSimulationSettings, progress: Progress) -> Measu
     return simulate_index(case, case.seeds, case.seed)
 
 
-def _map(found: IndexPrediction) -> Any:
+def _map(prediction: IndexPrediction) -> Any:
     """What is made of coefficients, in the unit of `threshold`."""
     import numpy as np
     import polars as pl
 
     x = np.linspace(0.0, LARGEST, POINTS)
-    unit = found.tau / found.problem.threshold
-    return pl.DataFrame({"coefficient": x, "learned": found.apply_rule(x * unit) / unit})
+    unit = prediction.tau / prediction.problem.threshold
+    return pl.DataFrame({"coefficient": x, "learned": prediction.apply_rule(x * unit) / unit})
 
 
 LARGEST, POINTS = 3.0, 301  # of the map

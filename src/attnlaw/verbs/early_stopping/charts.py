@@ -27,16 +27,16 @@ def stopping_map(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     ):
         return
     lines = [
-        own.filter(pl.col("threshold") == threshold).with_columns(
+        rule_rows.filter(pl.col("threshold") == threshold).with_columns(
             series=pl.lit(_line_name(source, rule, threshold))
         )
         for rule, wanted in DRAWN_THRESHOLDS.items()
-        if (own := rows.filter(pl.col("rule") == rule)).height
-        for threshold in _nearest(own["threshold"], wanted)
+        if (rule_rows := rows.filter(pl.col("rule") == rule)).height
+        for threshold in _nearest(rule_rows["threshold"], wanted)
     ]
     if lines:
-        told = pl.concat(lines).select("series", "coefficient", "learned")
-        yield source.figure(chart, {}, partial(draw_stopping_map, told, source.verb.axis))
+        line_rows = pl.concat(lines).select("series", "coefficient", "learned")
+        yield source.figure(chart, {}, partial(draw_stopping_map, line_rows, source.verb.axis))
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Any) -> Any:
@@ -58,7 +58,7 @@ def draw_stopping_map(rows: pl.DataFrame, label: Any) -> Any:
 def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
     """The values next to those wanted, each once."""
     known = values.unique().to_list()
-    return list(dict.fromkeys(min(known, key=lambda one: abs(one - place)) for place in wanted))
+    return list(dict.fromkeys(min(known, key=lambda value: abs(value - place)) for place in wanted))
 
 
 def _line_name(source: ChartData, rule: str, threshold: float) -> str:

@@ -51,8 +51,8 @@ VERB = Verb(
     ),
     run_each_case(run),
     tables=(
-        TableSpec("fits", FITS, lambda found: found.matrices, json=True),
-        TableSpec("curves", CURVES, lambda found: found.curves),
+        TableSpec("fits", FITS, lambda fits: fits.matrices, json=True),
+        TableSpec("curves", CURVES, lambda fits: fits.curves),
     ),
     charts=(replace(LAW_MAP, on_page=True),),
     precheck=require_model_exists,

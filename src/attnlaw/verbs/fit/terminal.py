@@ -43,11 +43,11 @@ def show(fits: Fits, console: Console) -> None:
     inside = rows.filter(pl.col("layer").is_not_null())
     if inside.height:
         print_table(console, lambda _: _law_map(inside))
-    (found,) = fits.rejections().values()
+    (rejections,) = fits.rejections().values()
     console.print(
         Text(
-            f"not random at level 0.01: {found.rejected} of {found.tested} matrices "
-            f"(freshly initialised: {found.expected:.2g} expected, p = {found.p_value:.2g})",
+            f"not random at level 0.01: {rejections.rejected} of {rejections.tested} matrices "
+            f"(freshly initialised: {rejections.expected:.2g} expected, p = {rejections.p_value:.2g})",
             style="dim",
         )
     )
@@ -58,9 +58,9 @@ def show(fits: Fits, console: Console) -> None:
         )
 
 
-def show_together(found: Sequence[Fits], console: Console) -> None:
+def show_together(all_fits: Sequence[Fits], console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
-    fits = reduce(add, found)
+    fits = reduce(add, all_fits)
     legend = Text("\n")
     for law, (letter, colour) in _letters_by_law(fits).items():
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
@@ -80,7 +80,7 @@ def show_together(found: Sequence[Fits], console: Console) -> None:
 
 def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> None:
     """Write the laws of all models."""
-    reduce(add, (found for _, found in done)).save(folder, figures)
+    reduce(add, (fits for _, fits in done)).save(folder, figures)
 
 
 def _law_map(rows: pl.DataFrame) -> Table:

@@ -173,7 +173,7 @@ MEASURED = {
 }
 LAYERS = (
     Quantity("layer", "0: the embeddings", kind="int"),
-    *(one for name, meaning in MEASURED.items() for one in _measure_quantities(name, meaning)),
+    *(quantity for name, meaning in MEASURED.items() for quantity in _measure_quantities(name, meaning)),
 )
 
 
@@ -225,14 +225,14 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
     from attnlaw.theory.init.gradients import gradient_law
 
     values = library_values(config_of(case.model), case.depth or 0)
-    found = gradient_law(values, model, tokens, case.gradients, case.seed, progress)
-    return law.with_gradients(found)
+    gradients = gradient_law(values, model, tokens, case.gradients, case.seed, progress)
+    return law.with_gradients(gradients)
 
 
-def _layers(found: InitialLaw) -> Any:
+def _layers(law: InitialLaw) -> Any:
     from attnlaw.core.tables import to_frame, to_schema
 
-    return to_frame((_row(layer) for layer in found.layers), to_schema(column_kinds(LAYERS)))
+    return to_frame((_row(layer) for layer in law.layers), to_schema(column_kinds(LAYERS)))
 
 
 GRADIENTS = (
@@ -242,22 +242,22 @@ GRADIENTS = (
 )
 
 
-def _gradients(found: InitialLaw) -> Any:
+def _gradients(law: InitialLaw) -> Any:
     from attnlaw.core.tables import to_frame, to_schema
 
-    if found.gradients is None:
+    if law.gradients is None:
         return None
     rows = [
         {"layer": matrix.layer, "matrix": matrix.matrix} | _cells("gradient", matrix.gradient)
-        for matrix in found.gradients.matrices
+        for matrix in law.gradients.matrices
     ]
     return to_frame(rows, to_schema(column_kinds(GRADIENTS)))
 
 
-def _row(one: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"layer": one.layer}
+def _row(layer: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {"layer": layer.layer}
     for name in MEASURED:
-        row |= _cells(name, getattr(one, name))
+        row |= _cells(name, getattr(layer, name))
     return row
 
 

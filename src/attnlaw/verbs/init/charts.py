@@ -30,15 +30,15 @@ def layers(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame("layers")
     if not source.has_values(rows, "rms") or rows["layer"].n_unique() < 2:
         return
-    told = rows.drop_nulls("rms")
-    others = source.other_settings(told, ["width", "model", "depth", "layer"])
-    apart = ["model"] if told["model"].n_unique() > 1 else []
-    for case, own in rows_by_case(told, apart):
-        by = [name for name in ("depth", *others) if own[name].n_unique() > 1]
-        by += ["width"] if own.filter(pl.col("width") != LIMIT_WIDTH)["width"].n_unique() > 1 else []
-        if by and own.select(by).n_unique() > MOST_CASES:
+    layer_rows = rows.drop_nulls("rms")
+    others = source.other_settings(layer_rows, ["width", "model", "depth", "layer"])
+    apart = ["model"] if layer_rows["model"].n_unique() > 1 else []
+    for case, case_rows in rows_by_case(layer_rows, apart):
+        by = [name for name in ("depth", *others) if case_rows[name].n_unique() > 1]
+        by += ["width"] if case_rows.filter(pl.col("width") != LIMIT_WIDTH)["width"].n_unique() > 1 else []
+        if by and case_rows.select(by).n_unique() > MOST_CASES:
             continue
-        first = own.unique([*by, "width", "layer"], keep="first", maintain_order=True)
+        first = case_rows.unique([*by, "width", "layer"], keep="first", maintain_order=True)
         named, colours = with_series(source, first, by)
         yield source.figure(chart, case, partial(_panels, named, colours, source))
 

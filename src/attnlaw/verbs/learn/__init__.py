@@ -199,7 +199,7 @@ def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Itera
     for case in cases:
         try:
             with rename_settings(**SETTING_NAMES):
-                found: Measurement | InputError = simulate(
+                result: Measurement | InputError = simulate(
                     case.problem,
                     size=case.simulate,
                     seeds=case.seeds,
@@ -208,8 +208,8 @@ def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Itera
                     progress=lambda so_far, _, before=done: progress(before + so_far, total),  # type: ignore[misc]
                 )
         except InputError as error:
-            found = error
-        yield found
+            result = error
+        yield result
         done += case.seeds
 
 
@@ -221,23 +221,23 @@ def check_trainable(case: LearnSimulationSettings) -> None:
         check_simulation(case.problem, case.simulate, case.sensing)
 
 
-def _density(found: DetailedPrediction) -> Any:
-    return None if getattr(found, "density", None) is None else _density_frame(found)
+def _density(prediction: DetailedPrediction) -> Any:
+    return None if getattr(prediction, "density", None) is None else _density_frame(prediction)
 
 
-def _density_frame(found: DetailedPrediction) -> Any:
+def _density_frame(prediction: DetailedPrediction) -> Any:
     from attnlaw.core.quantity import column_kinds
     from attnlaw.core.tables import to_frame, to_schema
     from attnlaw.theory.learn.extras import density_rows
 
-    rows = getattr(found, "density", None) or density_rows(found)  # a plain prediction has none
+    rows = getattr(prediction, "density", None) or density_rows(prediction)  # a plain prediction has none
     return to_frame(rows, to_schema(column_kinds(DENSITY)))
 
 
-def _eigenvalues(found: Measurement) -> Any:
+def _eigenvalues(measurement: Measurement) -> Any:
     import polars as pl
 
-    return pl.DataFrame({"eigenvalue": found.eigenvalues.ravel()})
+    return pl.DataFrame({"eigenvalue": measurement.eigenvalues.ravel()})
 
 
 DENSITY = (

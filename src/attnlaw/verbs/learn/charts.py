@@ -30,12 +30,14 @@ def scaling(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     if not source.has_values(source.rows, *SCALING_COLUMNS):
         return
     # What is not above zero has no place on logarithmic axes.
-    told = source.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
-    names = source.other_settings(told, ["alpha"])
+    positive_rows = source.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
+    names = source.other_settings(positive_rows, ["alpha"])
     lines = [
-        own.sort("observations").with_columns(label=pl.lit(_exponents(source, own, names)))
-        for _, own in (told.group_by(names, maintain_order=True) if names else [((), told)])
-        if own["observations"].n_unique() > 1
+        line.sort("observations").with_columns(label=pl.lit(_exponents(source, line, names)))
+        for _, line in (
+            positive_rows.group_by(names, maintain_order=True) if names else [((), positive_rows)]
+        )
+        if line["observations"].n_unique() > 1
     ]
     if lines:
         rows = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
@@ -70,11 +72,11 @@ def parts(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     """Parts of the error over the samples, stacked, a figure for each other setting; not of a power law."""
     if not source.has_values(source.rows, "alpha", "target_rank", *PARTS):
         return
-    told = source.rows.drop_nulls(["alpha", "target_rank", *PARTS])
-    for case, own in rows_by_case(told, source.other_settings(told, ["alpha"])):
-        if own["alpha"].n_unique() > 1:
+    rows = source.rows.drop_nulls(["alpha", "target_rank", *PARTS])
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["alpha"])):
+        if case_rows["alpha"].n_unique() > 1:
             label = source.verb.axis
-            long = own.select("alpha", *PARTS).unpivot(PARTS, index="alpha", variable_name="part")
+            long = case_rows.select("alpha", *PARTS).unpivot(PARTS, index="alpha", variable_name="part")
             long = long.with_columns(pl.col("part").replace_strict({name: label(name) for name in PARTS}))
             titles = label("alpha"), label("estimation_error")
             yield source.figure(chart, case, partial(draw_parts, long, *titles))
@@ -118,8 +120,8 @@ def eigenvalues(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame("eigenvalues")
     if not source.has_values(rows, "eigenvalue"):
         return
-    for case, own in rows_by_case(rows, varying_settings(rows, source.settings)):
-        values, label = own["eigenvalue"].to_list(), source.verb.label("eigenvalue")
-        sizes = sorted(own["simulate"].drop_nulls().unique())
+    for case, case_rows in rows_by_case(rows, varying_settings(rows, source.settings)):
+        values, label = case_rows["eigenvalue"].to_list(), source.verb.label("eigenvalue")
+        sizes = sorted(case_rows["simulate"].drop_nulls().unique())
         name = simulation_label(source, "simulate", sizes)
         yield source.figure(chart, case, partial(spectrum, NO_LINE, label, values, name=name))

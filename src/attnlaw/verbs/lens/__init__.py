@@ -212,16 +212,16 @@ def _head_rows(lens: Lens) -> list[dict[str, Any]] | None:
 
 
 def _head_row(head: Head, lens: Lens) -> dict[str, Any]:
-    found = head.participation
+    participation = head.participation
     row = {column.name: getattr(head, column.name, None) for column in HEADS}
     return row | {
         "sharpness": head.beta / head.beta_c,
         "sink_token": lens.labels[head.sink],
-        "participation": found and found.value,
-        "null_participation": found and found.null,
-        "random_participation": found and found.random,
-        "participation_over_null": found and found.value / found.null.value,
-        "participation_over_random": found and found.value / found.random.value,
+        "participation": participation and participation.value,
+        "null_participation": participation and participation.null,
+        "random_participation": participation and participation.random,
+        "participation_over_null": participation and participation.value / participation.null.value,
+        "participation_over_random": participation and participation.value / participation.random.value,
     }
 
 
@@ -229,9 +229,9 @@ def _entrywise_rows(lens: Lens) -> list[dict[str, Any]] | None:
     if lens.entrywise is None:
         return None
     return [
-        {"layer": head.layer, "head": head.head, "rank_within": head.rank_within} | vars(one)
+        {"layer": head.layer, "head": head.head, "rank_within": head.rank_within} | vars(error)
         for head in lens.entrywise
-        for one in head.errors
+        for error in head.errors
     ]
 
 

@@ -31,17 +31,17 @@ def betas(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, "beta"):
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["layer", "head"])):
-        yield source.figure(chart, case, partial(beta_dots, own, source.verb.axis))
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["layer", "head"])):
+        yield source.figure(chart, case, partial(beta_dots, case_rows, source.verb.axis))
 
 
 def beta_dots(rows: pl.DataFrame, label: Any) -> Any:
     """Dots of `beta` over `layer`, and lines at the marks, the largest where layers differ in one."""
     import altair as alt
 
-    told = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
+    points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
-    shown = [*told["beta"], *(mark["beta"] for mark in marks)]
+    shown = [*points["beta"], *(mark["beta"] for mark in marks)]
     width = max(220, min(620, STEP * rows["layer"].n_unique()))
     up = alt.Y(
         "beta:Q",
@@ -52,7 +52,7 @@ def beta_dots(rows: pl.DataFrame, label: Any) -> Any:
         axis=alt.Axis(format="~g", minExtent=EXTENT, values=TICKS),
     )
     dots = (
-        alt.Chart(inline_data(told.to_dicts()))
+        alt.Chart(inline_data(points.to_dicts()))
         .mark_circle(size=34, opacity=0.75, color=PALETTE[0])
         .encode(
             x=alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)), y=up
@@ -73,8 +73,8 @@ def entrywise(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, *ERRORS) or rows["rank"].n_unique() < 2:
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["layer", "head", "rank"])):
-        yield source.figure(chart, case, partial(error_bands, own, source.verb.axis))
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["layer", "head", "rank"])):
+        yield source.figure(chart, case, partial(error_bands, case_rows, source.verb.axis))
 
 
 def error_bands(rows: pl.DataFrame, label: Any) -> Any:
@@ -82,7 +82,7 @@ def error_bands(rows: pl.DataFrame, label: Any) -> Any:
     import altair as alt
 
     value = pl.col("value")
-    told = (
+    summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")
         .filter(value > ROUND_OFF)
         .group_by("error", "rank", maintain_order=True)
@@ -104,8 +104,8 @@ def error_bands(rows: pl.DataFrame, label: Any) -> Any:
         axis=alt.Axis(values=ranks, labelOverlap=True, format="d"),
     )
     shade = colour_encoding(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
-    base = alt.Chart(inline_data(told.to_dicts())).encode(x=x, color=shade)
-    span = [min(told["least"]) / AXIS_PADDING, max(told["most"]) * AXIS_PADDING]
+    base = alt.Chart(inline_data(summary.to_dicts())).encode(x=x, color=shade)
+    span = [min(summary["least"]) / AXIS_PADDING, max(summary["most"]) * AXIS_PADDING]
     scale = alt.Scale(type="log", domain=span)
     axis = alt.Axis(format="~g", values=log_ticks(span))
 

@@ -40,12 +40,12 @@ def lens_page(source: ChartData, sections: Sequence[Section], note: str) -> str:
     lead = (
         f"{', '.join(short[name] for name in names)} on one input of {tokens} tokens. {INPUT_NOTICE} {note}"
     )
-    found = quantity_section(source.verb, source.rows, several=False)
+    quantities = quantity_section(source.verb, source.rows, several=False)
     parts = [
         _findings_section(source, short),
         _input_section(source, short),
         *sections,
-        *([] if found is None else [found]),
+        *([] if quantities is None else [quantities]),
     ]
     return rows_page(source.verb.title, lead.strip(), parts, _download_table(source), [source.verb])
 
@@ -68,14 +68,14 @@ def _findings_section(source: ChartData, short: dict[str, str]) -> Section:
     table = source.tables["head_findings"]
     cards = []
     for row in source.rows.iter_rows(named=True):
-        own = table.filter(pl.col(source.key) == row[source.key])
+        findings = table.filter(pl.col(source.key) == row[source.key])
         facts = f"{row['family']} · {row['layers']} layers · hidden size {row['hidden_size']}"
         remark = f'<p class="note warning">{escape(row["remark"])}</p>' if row["remark"] else ""
-        told = "" if row["head_count"] is None else _findings_html(own)
+        sentences = "" if row["head_count"] is None else _findings_html(findings)
         cards.append(
             f"<article><h3>{escape(short[row['model']])}</h3>"
             f'<p class="path">{escape(row["model"])}</p><p class="facts">{escape(facts)}</p>{remark}'
-            f"{_rank_paragraph(row)}{told}{headline(source.verb, row, CARD_QUANTITIES)}</article>"
+            f"{_rank_paragraph(row)}{sentences}{headline(source.verb, row, CARD_QUANTITIES)}</article>"
         )
     return cards_section("findings", "What heads do", "Findings", cards)
 
@@ -92,14 +92,16 @@ def _rank_paragraph(row: dict[str, Any]) -> str:
 
 def _findings_html(findings: pl.DataFrame) -> str:
     items = []
-    for rule, group in groupby(findings.iter_rows(named=True), key=lambda one: str(one["rule"])):
-        own = list(group)
-        told = "".join(f"<span>{escape(one['sentence'])}</span>" for one in own[:MAX_SENTENCES])
-        rest = len(own) - MAX_SENTENCES
+    for rule, group in groupby(findings.iter_rows(named=True), key=lambda finding: str(finding["rule"])):
+        rule_findings = list(group)
+        spans = "".join(
+            f"<span>{escape(finding['sentence'])}</span>" for finding in rule_findings[:MAX_SENTENCES]
+        )
+        rest = len(rule_findings) - MAX_SENTENCES
         more = f"<span>and {rest} more in head_findings.parquet</span>" if rest > 0 else ""
-        count = f"{len(own)} head{'s' if len(own) > 1 else ''}"
-        means = escape(own[0]["meaning"])
-        items.append(f'<li class="finding"><b>{escape(rule)}, {count}</b>: {means}{told}{more}</li>')
+        count = f"{len(rule_findings)} head{'s' if len(rule_findings) > 1 else ''}"
+        means = escape(rule_findings[0]["meaning"])
+        items.append(f'<li class="finding"><b>{escape(rule)}, {count}</b>: {means}{spans}{more}</li>')
     return f'<ul class="findings">{"".join(items)}</ul>' if items else "<p>No rule holds for any head.</p>"
 
 
@@ -108,9 +110,9 @@ def _input_section(source: ChartData, short: dict[str, str]) -> Section:
     table = source.tables["tokens"]
     blocks = []
     for row in source.rows.iter_rows(named=True):
-        own = table.filter(pl.col(source.key) == row[source.key])
+        token_rows = table.filter(pl.col(source.key) == row[source.key])
         title = f"<h3>{escape(short[row['model']])}</h3>" if source.rows.height > 1 else ""
-        tokens = "".join(map(_token_html, own.rows(named=True)))
+        tokens = "".join(map(_token_html, token_rows.rows(named=True)))
         blocks.append(f'<div class="card">{title}<p class="tokens">{tokens}</p></div>')
     lead = f'<p class="lead">{escape(INPUT_NOTICE)} Position and id are told under the pointer.</p>'
     return Section("input", "Input", section_html("input", "The input", lead, *blocks))

@@ -37,7 +37,7 @@ def show(lens: Any, console: Console) -> None:
 
 def _print_entrywise(lens: Any, console: Console) -> None:
     """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
-    worst = max(lens.entrywise, key=lambda one: one.rank_within)
+    worst = max(lens.entrywise, key=lambda head: head.rank_within)
     console.print(
         f"every attention weight within 0.01: rank {lens.median_rank_within} in half of the heads, "
         f"{worst.rank_within} in all (head {worst.layer}.{worst.head}), of {lens.tokens}",
@@ -45,12 +45,14 @@ def _print_entrywise(lens: Any, console: Console) -> None:
     )
     ranks = list(zip(*(head.errors for head in lens.entrywise), strict=True))
     cells = {
-        "rank": [str(own[0].rank) for own in ranks],
-        "worst entry": [f"{median(one.largest for one in own):.3g}" for own in ranks],
-        "of any head": [f"{max(one.largest for one in own):.3g}" for own in ranks],
-        "tail/n": [f"{median(one.tail for one in own):.3g}" for own in ranks],
-        "rms": [f"{median(one.rms for one in own):.3g}" for own in ranks],
-        "worst/rms": [_median([one.largest / one.rms for one in own if one.coherence]) for own in ranks],
+        "rank": [str(errors[0].rank) for errors in ranks],
+        "worst entry": [f"{median(error.largest for error in errors):.3g}" for errors in ranks],
+        "of any head": [f"{max(error.largest for error in errors):.3g}" for errors in ranks],
+        "tail/n": [f"{median(error.tail for error in errors):.3g}" for errors in ranks],
+        "rms": [f"{median(error.rms for error in errors):.3g}" for errors in ranks],
+        "worst/rms": [
+            _median([error.largest / error.rms for error in errors if error.coherence]) for errors in ranks
+        ],
     }
     print_table(console, lambda left_out: column_table(cells, left_out), ("tail/n",))
 
@@ -63,30 +65,38 @@ def _print_heads(lens: Any, console: Console) -> None:
         f"{lens.heads_above_beta_c} above β_c {beta_c:.2f}"
     )
     counts = Counter(finding.rule for finding in lens.findings)
-    for rule, found in groupby(lens.findings, key=lambda one: one.rule):
+    for rule, findings in groupby(lens.findings, key=lambda finding: finding.rule):
         console.print(f"{rule}: {counts[rule]} head{'s' if counts[rule] > 1 else ''}", style="bold")
-        for one in list(found)[:MAX_SENTENCES]:
-            console.print(Text(f"  {one.sentence}"), soft_wrap=True)
-    layers = [list(own) for _, own in groupby(lens.heads, key=lambda head: head.layer)]
+        for finding in list(findings)[:MAX_SENTENCES]:
+            console.print(Text(f"  {finding.sentence}"), soft_wrap=True)
+    layers = [list(heads) for _, heads in groupby(lens.heads, key=lambda head: head.layer)]
     print_table(console, lambda left_out: _table_by_layer(layers, left_out), ("logit/bound", "sink"))
-    told = "PR: directions; null: random heads as sharp; random: weights redrawn"
-    console.print(Text(told, style="dim"))
+    legend = "PR: directions; null: random heads as sharp; random: weights redrawn"
+    console.print(Text(legend, style="dim"))
 
 
 def _table_by_layer(layers: Sequence[Sequence[Any]], left_out: Sequence[str]) -> Table:
     """Medians over the heads of each layer, beside the largest beta."""
-    ratios = [[one.participation for one in own if one.participation is not None] for own in layers]
-    bounds = [[one.largest_logit / one.logit_bound for one in own if one.logit_bound] for own in layers]
+    ratios = [[head.participation for head in heads if head.participation is not None] for heads in layers]
+    bounds = [
+        [head.largest_logit / head.logit_bound for head in heads if head.logit_bound] for heads in layers
+    ]
     cells = {
-        "layer": [str(own[0].layer) for own in layers],
-        "β": [f"{median(one.beta for one in own):.2f}" for own in layers],
-        "largest": [f"{max(one.beta for one in own):.2f}" for own in layers],
-        "perplexity": [f"{median(one.perplexity for one in own):.1f}" for own in layers],
-        "PR/null": [_median([one.value / one.null.value for one in own]) for own in ratios],
-        "PR/random": [_median([one.value / one.random.value for one in own]) for own in ratios],
-        "sink": [f"{median(one.largest_column_mean for one in own):.0%}" for own in layers],
-        "logit": [f"{max(one.largest_logit for one in own):.1f}" for own in layers],
-        "logit/bound": [f"{max(own):.2f}" if own else "–" for own in bounds],
+        "layer": [str(heads[0].layer) for heads in layers],
+        "β": [f"{median(head.beta for head in heads):.2f}" for heads in layers],
+        "largest": [f"{max(head.beta for head in heads):.2f}" for heads in layers],
+        "perplexity": [f"{median(head.perplexity for head in heads):.1f}" for heads in layers],
+        "PR/null": [
+            _median([participation.value / participation.null.value for participation in participations])
+            for participations in ratios
+        ],
+        "PR/random": [
+            _median([participation.value / participation.random.value for participation in participations])
+            for participations in ratios
+        ],
+        "sink": [f"{median(head.largest_column_mean for head in heads):.0%}" for heads in layers],
+        "logit": [f"{max(head.largest_logit for head in heads):.1f}" for heads in layers],
+        "logit/bound": [f"{max(fractions):.2f}" if fractions else "–" for fractions in bounds],
     }
     return column_table(cells, left_out)
 

@@ -205,15 +205,15 @@ def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow
     tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
     for case in cases:
         tables.setdefault(_key_without_width(case), []).append(case)
-    found: dict[LimitSettings, WidthRow | InputError] = {}
+    results: dict[LimitSettings, WidthRow | InputError] = {}
     for case in cases:
-        if case not in found:
+        if case not in results:
             together = tables[_key_without_width(case)]
-            found |= _solve_widths(together, partial(_report_progress, progress, len(found), len(cases)))
-        yield found[case]
+            results |= _solve_widths(together, partial(_report_progress, progress, len(results), len(cases)))
+        yield results[case]
 
 
-def _report_progress(progress: Progress, before: int, total: int, done: int, own: int) -> None:
+def _report_progress(progress: Progress, before: int, total: int, done: int, table_total: int) -> None:
     progress(before + done, total)
 
 
@@ -246,9 +246,9 @@ def _solve_widths(
         progress(len(rows) + len(refused), len(cases))
         try:
             check_memory(at_width(stack, case.width), case.draws)
-            found = limit if case.width == math.inf else law_at(stack, case.width, *given)
+            width_law = limit if case.width == math.inf else law_at(stack, case.width, *given)
             rows[case] = replace(
-                width_row(case.width, found, limit), **_extra_distances(case, found, limit, other)
+                width_row(case.width, width_law, limit), **_extra_distances(case, width_law, limit, other)
             )
         except InputError as error:
             refused[case] = error
@@ -258,13 +258,13 @@ def _solve_widths(
 
 
 def _extra_distances(
-    case: LimitSettings, found: LawAtWidth, limit: LawAtWidth, other: LawAtWidth | None
+    case: LimitSettings, width_law: LawAtWidth, limit: LawAtWidth, other: LawAtWidth | None
 ) -> dict[str, Any]:
     """The distances that were asked for."""
     from attnlaw.theory.limit.distance import distances, kernel_kl
     from attnlaw.theory.limit.mixture import gaussian_law
 
-    law = found.law
+    law = width_law.law
     further: dict[str, Any] = {}
     if other is not None:
         further["kl_to_other_limit"] = distances(law, other.law).kl
@@ -272,7 +272,7 @@ def _extra_distances(
         # At the law's own moments KL is least: their errors enter squared, far below KL's own.
         same = gaussian_law(law.variance().value, law.mean().value)
         further["kl_to_gaussian"] = distances(law, same).kl
-    if case.kernel and found is not limit:
+    if case.kernel and width_law is not limit:
         # The laws share their scores' normals, their coordinates have normals of their own.
         further["kernel_kl_to_limit"] = kernel_kl(law.draw(case.seed), limit.law.draw(case.seed + 1))
     return further

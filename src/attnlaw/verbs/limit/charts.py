@@ -41,10 +41,10 @@ def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
     across = source.verb.axis(x) if x == "width" else _heads_axis(source, finite)
-    for case, own in rows_by_case(finite, others if split else []):
+    for case, case_rows in rows_by_case(finite, others if split else []):
         by = [name for name in lines if not split or name == "heads"]
         for column, (title, power, falls) in DISTANCES.items():
-            drawn = _lines(source, own, x, column, by)
+            drawn = _lines(source, case_rows, x, column, by)
             if not (drawn["y"] > 0).any():
                 continue
             slope = power if x == "width" else None
@@ -59,13 +59,13 @@ def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
 
 def _lines(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
     """The points of every line: the distance to the limit, and KL to another limit or by kernels."""
-    own = _means(source, rows, x, column, by)
+    means = _means(source, rows, x, column, by)
     if column != "kl_to_limit":
-        return own
+        return means
     if source.has_values(rows, "kl_to_other_limit"):
-        parts = [own.with_columns(series=pl.format("{}, its limit", "series"))]
-        told = rows.drop_nulls("kl_to_other_limit")
-        for (scaling,), other in told.group_by("other_scaling", maintain_order=True):
+        parts = [means.with_columns(series=pl.format("{}, its limit", "series"))]
+        other_rows = rows.drop_nulls("kl_to_other_limit")
+        for (scaling,), other in other_rows.group_by("other_scaling", maintain_order=True):
             named = pl.format("{}, limit of {}", "series", pl.lit(scaling))
             parts.append(_means(source, other, x, "kl_to_other_limit", by).with_columns(series=named))
         return pl.concat(parts)
@@ -76,14 +76,14 @@ def _lines(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[
         placed = kernel.drop_nulls("y").select(
             pl.col(x).cast(pl.Float64).alias("x"), "y", "error", series=pl.lit("kernel estimate")
         )
-        return pl.concat([own.with_columns(series=pl.lit("averages of normals")), placed])
-    return own
+        return pl.concat([means.with_columns(series=pl.lit("averages of normals")), placed])
+    return means
 
 
 def _means(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    found = average_repetitions(rows.drop_nulls(column), x, column, by, source.quantity(column))
-    told, _ = with_series(source, found, by)
-    return told.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
+    means = average_repetitions(rows.drop_nulls(column), x, column, by, source.quantity(column))
+    line_rows, _ = with_series(source, means, by)
+    return line_rows.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
 
 
 def _heads_axis(source: ChartData, rows: pl.DataFrame) -> str:
@@ -97,9 +97,9 @@ def path(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     if not source.has_values(source.rows, *names):
         return
-    told = source.rows.drop_nulls(names)
-    by = varying_settings(told, source.settings)
-    first = told.unique(by, keep="first", maintain_order=True) if by else told.head(1)
+    rows = source.rows.drop_nulls(names)
+    by = varying_settings(rows, source.settings)
+    first = rows.unique(by, keep="first", maintain_order=True) if by else rows.head(1)
     whole = first.filter(
         pl.all_horizontal(pl.col(name).list.len() == pl.col(names[0]).list.len() for name in names)
     )

@@ -150,12 +150,12 @@ def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Margin
     first = None
     for case in cases:
         try:
-            found = _measure(case, progress)
+            measurement = _measure(case, progress)
         except InputError as error:
             yield error
             continue
-        yield found if first is None else found.compare_to(first)
-        first = first or found
+        yield measurement if first is None else measurement.compare_to(first)
+        first = first or measurement
 
 
 def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
@@ -172,47 +172,50 @@ def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
 
 
 def _frame(
-    quantities: tuple[Quantity, ...], found: MarginMeasurement, rows: Sequence[dict[str, Any]] | None
+    quantities: tuple[Quantity, ...], measurement: MarginMeasurement, rows: Sequence[dict[str, Any]] | None
 ) -> Any:
     from attnlaw.core.tables import quantity_frame
 
-    model = {"model": found.margins.model}
+    model = {"model": measurement.margins.model}
     return None if rows is None else quantity_frame(quantities, (model | row for row in rows))
 
 
-def _margin_rows(found: MarginMeasurement) -> list[dict[str, Any]]:
-    return [vars(row) | {"status": row.status} for row in found.margins.rows]
+def _margin_rows(measurement: MarginMeasurement) -> list[dict[str, Any]]:
+    return [vars(row) | {"status": row.status} for row in measurement.margins.rows]
 
 
-def _condition_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
-    return None if found.condition is None else [vars(row) for row in found.condition.rows]
+def _condition_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+    return None if measurement.condition is None else [vars(row) for row in measurement.condition.rows]
 
 
-def _layer_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if found.condition is None:
+def _layer_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if measurement.condition is None:
         return None
     return [
-        {"layer": layer, "place": place, "kappa": kappa} for layer, place, kappa in found.condition.places
+        {"layer": layer, "place": place, "kappa": kappa}
+        for layer, place, kappa in measurement.condition.places
     ]
 
 
-def _amplification_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
+def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     from math import log10
 
-    if found.amplification is None:
+    if measurement.amplification is None:
         return None
-    rows = found.amplification.rows
-    worst = found.log10_worst_case or (None,) * len(rows)
+    rows = measurement.amplification.rows
+    worst = measurement.log10_worst_case or (None,) * len(rows)
     return [
         vars(row) | {"log10_measured": log10(row.median) if row.median else None, "log10_worst_case": largest}
         for row, largest in zip(rows, worst, strict=True)
     ]
 
 
-def _direction_rows(found: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if found.matrices is None:
+def _direction_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if measurement.matrices is None:
         return None
-    return [vars(row) | _direction_columns(row.effective_directions, row.rank) for row in found.matrices]
+    return [
+        vars(row) | _direction_columns(row.effective_directions, row.rank) for row in measurement.matrices
+    ]
 
 
 def _direction_columns(directions: int | None, rank: int) -> dict[str, Any]:
@@ -228,21 +231,34 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        TableSpec("margins", MARGINS, lambda found: _frame(MARGINS, found, _margin_rows(found)), json=True),
         TableSpec(
-            "condition", CONDITION, lambda found: _frame(CONDITION, found, _condition_rows(found)), json=True
+            "margins",
+            MARGINS,
+            lambda measurement: _frame(MARGINS, measurement, _margin_rows(measurement)),
+            json=True,
         ),
-        TableSpec("kappa_layers", LAYERS, lambda found: _frame(LAYERS, found, _layer_rows(found)), json=True),
+        TableSpec(
+            "condition",
+            CONDITION,
+            lambda measurement: _frame(CONDITION, measurement, _condition_rows(measurement)),
+            json=True,
+        ),
+        TableSpec(
+            "kappa_layers",
+            LAYERS,
+            lambda measurement: _frame(LAYERS, measurement, _layer_rows(measurement)),
+            json=True,
+        ),
         TableSpec(
             "amplification",
             AMPLIFICATION,
-            lambda found: _frame(AMPLIFICATION, found, _amplification_rows(found)),
+            lambda measurement: _frame(AMPLIFICATION, measurement, _amplification_rows(measurement)),
             json=True,
         ),
         TableSpec(
             "directions",
             DIRECTIONS,
-            lambda found: _frame(DIRECTIONS, found, _direction_rows(found)),
+            lambda measurement: _frame(DIRECTIONS, measurement, _direction_rows(measurement)),
             json=True,
         ),
     ),

@@ -31,12 +31,12 @@ def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, "distance"):
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["model", "input"])):
-        told = own.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
-        if told.height:
-            lost = own.height - told.height
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "input"])):
+        positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
+        if positive_rows.height:
+            lost = case_rows.height - positive_rows.height
             more = f"Not drawn: {lost} with a margin or a gradient of 0." if lost else ""
-            placed, colours = with_series(source, told.select("model", "distance"), ["model"])
+            placed, colours = with_series(source, positive_rows.select("model", "distance"), ["model"])
             yield source.figure(chart, case, partial(sorted_dots, placed, source.verb.axis, colours), more)
 
 
@@ -45,12 +45,12 @@ def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> A
     import altair as alt
 
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
-    told = rows.select("series", "distance", share=place.over("series"))
+    points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
     ends = [rows["distance"].min() / AXIS_PADDING, rows["distance"].max() * AXIS_PADDING]  # type: ignore[operator]
     up = alt.Scale(type="log", domain=ends, nice=False)
     dots = (
-        alt.Chart(inline_data(told.to_dicts()))
+        alt.Chart(inline_data(points.to_dicts()))
         .mark_circle(size=22, opacity=0.85)
         .encode(
             x=alt.X("share:Q", title="share of inputs below", axis=alt.Axis(format="%", tickCount=5)),
@@ -71,9 +71,9 @@ def kappas(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, "kappa"):
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["model", "layer", "kappa"])):
-        told, colours = with_series(source, own.select("model", "place", "kappa"), ["model"])
-        yield source.figure(chart, case, partial(bars_by_place, told, source.verb.axis, colours))
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "layer", "kappa"])):
+        series_rows, colours = with_series(source, case_rows.select("model", "place", "kappa"), ["model"])
+        yield source.figure(chart, case, partial(bars_by_place, series_rows, source.verb.axis, colours))
 
 
 def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
@@ -122,9 +122,9 @@ def amplified(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     rows = source.frame(chart.table)
     if not source.has_values(rows, "log10_measured"):
         return
-    for case, own in rows_by_case(rows, source.other_settings(rows, ["model", "layer"])):
-        told, colours = with_series(source, own.select("model", "layer", *LINES), ["model"])
-        yield source.figure(chart, case, partial(two_lines, told, source.verb.axis, colours))
+    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "layer"])):
+        series_rows, colours = with_series(source, case_rows.select("model", "layer", *LINES), ["model"])
+        yield source.figure(chart, case, partial(two_lines, series_rows, source.verb.axis, colours))
 
 
 def two_lines(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
@@ -132,14 +132,14 @@ def two_lines(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any
     import altair as alt
 
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
-    told = long.with_columns(pl.col("line").replace_strict({name: label(name) for name in LINES}))
+    points = long.with_columns(pl.col("line").replace_strict({name: label(name) for name in LINES}))
     dash = alt.StrokeDash(
         "line:N",
         title=None,
         scale=alt.Scale(domain=[label(name) for name in LINES], range=list(LINES.values())),
         legend=alt.Legend(symbolType="stroke", symbolSize=250),
     )
-    base = alt.Chart(inline_data(told.to_dicts())).encode(
+    base = alt.Chart(inline_data(points.to_dicts())).encode(
         x=alt.X(
             "layer:Q", title=label("layer"), scale=alt.Scale(nice=False), axis=integer_axis(rows["layer"])
         ),

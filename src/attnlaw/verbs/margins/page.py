@@ -23,24 +23,26 @@ def margins_page(source: ChartData, sections: Sequence[Section], note: str) -> s
     """The page of one or several models on the same inputs."""
     short = short_names(source.rows["model"].to_list())
     rows = source.rows.rows(named=True)
-    told = " ".join(_sentences(rows, short, source))
-    found = quantity_section(source.verb, source.rows.drop("inputs_sha256"), several=False)
-    parts = [_cards_section(rows, short, source), *sections, *([] if found is None else [found])]
+    lead = " ".join(_sentences(rows, short, source))
+    quantities = quantity_section(source.verb, source.rows.drop("inputs_sha256"), several=False)
+    parts = [_cards_section(rows, short, source), *sections, *([] if quantities is None else [quantities])]
     return rows_page(
-        source.verb.title, f"{told} {note}".strip(), parts, _download_table(source, short), [source.verb]
+        source.verb.title, f"{lead} {note}".strip(), parts, _download_table(source, short), [source.verb]
     )
 
 
 def _sentences(rows: Sequence[dict[str, Any]], short: dict[str, str], source: ChartData) -> list[str]:
     """What the numbers say: that they establish nothing, or pairs of models, or the number of one."""
     measured = [row for row in rows if row["geometric_mean"] is not None]
-    told = [_comparison_sentence(row, short) for row in measured if row["comparison"] is not None]
-    if not told and measured:
-        told = [f"{short[row['model']]} has {_distance(row)} on {row['inputs']} inputs." for row in measured]
+    sentences = [_comparison_sentence(row, short) for row in measured if row["comparison"] is not None]
+    if not sentences and measured:
+        sentences = [
+            f"{short[row['model']]} has {_distance(row)} on {row['inputs']} inputs." for row in measured
+        ]
     extension = source.quantity("extension")
     if extension is not None and any(row["extension"] for row in measured):
-        told = [f"{extension.description[0].upper()}{extension.description[1:]}.", *told]
-    return [*told, f"D {D_MEANING}."]
+        sentences = [f"{extension.description[0].upper()}{extension.description[1:]}.", *sentences]
+    return [*sentences, f"D {D_MEANING}."]
 
 
 def _comparison_sentence(row: dict[str, Any], short: dict[str, str]) -> str:

@@ -115,7 +115,7 @@ class MultiHeadSpectrum:
     @property
     def quantities(self) -> dict[str, Any]:
         drawn, law = self.draws, self.draws.layer.law
-        own = ("coefficient_error", "degrees_of_freedom", "arrival_time")
+        names = ("coefficient_error", "degrees_of_freedom", "arrival_time")
         return {
             "equivalent_w1": drawn.equivalent_w1,
             "equivalent_distance": drawn.equivalent_distance,
@@ -126,7 +126,7 @@ class MultiHeadSpectrum:
             "atom_at_zero": law.mass_of_atoms,
             "spike": drawn.layer.spike,
             "spike_found": drawn.spike_found,
-        } | {name: getattr(self, name) for name in own}
+        } | {name: getattr(self, name) for name in names}
 
     @property
     def remark(self) -> str | None:
@@ -198,14 +198,14 @@ DENSITY = (
 POINTS = 200
 
 
-def _density(found: MultiHeadSpectrum) -> Any:
+def _density(spectrum: MultiHeadSpectrum) -> Any:
     """The law's density over each interval, denser at its ends."""
     import numpy as np
 
     from attnlaw.core.tables import to_frame, to_schema
     from attnlaw.theory.laws.pieces import Bounded
 
-    law = found.draws.layer.law
+    law = spectrum.draws.layer.law
     rows = []
     for number, (low, high) in enumerate(law.intervals):
         x, _ = Bounded(low, high).at(np.linspace(0.0, np.pi, POINTS + 2)[1:-1])
@@ -214,10 +214,10 @@ def _density(found: MultiHeadSpectrum) -> Any:
     return to_frame(rows, to_schema(column_kinds(DENSITY)))
 
 
-def _values(found: MultiHeadSpectrum) -> Any:
+def _values(spectrum: MultiHeadSpectrum) -> Any:
     import polars as pl
 
-    values = found.draws.values
+    values = spectrum.draws.values
     return None if values is None else pl.DataFrame({"value": values})
 
 

@@ -27,11 +27,12 @@ def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
     laws, values = source.frame("law_densities"), source.frame("drawn_values")
     if not (source.has_values(laws, "x", "density") and source.has_values(values, "value")):
         return
-    told = varying_settings(source.rows, [name for name in source.settings if name != "name"])
+    settings = varying_settings(source.rows, [name for name in source.settings if name != "name"])
     drawn = source.rows.filter(pl.col(source.key).is_in(values[source.key].to_list()))
-    once = drawn.unique(["name", *told], keep="first", maintain_order=True)
+    once = drawn.unique(["name", *settings], keep="first", maintain_order=True)
     panels = [
-        _panel_data(source, row, laws, values, told if row["name"] is None else []) for row in once.to_dicts()
+        _panel_data(source, row, laws, values, settings if row["name"] is None else [])
+        for row in once.to_dicts()
     ]
     notes = [SPIKE_NOTE] if any(panel["spike"] is not None for panel in panels) else []
     notes += [ATOM_NOTE] if any(panel["atom"] > 0 for panel in panels) else []
@@ -39,7 +40,7 @@ def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
 
 
 def _panel_data(
-    source: ChartData, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, told: list[str]
+    source: ChartData, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
 ) -> dict[str, Any]:
     """What one panel shows: singular values s, `s^2 = x/mean`, which tame the density at a hard edge."""
     key, mean, atom = row[source.key], row["mean"], row["atom_at_zero"]
@@ -57,7 +58,7 @@ def _panel_data(
     ]
     bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
     most = 1.25 * max(bar["height"] for bar in bars)
-    title = row["name"] or source.value_labels.describe({name: row[name] for name in told})
+    title = row["name"] or source.value_labels.describe({name: row[name] for name in settings})
     return {
         "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
         "bars": bars,

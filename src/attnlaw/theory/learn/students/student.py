@@ -67,13 +67,13 @@ class Student:
         """Its theory for an output; a `BadSetting` where its dynamics alone is known."""
         if output not in self.theories:
             raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
-        found: Theory = resolve(self.theories[output])
-        return found
+        theory: Theory = resolve(self.theories[output])
+        return theory
 
     def train(self, *data: Any) -> Trained:
         """What it learns of `(problem, risk, rng, check)`."""
-        found: Trained = resolve(self.trainer)(*data)
-        return found
+        trained: Trained = resolve(self.trainer)(*data)
+        return trained
 
     def check_size(self, problem: Problem) -> None:
         """An `InputError` for a problem whose theory does not fit into memory."""
