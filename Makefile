@@ -46,10 +46,10 @@ docs: $(VENV)/.test
 # Long runs, kept out of the tests.
 mutants: $(VENV)/.test
 	@$(PIP) cosmic-ray
-	@$(BIN)/python mutants/run.py
+	@$(BIN)/python tools/mutants/run.py
 
 fuzz: $(VENV)/.test
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python fuzz/run.py --minutes 10
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/fuzz/run.py --minutes 10
 
 # The tests with the oldest versions that pyproject.toml allows, in an environment of their own.
 floors:
@@ -61,7 +61,7 @@ floors:
 # Wheel and source distribution: built, checked, installed into empty environments, and used there.
 release: $(VENV)/.test
 	@$(PIP) build twine
-	@$(BIN)/python shipping/run.py
+	@$(BIN)/python tools/shipping/run.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)

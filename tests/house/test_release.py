@@ -1,4 +1,4 @@
-"""`make release` tries every verb and every extra: a new one must have a line in shipping/tried.py.
+"""`make release` tries every verb and every extra: a new one must have a line in tools/shipping/tried.py.
 
 The version stands in one place, and a release is told by the citation and the changelog.
 """
@@ -20,7 +20,7 @@ TOOLS = ("docs", "test", "bench")  # extras of those who work on attnlaw, not of
 
 
 def test_every_verb_and_every_extra_is_tried_before_a_release() -> None:
-    spec = importlib.util.spec_from_file_location("tried", ROOT / "shipping" / "tried.py")
+    spec = importlib.util.spec_from_file_location("tried", ROOT / "tools" / "shipping" / "tried.py")
     tried = sys.modules["tried"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tried)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -1,4 +1,4 @@
-"""Fuzz every reader: `python fuzz/run.py [READER...] [--minutes 10] [--seed 0]`.
+"""Fuzz every reader: `python tools/fuzz/run.py [READER...] [--minutes 10] [--seed 0]`.
 
 A case is a mutation of an earlier one; those that reach new pairs of lines in attnlaw join the pool (a
 greybox fuzzer in the manner of AFL). Allowed: a model or a study, or an `InputError` of one printable line.
@@ -28,8 +28,8 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "fuzz")]
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tools" / "fuzz")]
 CORPUS = ROOT / "tests" / "trust" / "corpus"
 SECONDS, MEMORY = 5, 4 * 2**30
 WATCHED = str(ROOT / "src" / "attnlaw")

@@ -1,11 +1,11 @@
 """Break the code on purpose and see whether the tests notice: a sample of mutants for each package.
 
-    python mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: bounds spectra limits learning)
+    python tools/mutants/run.py [PACKAGE...] [--count 200] [--seed 0]      (default: all of PACKAGES)
 
 cosmic-ray makes the mutants (of operators, numbers, comparisons, branches) in a copy of the project; each
 runs the tests and doctests of its own package, but for the slowest, the quickest first, until the first
 failure; as many packages at once as there are cores. Prints the survivors and the score of each package, and
-writes both to mutants/results.json. Mutants of type annotations are left out: nothing runs them.
+writes both to tools/mutants/results.json. Mutants of type annotations are left out: nothing runs them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 # Each package, and its slowest tests, which are left out: what only they would notice counts as a survivor.
 PACKAGES = {
     "theory/bounds": "eighty_layers or whisper or minilm",
@@ -82,7 +82,7 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(copy)], check=True)
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy / 'mutants'}",
+            "PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy / 'tools' / 'mutants'}",
             "DURATIONS": f"{folder}/durations.json",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "OMP_NUM_THREADS": "1",
@@ -138,7 +138,7 @@ def main() -> None:
     packages = arguments.packages or list(PACKAGES)
     if strange := set(packages) - PACKAGES.keys():
         parser.error(f"no package is called {', '.join(sorted(strange))}; choose from {', '.join(PACKAGES)}")
-    target = ROOT / "mutants" / "results.json"
+    target = ROOT / "tools" / "mutants" / "results.json"
     results = json.loads(target.read_text()) if target.exists() else {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = pool.map(lambda package: run(package, arguments.count, arguments.seed), packages)

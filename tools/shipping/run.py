@@ -1,6 +1,6 @@
 """Build what a stranger installs, install it into empty environments, and use it there.
 
-    python shipping/run.py [ENVIRONMENT...] [--python PYTHON]        (`make release`; default: all of them)
+    python tools/shipping/run.py [ENVIRONMENT...] [--python PYTHON]     (`make release`; default: all of them)
 
 | environment | what is installed | what runs |
 |---|---|---|

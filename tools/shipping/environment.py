@@ -14,8 +14,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-HERE = ROOT / "shipping"
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "tools" / "shipping"
 MODEL = "examples/tiny-decoder"
 WAIT = 120  # seconds for a server
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
