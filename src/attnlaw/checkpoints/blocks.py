@@ -269,7 +269,7 @@ def build_network(
     towers: Sequence[Tower] = (),
     others: Sequence[int] = (),
 ) -> Network[Product]:
-    """The tree of a model's products; `beside` has the maps beside the layers, by kind."""
+    """The tree of a model's products; `outside_layers` has the maps beside the layers, by kind."""
     return Network(
         tuple(layer.products() for layer in layers),
         tuple(applications),

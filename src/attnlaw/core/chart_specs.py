@@ -5,8 +5,8 @@ legends come from `Verb.label` and from the variants (`label`, and `colour`, a p
 whose columns are empty, or whose axes have one value, is left out. What else varied makes lines or, where the
 lines are told apart by something already, a chart each.
 
-`unless` names a chart in whose place this one stands where it cannot be drawn. `on_page=False`: for a paper
-alone, because the page shows the same and lets a reader choose.
+`fallback_for` names the chart that this one replaces if that one cannot be drawn. `on_page=False`: for a
+paper alone, because the page shows the same and lets a reader choose.
 """
 
 from __future__ import annotations

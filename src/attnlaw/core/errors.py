@@ -122,9 +122,10 @@ def as_input_error(
     with_reason: bool = True,
     last_line: bool = False,
 ) -> Iterator[None]:
-    """Errors of these kinds, those of the system unless given, as one line: what, its reason, what to do.
+    """Turn errors of these types into an `InputError` of one line: what happened, the reason, what to do.
 
-    Of a reason of several lines it has the first, or the `last`. What is an `InputError` already is let by.
+    Without types, errors of the system are turned. A reason of several lines is cut to its first line, or to its
+    last one with `last_line`. An `InputError` passes unchanged.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")

@@ -168,7 +168,7 @@ def _reject_constant(text: str) -> float:
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:
-    """The tables of a TOML file of `most` bytes, its integers of 64 bits and its tables nested a few deep.
+    """Return the tables of a TOML file of at most `max_bytes` bytes, with 64-bit integers and little nesting.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):

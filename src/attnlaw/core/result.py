@@ -1,6 +1,6 @@
 """Results that show themselves: a line of text, a table in a notebook, a chart, all by what a verb declares.
 
-A record names its verb, `class Prediction(DisplayMixin, verb="learn")`, and a verb tells it the case that it is of.
+A record names its verb, `class Prediction(DisplayMixin, verb="learn")`, and a verb attaches the case to it.
 Several cases are a `Results`: a list that is also a table of rows.
 """
 

@@ -1,9 +1,9 @@
 """Settings: a frozen record whose fields say what they mean, what they may be, and where they play a part.
 
-    @settings
+    @settings_dataclass
     class Coin(Settings):
-        bias: float = setting(0.5, "Probability of heads.", symbol="p", above=0, most=1, many=True)
-        tosses: int = setting(100, "How often.", symbol="n", least=1)
+        bias: float = setting(0.5, "Probability of heads.", symbol="p", greater_than=0, maximum=1)
+        tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
 Options of a command, keys of a study file, arguments of the Python function, columns of rows and labels are
 read off it. A value is checked when the record is made, wherever that is, and a mistake is one `BadSetting`.
@@ -39,20 +39,15 @@ class SettingRule:
     choices: Mapping[str, Any] | None = None  # a table of variants
     sweepable: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
     repeatable: bool = False  # texts of one case: an option given once for each, commas and all; a list
-    default_sweep: tuple[
-        Any, ...
-    ] = ()  # the values of a command that gives none: a table instead of one default
+    default_sweep: tuple[Any, ...] = ()  # values of a command that gives none: a table, not one default
     expand: str | None = None  # "module:function" from a value to those that it stands for
     is_path: bool = False  # a path or a pattern: relative ones in a study start at its file
     positional: bool = False  # a word of the command line without an option's name
     requires: str | None = None  # another setting that must be given
     excluded_by: str | tuple[str, ...] = ()  # other settings that take its place
-    active_if: (
-        tuple[str, str] | tuple[tuple[str, str], ...]
-    ) = ()  # (setting, attribute of its chosen variant)s
-    machine_only: bool = (
-        False  # how this machine works (threads): changes no number, is in no row and no study
-    )
+    # pairs of a setting and an attribute of its chosen variant
+    active_if: tuple[str, str] | tuple[tuple[str, str], ...] = ()
+    machine_only: bool = False  # how this machine works (threads): changes no number, not in rows or studies
     remedy: str = ""  # what to do where a value is none of these
     metavar: str | None = None
     slider_range: tuple[float, float] | None = None  # what a slider of it spans; others are as good

@@ -53,7 +53,7 @@ class CaseSplit(Generic[S, R]):
     """How a large case is computed in parts, by workers, to the same result as in one process.
 
     `verb` computes a part, and its tables are all that is kept of it; `join` makes the result of them, given
-    by name for each part, in the order of `parts`. `part_noun` says what `Part.count` counts.
+    by name for each part, in the order of `parts`. `part_noun` says what `CasePart.count` counts.
     """
 
     verb: Verb[Any, Any]

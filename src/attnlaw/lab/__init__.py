@@ -3,10 +3,11 @@
 | file | idea |
 |---|---|
 | `controls` | declared settings -> sliders, choices, switches, texts |
-| `states` | what controls say -> settings, and the words that repeat them in Python and on the command line |
-| `shown` | results -> HTML: charts, a table, those words |
+| `state` | what controls say -> settings, and the words that repeat them in Python and on the command line |
+| `html` | results -> HTML: charts, a table, those words |
+| `page_model`, `widgets` | the controls of a page and their elements |
 | `training` | a simulation in the background, which can be stopped |
-| `heads` | a head of a model, laws over its spectrum |
+| `spectrum_page` | a head of a model, laws over its spectrum |
 | `pages/` | the marimo apps: they hold what is on the page, and nothing else |
 | `serve` | all pages on 127.0.0.1 |
 

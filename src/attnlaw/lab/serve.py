@@ -109,7 +109,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
-    """A server of the pages, which calls `ready` once they answer; at its end it waits for no open page."""
+    """Return a server that calls `on_ready` once its pages answer, and that ends without waiting for open pages."""
     import uvicorn
 
     app = Application(page, path)
@@ -135,7 +135,7 @@ def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lam
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until Ctrl-C; `ready` is told the address."""
+    """Serve the pages until Ctrl-C; `on_ready` is told the address."""
     place = open_socket(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
     with short_switch_interval():

@@ -145,8 +145,8 @@ def measure(
     """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
 
     Large ones first, so that no thread waits for one in the end. While a unit is factorised, the tensors of
-    the one that its thread is likely to take next are read into the system's cache. Each spectrum is `shown`
-    in the thread that found it.
+    the one that its thread is likely to take next are read into the system's cache. The thread
+    that measured a spectrum calls `on_spectrum` with it.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)

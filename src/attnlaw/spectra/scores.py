@@ -137,7 +137,7 @@ def _turned_columns(block: Attention) -> slice | None:
 def _side_builder(
     model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
 ) -> SideBuilder:
-    """How one side of each head is made, `own` being the norm of the queries or keys themselves."""
+    """Return how one side of each head is built; `qk_norm` is the norm of the queries or keys themselves."""
     size = view.shape[1] // heads
     if qk_norm is not None:
         return _normed_side_builder(model, qk_norm, heads, size)

@@ -17,7 +17,7 @@ R = TypeVar("R")
 def in_threads(
     work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[R]:
-    """The results of (bytes in memory, function), in their order; `told` hears how many are done.
+    """The results of (bytes in memory, function), in their order; `on_done` hears how many are done.
 
     Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
 

@@ -52,7 +52,7 @@ def published_lines(study: str) -> list[dict[str, str]]:
 
 
 def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[str]) -> list[dict[str, Any]]:
-    """Their numbers beside ours, as far as the rows have them. `drawn`: the verbs that draw at random."""
+    """Compare published numbers with ours, as far as the rows have them; `random_verbs` draw at random."""
     comparisons = []
     for line in published_lines(study):
         settings = {name: value for name, value in line.items() if name not in NUMBER_COLUMNS and value}

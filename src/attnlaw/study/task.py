@@ -1,7 +1,7 @@
 """A task: a verb with one record of settings, its seed among them; how it ended, and who computed it.
 
 A task's key is a hash of (verb, settings, version), so that its row depends on nothing else.
-Workers call `perform_batch`: they write large tables themselves and send back rows as short JSON text.
+Workers call `run_batch`: they write large tables themselves and send back rows as short JSON text.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ def run_batch(
 ) -> list[TaskResult]:
     """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
 
-    Other threads wait. With `again`, a quick task runs a second time, for the time that it takes when its
-    modules are loaded.
+    Other threads wait. With `time_twice`, a quick task runs a second time, to measure it with its modules
+    loaded.
     """
     from threadpoolctl import threadpool_limits
 

@@ -82,7 +82,7 @@ def measure_unit(
 ) -> tuple[int, pl.DataFrame]:
     """The number of matrices of a unit, and its records as a table of bytes.
 
-    `state` tells the checkpoint from an earlier one at the same path (see `state_of`).
+    `state` tells the checkpoint from an earlier one at the same path (see `file_state`).
     """
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:

@@ -30,7 +30,7 @@ def judge(
 ) -> Verdicts:
     """The verdict on a model whose tables `rows` gives by name, as they are declared in `tables`.
 
-    `findings` has the columns of an audit's findings, `looked_for` the rules behind them, by name.
+    `findings` has the columns of an audit's findings, `rules_for_findings` the rules behind them, by name.
     """
     old = None if baseline is None else Baseline(Path(baseline))
     known = set() if old is None else old.known_identities()

@@ -12,7 +12,7 @@ from attnlaw.analysis.findings.scan import Scan
 
 @dataclass(frozen=True)
 class TensorNote:
-    """A stored tensor (of a stack of matrices one member), looked at once; words are those of `Stored`."""
+    """One look at a stored tensor, or at one matrix of a stack; the fields are those of `StoredTensor`."""
 
     name: str
     member: int | None

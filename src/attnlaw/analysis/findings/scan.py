@@ -37,7 +37,7 @@ LARGEST_FLOAT16 = FLOAT16
 
 @dataclass(frozen=True)
 class Scan:
-    """What one array shows; the words are those of `Stored`. `digest` names its bits by a sample of them."""
+    """Scan of one array, with the fields of `StoredTensor`; `digest` identifies its bits by a sample."""
 
     not_finite: int
     peak: float | None

@@ -196,7 +196,7 @@ def batches(
     seed: int,
     token_limit: int = BATCH_TOKENS,
 ) -> Iterator[Batch]:
-    """All inputs in batches of at most `most` tokens (or one input), those of similar length together."""
+    """Yield inputs of similar length in batches of at most `token_limit` tokens, or of one input."""
     read = choose_positions([len(tensor) for tensor in inputs.sequences], network, positions, seed)
     order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
     places: list[int] = []

@@ -86,7 +86,7 @@ def measure_heads(
 ) -> tuple[Head, ...]:
     """Every head of every attention block of a pass, layer by layer; none of a single token.
 
-    `known` has what the weights tell of logits, by layer and head; `seed` draws the nulls.
+    `bounds_by_head` has what the weights tell of logits, by layer and head; `seed` draws the nulls.
     """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []

@@ -56,7 +56,7 @@ def build_model(
 ) -> Model:
     """Read names, shapes and sizes (no weights) into a `Model` of one of the families.
 
-    `described` is the file of a user's own family.
+    `map_file` is the file of a user's own family.
     """
     match = match_family(tensors, config, families, map_file)
     family = match.family

@@ -55,7 +55,7 @@ def match_family(
     """The family that names the most tensors of those whose attention is there whole.
 
     The families that config.json names come first, and then one tensor of theirs suffices, so that an
-    incomplete checkpoint is called incomplete and not unknown. `described` is the file of a user's own.
+    incomplete checkpoint is called incomplete and not unknown. `map_file` is the file of a user's own.
     """
     refuse_unreadable(tensors, config)
     named = config.text("model_type")

@@ -35,7 +35,7 @@ class SuspiciousPickle(ValueError):
 
 
 def screen_file(path: Path) -> None:
-    """Screen every pickle that `torch.load` would read; `ValueError` where one is damaged or an `Suspect`."""
+    """Screen all pickles that `torch.load` would read; raise `ValueError` if one is damaged or suspicious."""
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
             _screen_archive(path)

@@ -54,7 +54,8 @@ def cells(
 ) -> Any:
     """Cells of two categories: `rows` has x (null: one column), y, colour, and `told`, what a cell says.
 
-    Titles of the axes are `x` and `y`. `turned`: labels below stand upright. `bare`: without labels of y.
+    Titles of the axes are `x` and `y`. `upright_labels`: labels below the x axis are upright.
+    `hide_labels`: the y axis has no labels.
     """
     import altair as alt
 

@@ -32,7 +32,7 @@ def curves(
     """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
 
     `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
-    `lines_are` names the lines then. `thresholds`: x, name; drawn as dotted vertical lines. The title of each
+    `line_name` names the lines then. `thresholds`: x, name; drawn as dotted vertical lines. The title of each
     axis is `x` and `y`.
     `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide
     of `slope` runs through the last point of the first series.

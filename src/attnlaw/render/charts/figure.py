@@ -56,7 +56,7 @@ def palette(names: Iterable[str]) -> dict[str, str]:
 def colour_encoding(
     colours: Mapping[str, str], column: str = "series", legend_for_one: bool = False, **legend: Any
 ) -> Any:
-    """One colour a series; a single series needs no legend, unless it is `always` to be named."""
+    """One colour a series; a single series has no legend unless `legend_for_one` asks for it."""
     import altair as alt
 
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))

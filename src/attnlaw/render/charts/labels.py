@@ -45,7 +45,7 @@ def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
-    """The settings that vary where those `given` and the others are the same: not those chosen for each.
+    """The settings that vary where those `fixed` and the others are the same: not those chosen for each.
 
     Where two follow from each other, the one that is declared first tells.
 
@@ -135,7 +135,7 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """The settings that have one value in all of several rows; what was `found` is shown though it agrees."""
+    """Return the settings that have one value in all of several rows; columns of results do not count."""
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []

@@ -76,7 +76,7 @@ def save_figures(
 ) -> list[Path]:
     """Write every figure as NAME.ending for a paper, and its caption beside it; the paths of the figures.
 
-    The files of `beside` are written with them: none is replaced before every figure is drawn.
+    The files of `extra_files` are written with them: none is replaced before every figure is drawn.
     """
     paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
     drawn = {path: chart_bytes(_chart_with_model(figure), path) for path, figure in paths.items()}

@@ -41,9 +41,10 @@ def print_json(value: Any) -> None:
 def print_table(
     console: Console, build: Callable[[Sequence[str]], Table], droppable: Sequence[str] = ()
 ) -> None:
-    """Print `build(left_out)` and cut no cell: a narrow screen goes without columns of `less`, and says so.
+    """Print `build(left_out)` without cutting a cell; on a narrow screen leave out columns of `droppable`.
 
-    They go in the order of `less`. A table that is still too wide runs over the edge.
+    Columns are left out in the order of `droppable`, and a line says so. A table that is still too wide runs over
+    the edge.
     """
     for count in range(len(droppable) + 1):
         left_out = droppable[:count]
@@ -118,7 +119,7 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
 
 
 class LogProgress:
-    """Progress for a log: a line after `FIRST` seconds, then one every `EVERY` while work goes on.
+    """Print progress for a log: a line after `FIRST_REPORT` seconds, then one every `REPORT_INTERVAL`.
 
     What is left is told by the pace since the first report: imports and reading come before it.
     """

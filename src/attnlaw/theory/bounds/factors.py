@@ -99,7 +99,7 @@ class MatrixFactors:
 
 
 def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
-    """Every matrix with its factors and their errors; every application of it in an `unrolled` network."""
+    """Every matrix with its factors and their errors; each of its applications in an unrolled network."""
     logs, upper = _logs(network), with_upper_norms(network)
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
     return network.with_leaves(

@@ -71,7 +71,7 @@ def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
 def proxies(network: Network[Any]) -> Proxies:
     """Evaluate every proxy of a network of spectra without an `obstacle`; see `factors` for the conventions.
 
-    Shared matrices count once; every application counts in `proxies(network.unrolled())`.
+    Shared matrices count once; every application counts in `proxies(network.unroll())`.
     """
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size

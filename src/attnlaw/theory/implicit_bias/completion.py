@@ -7,7 +7,7 @@ left. As init vanishes (ours):
 | a component c | its own block W_cc |
 |---|---|
 | complete, M_c = U S V^T | M_c: least nuclear norm; latent rows Q_c: Gram-Schmidt of `U^T A_0 + (B_0 V)^T` |
-| not complete | the greedy limit (`masked_flow.greedy`): low rank, not the least nuclear norm |
+| not complete | the greedy limit (`masked_flow.follow_greedy_path`): low rank, not the least nuclear norm |
 
 `W_cc' = U S^(1/2) Q_c Q_c'^T S'^(1/2) V'^T`: random, not zero. The nuclear norm of W is the sum of those of
 the W_cc, its rank min(k, sum of their ranks).

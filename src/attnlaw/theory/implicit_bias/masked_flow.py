@@ -2,7 +2,8 @@
 
 The loss is `|mask * (A B - M)|_F^2 / 2`, A n x k, B k x m; G = mask * (M - A B) is its negative gradient in
 A B. From a vanishing start the flow stays near rank r until the top singular pair of G has grown, and so on
-(Li, Luo and Lyu 2020; arXiv 2405.13721): `greedy` follows that path with one latent direction more at a time.
+(Li, Luo and Lyu 2020; arXiv 2405.13721): `follow_greedy_path` follows it,
+with one latent direction more at a time.
 """
 
 from __future__ import annotations

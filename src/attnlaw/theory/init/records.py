@@ -66,7 +66,7 @@ class GradientLaw:
 
 @dataclass(frozen=True)
 class LayerLaw:
-    """One layer, from 1 (0: the embeddings), and its `measures`; None where it has none."""
+    """One layer, from 1 (0: the embeddings), and what `measure_layer` gives; None where it has none."""
 
     layer: int
     rms: Spread | None = None

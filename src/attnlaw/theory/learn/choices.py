@@ -200,7 +200,7 @@ DYNAMIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.po
 
 @dataclass(frozen=True)
 class SensingChoice:
-    """How a student sees a matrix (`attnlaw.theory.learn.sensing` and `pair_sensing` have the formulas).
+    """How a student sees a matrix (`attnlaw.theory.learn.sensing` and `untied_sensing` have the formulas).
 
     `draws` by attention make the training data: `draw(samples, tokens, size, rng)` if tied,
     `draw(samples, tokens, pairs, size, rng, queries)` if untied; an attention that is not here is refused.

@@ -4,7 +4,7 @@
 |---|---|---|
 | factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `factor_training` |
 | ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `convex_training` |
-| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `pair_training` |
+| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `untied_training` |
 | direct | `min over symmetric S of R(S) + lambda d |S|_F^2` | `direct_training` |
 """
 

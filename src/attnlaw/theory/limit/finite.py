@@ -7,7 +7,7 @@
 | m    | output coordinates drawn together                                            |
 
 Given the tokens only s x s matrices matter (see `heads`), and of many independent tokens only what one row
-needs (see `many_tokens`): a width of 1e9 costs what 64 costs. Only activations other than the identity draw
+needs (see `one_row`): a width of 1e9 costs what 64 costs. Only activations other than the identity draw
 tokens of size s x n. An infinite width gives the limit.
 """
 

@@ -6,7 +6,7 @@
 | D    | depth                                                                                    |
 
 A layer holds C scores of one token for each head, the mask (a byte for each pair of tokens) and, unless its
-tokens are many (see `many_tokens`), a root of the Gram matrix (at finite width C roots); a stack holds C
+tokens are many (see `one_row`), a root of the Gram matrix (at finite width C roots); a stack holds C
 score matrices for each head and C Gram matrices for each depth. The factors count how many arrays of each
 kind stand side by side at the peak.
 """

@@ -7,7 +7,8 @@
 
 `p(y) = E N(y; mu, v)`: the density needs no kernel estimate, only an average over draws of (mu, v)
 (Rao-Blackwell), and moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
-`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where mu = 0, draws of nearly equal v are merged first (see `merging`).
+`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where mu = 0, draws of nearly equal v are merged first
+(see `merged_draws`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from attnlaw.numerics.fixed_point import accelerated_iteration
 from attnlaw.theory.regression.problem import Regression
 
 Reals = NDArray[np.float64]
-# Below it the sizes are too small for the limit: see `Equivalent.spare`.
+# Below it the sizes are too small for the limit: see `RidgeFixedPoint.effective_samples`.
 LEAST_SPARE = 10.0
 
 

@@ -66,7 +66,7 @@ def summary_html(audit: AuditRows) -> str:
 
 
 def proxies_html(audit: AuditRows, dots_html: str | None) -> str | None:
-    """All proxies in one block, and what is to be known about them; `drawn` is their figure."""
+    """All proxies in one block, and what is to be known about them; `dots_html` is their figure."""
     bounded = [summary for summary in audit.summaries if summary["proxies"]]
     if not bounded:
         return None

@@ -3,7 +3,7 @@
 Untied it has two, `S = W_Q W_K^T / sqrt(m d)`.
 
 Its equations are in `attnlaw.theory.learn.factorized` and `softmax`, its solvers in `factor_training`,
-`pair_training` and `convex_training`.
+`untied_training` and `convex_training`.
 """
 
 from __future__ import annotations
