@@ -12,7 +12,7 @@ SECTION = re.compile(r'data-md-level="1" aria-labelledby="__nav_(\d+)_label"')
 
 
 def on_post_page(output: str, config: Any, **_: Any) -> str:
-    """The search and the sections of the navigation bear names; a corner of a table is no head of a column."""
+    """Name the search and the sections of the navigation; an empty corner of a table is an ordinary cell."""
     sections = [next(iter(one)) for one in config.nav]
     named = SECTION.sub(
         lambda found: f'data-md-level="1" aria-label="{escape(sections[int(found[1]) - 1])}"', output

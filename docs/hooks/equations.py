@@ -1,7 +1,8 @@
 """Equations as MathML, which browsers draw by themselves: `$...$` in a line, `$$...$$` on lines of its own.
 
-pymdownx.arithmatex finds them (not in code), latex2mathml translates them while the site is built, so that a page needs
-neither a script nor a network. What is not understood ends the build. In a table write `\\vert` for a bar.
+pymdownx.arithmatex finds them (not in code), latex2mathml translates them while the site is built, so that a
+page needs neither a script nor a network. What is not understood ends the build. In a table write `\\vert`
+for a bar.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def mathml(latex: str, display: bool) -> str:
     >>> mathml(r"\foo", False)
     Traceback (most recent call last):
     ValueError: $\foo$: \foo is not known to latex2mathml
-    """
+    """  # noqa: E501
     if len(re.findall(r"(?<!\\)\{", latex)) != len(re.findall(r"(?<!\\)\}", latex)):
         raise ValueError(f"${latex}$: braces do not match")
     try:

@@ -33,8 +33,8 @@ from unittest import mock
 
 from safetensors.numpy import load_file, save_file
 
-from attnlaw.render.terminal import console
 from attnlaw.command import main
+from attnlaw.render.terminal import console
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

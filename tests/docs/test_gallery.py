@@ -1,4 +1,4 @@
-"""The gallery: every picture is there, and its page is the one that examples/gallery.py writes."""
+"""The gallery: every picture is there, and its page is the one that docs/scripts/gallery.py writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def gallery(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "scripts"))
     import gallery
 
     yield gallery

@@ -75,7 +75,8 @@ def test_every_command_shows_its_help_and_its_output():
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_files_that_a_page_names_are_there(page):
     text = page.read_text(encoding="utf-8")
-    named = re.findall(r"`(?:python )?((?:examples|studies|benchmarks|tests|src)/[\w./-]+)", text)
+    folders = "examples|docs/scripts|docs/experiments|benchmarks|tests|tools|src"
+    named = re.findall(rf"`(?:python )?((?:{folders})/[\w./-]+)", text)
     real = [path for path in named if not any(Path(part).stem.isupper() for part in Path(path).parts)]
     assert [path for path in real if not (ROOT / path).exists()] == []  # NAME.py stands for yours
 

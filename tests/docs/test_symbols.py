@@ -1,4 +1,4 @@
-"""The page from papers to options: every letter that a verb declares is there, and no equation of a lost name."""
+"""The page from papers to options: every letter of a verb is there, and no equation of a lost name."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 DOCS = ROOT / "docs"
 PAGES = {path: path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
 EVERY = VERBS | STUDY_VERBS
-VERBS_AND_BESIDE = [verb for name in EVERY for verb in (find_verb(name), find_verb(name).simulation) if verb is not None]
+VERBS_AND_BESIDE = [
+    verb for name in EVERY for verb in (find_verb(name), find_verb(name).simulation) if verb is not None
+]
 
 
 @pytest.fixture(scope="module", name="hook")

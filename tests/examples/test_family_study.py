@@ -14,13 +14,13 @@ import pytest
 from checkpoints.small import bert_weights
 from safetensors.numpy import save_file
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXPERIMENT = Path(__file__).resolve().parents[2] / "docs" / "experiments" / "family"
 SIZES = [(depth, width, seed) for depth in (1, 2, 4) for width in (16, 32) for seed in (0, 1)]
 
 
 @pytest.fixture
 def family_study(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.syspath_prepend(str(EXPERIMENT))
     yield importlib.import_module("family_study")
     sys.modules.pop("family_study", None)
 

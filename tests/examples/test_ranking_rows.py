@@ -25,7 +25,7 @@ WEIGHTS = (
 
 @pytest.fixture(scope="module")
 def rows():
-    return pl.read_csv(ROOT / "examples" / "ranking" / "runs.csv")
+    return pl.read_csv(ROOT / "docs" / "experiments" / "ranking" / "runs.csv")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_rows_are_those_of_the_runs(study, rows):
         family = study.ranking_tasks.FAMILIES[run.family]
         assert row["steps"] == family.steps or row["loss"] < family.loss
         assert row["ties"] == row["flat"] == 0
-    recipe = json.loads((ROOT / "examples" / "ranking" / "recipe.json").read_text())
+    recipe = json.loads((ROOT / "docs" / "experiments" / "ranking" / "recipe.json").read_text())
     assert recipe["families"] == json.loads(json.dumps(study.train_ranking.recipe()["families"]))
 
 

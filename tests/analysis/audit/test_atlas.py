@@ -42,7 +42,7 @@ def tiny() -> attnlaw.Audit:
 
 @pytest.fixture(name="make_atlas")
 def _make_atlas(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "scripts"))
     yield importlib.import_module("make_atlas")
     sys.modules.pop("make_atlas", None)
 

@@ -1,6 +1,7 @@
 """The atlas: rows of audits of trained and of fresh models, as they ship or as a study wrote them.
 
-`examples/atlas.toml` makes the rows that ship; `examples/make_atlas.py` has its models and packs its rows.
+`examples/atlas.toml` makes the rows that ship; `docs/scripts/make_atlas.py` gets its models and packs its
+rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Train a family of BERT encoders that differ in depth and width alone, to compare their spectra.
 
-    python examples/train_family.py --out DIR
+    python docs/experiments/family/train_family.py --out DIR
 
 trains depth 2, 4, 8 by width 64, 128, 256 with two seeds each (18 models) by masked-byte prediction on the
 Python standard library's source (attnlaw.verbs.decoder.corpus), all with one recipe, in two processes of one
@@ -205,7 +205,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description="Train the family of BERT encoders (depth by width by seed)."
     )
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "family" / "weights")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "weights")
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()

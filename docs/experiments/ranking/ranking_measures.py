@@ -26,7 +26,7 @@ from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.bounds.activations import lipschitz
 from attnlaw.theory.bounds.factors import log_layer_factor
 
-ARCHITECTURE = Path(__file__).parent / "ranking" / "architecture.toml"
+ARCHITECTURE = Path(__file__).parent / "architecture.toml"
 FEW = 32  # inputs of the amplification, which needs a backward pass for each class
 
 

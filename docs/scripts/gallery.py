@@ -1,6 +1,6 @@
 """A picture for every verb and study, with the command that drew it: docs/gallery/*.png and docs/gallery.md.
 
-    python examples/gallery.py [NAME...]
+    python docs/scripts/gallery.py [NAME...]
 
 Without names every picture is drawn anew, in about a quarter of an hour on one core; with names those alone.
 The page is written from all of them. Needs the `test` extra.
@@ -19,7 +19,7 @@ from pathlib import Path
 from attnlaw.render.charts.style import vl_converter
 from attnlaw.study.papers import PAPERS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"
 PIXELS_PER_INCH = 130
 COLOURS = 256  # of a picture: a third of its bytes
@@ -165,14 +165,14 @@ def entry(picture: Picture) -> str:
     return (
         f"### {picture.name}\n\n![{alternative}](gallery/{picture.name}.png){{ width={width} loading=lazy }}"
         f"\n\n{told} "
-        f"[More]({picture.page})\n\n<!-- no-run: examples/gallery.py runs it -->\n{block}\n"
+        f"[More]({picture.page})\n\n<!-- no-run: docs/scripts/gallery.py runs it -->\n{block}\n"
     )
 
 
 HEAD = """# Gallery
 
 What attnlaw draws: pictures of verbs and studies, each with the command that drew it. Studies of papers are
-the quick versions, with fewer draws and points; `python examples/gallery.py` draws all of them anew. Not
+the quick versions, with fewer draws and points; `python docs/scripts/gallery.py` draws all of them anew. Not
 here: studies that need a network or an hour (`attnlaw study list` names all), [diff](diff.md) and
 [check](check.md), which need two checkpoints and rules of yours, and [monitored training runs](monitor.md).
 """

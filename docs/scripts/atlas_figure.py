@@ -1,6 +1,6 @@
 """The figure of docs/atlas.md: every column of the atlas over its models, trained against fresh.
 
-    python examples/atlas_figure.py [FILE.svg]
+    python docs/scripts/atlas_figure.py [FILE.svg]
 
 writes docs/screenshots/atlas.svg unless told otherwise.
 """
@@ -18,7 +18,7 @@ from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, Column
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ACROSS = 5  # panels side by side
 FRESH = {"rxnfp-pretrained": "fresh-rxnfp", "rxnfp-finetuned": "fresh-rxnfp", "rxnfp-10k": "fresh-rxnfp"}
 TICKS = [factor * 10.0**power for power in range(-2, 3) for factor in (1, 3)]  # of logarithmic axes

@@ -1,6 +1,6 @@
 """Pictures of the lab and of a notebook, as docs/screenshots/*.png.
 
-    python examples/lab_screenshots.py
+    python docs/scripts/lab_screenshots.py
 
 The lab's page of `learn` as it opens, and after sliders moved with trained students beside the theory; its
 page of an audit; and examples/notebooks/results.py as Jupyter shows it. Needs chromium and the `test` extra.
@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "docs" / "screenshots"
 NOTEBOOK = ROOT / "examples" / "notebooks" / "results.py"
 MODEL = "examples/tiny-decoder"

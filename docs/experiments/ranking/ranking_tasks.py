@@ -25,7 +25,7 @@ from attnlaw.verbs.decoder import corpus as byte_corpus
 
 # 1797 lines of 64 pixels from 0 to 16 and a label: the test part of E. Alpaydin and C. Kaynak, Optical
 # Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), as scikit-learn ships it.
-DIGITS = Path(__file__).parent / "ranking" / "digits.csv.gz"
+DIGITS = Path(__file__).parent / "digits.csv.gz"
 SYMBOLS = 48  # the 47 most common bytes, and one for all others
 CONTEXT = 16
 MODULUS = 29

@@ -1,8 +1,9 @@
 """What ranks trained models by their generalization gap: measures over families of small Transformers.
 
-    python examples/ranking_study.py            the tables from the rows in examples/ranking
-    python examples/ranking_study.py --quick    train 64 small models of digits and rank them: about 4 minutes
-    python examples/ranking_study.py --train    train and measure all 400: about an hour on two cores
+    python docs/experiments/ranking/ranking_study.py [--quick | --train]
+
+prints the tables from the rows in this folder. `--quick` trains 64 small models of digits and ranks them, in
+about 4 minutes. `--train` trains and measures all 400, in about an hour on two cores.
 
 Rows: runs.csv, one for each run with its factors, errors and measures, and recipe.json. Trained weights are
 kept under --weights, and what is there already is not trained again. `ranking_figure.py` draws the figure.
@@ -35,7 +36,7 @@ from train_ranking import all_runs, file_of, in_workers, is_quick, recipe, train
 
 from attnlaw.core.files import write_all
 
-HERE = Path(__file__).parent / "ranking"
+HERE = Path(__file__).parent
 SHOWN = ("mean_log_distance", "unsure")  # factor by factor
 
 

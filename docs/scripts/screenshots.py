@@ -1,6 +1,6 @@
 """Pictures of a report: light, dark and on a phone, as docs/screenshots/*.png.
 
-    python examples/screenshots.py [DIR]
+    python docs/scripts/screenshots.py [DIR]
 
 DIR is what `attnlaw audit ... --out DIR` wrote; without it two real checkpoints are audited, a chemistry BERT
 before and after its fine-tuning (fetched once from PyPI). Needs chromium and the `test` extra.
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAIR = ("rxnfp-pretrained", "rxnfp-finetuned")
 # Name: size of the window, theme, section, quantity, kind of matrix.
 SHOTS = {

@@ -1,8 +1,8 @@
 """The figure of docs/which-number.md: tau of every measure with the gap, families in colour, with errors.
 
-    python examples/ranking_figure.py [FILE.svg]
+    python docs/experiments/ranking/ranking_figure.py [FILE.svg]
 
-draws it from the rows in examples/ranking, to docs/figures/ranking.svg unless told otherwise.
+draws it from the rows in this folder, to docs/figures/ranking.svg unless a file is given.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from train_ranking import all_runs
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
 
-ROOT = Path(__file__).parents[1]
-FIGURE = ROOT / "docs" / "figures" / "ranking.svg"
+HERE = Path(__file__).resolve().parent
+FIGURE = HERE.parents[1] / "figures" / "ranking.svg"
 GROUPS = {"inputs": "on inputs without labels", "weights": "of the weights alone"}
 LINE = 30  # points of height for each measure
 
@@ -106,7 +106,7 @@ def save_figure(columns: Mapping[str, pl.DataFrame], file: Path) -> None:
 
 
 def main() -> None:
-    rows = with_gap(pl.read_csv(ROOT / "examples" / "ranking" / "runs.csv"))
+    rows = with_gap(pl.read_csv(HERE / "runs.csv"))
     save_figure(columns_of(rows, all_runs()), Path(sys.argv[1]) if len(sys.argv) > 1 else FIGURE)
 
 
