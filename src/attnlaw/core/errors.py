@@ -124,8 +124,8 @@ def as_input_error(
 ) -> Iterator[None]:
     """Turn errors of these types into an `InputError` of one line: what happened, the reason, what to do.
 
-    Without types, errors of the system are turned. A reason of several lines is cut to its first line, or to its
-    last one with `last_line`. An `InputError` passes unchanged.
+    Without types, errors of the system are turned. A reason of several lines is cut to its first line, or to
+    its last one with `last_line`. An `InputError` passes unchanged.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")

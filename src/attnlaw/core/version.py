@@ -1,9 +1,29 @@
-"""The version, read where it stands alone."""
+"""The version of attnlaw, and which versions wrote results that it can read."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
+
+from attnlaw.core.errors import InputError
+
+VERSION_COLUMN = "attnlaw_version"  # of rows and of summary.json
+UNREADABLE = re.compile(r"0\.[01](\.\d{1,6})?(?!\d)")  # 0.2.0 has another layout
 
 
 def version() -> str:
     from attnlaw import __version__
 
     return __version__
+
+
+def require_readable_version(written: Any, where: str, remedy: str) -> None:
+    """Raise an `InputError` if `written`, the version in a file, is one before 0.2.0.
+
+    >>> require_readable_version("0.2.0", "steps.parquet", "write it again")
+    >>> require_readable_version("0.1.0", "steps.parquet", "write it again")
+    Traceback (most recent call last):
+    attnlaw.core.errors.InputError: steps.parquet: attnlaw 0.1.0 wrote it, expected 0.2.0 or later; write it again
+    """
+    if isinstance(written, str) and (old := UNREADABLE.match(written)):
+        raise InputError(f"{where}: attnlaw {old.group()} wrote it, expected 0.2.0 or later; {remedy}")

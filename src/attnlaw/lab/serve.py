@@ -109,7 +109,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
-    """Return a server that calls `on_ready` once its pages answer, and that ends without waiting for open pages."""
+    """Return a server that calls `on_ready` once its pages answer; at its end it does not wait for them."""
     import uvicorn
 
     app = Application(page, path)

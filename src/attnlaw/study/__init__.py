@@ -1,16 +1,8 @@
 """Studies: a verb over many settings, on one machine or a cluster, into a store that loses no row."""
 
-from typing import TYPE_CHECKING
-
-from attnlaw.core.lazy import missing_name_error
 from attnlaw.study.backends import Backend
 from attnlaw.study.file import Study, read_study
 from attnlaw.study.run import StudyStatus, resume, run, status
 from attnlaw.study.split_case import run_split
 
 __all__ = ["Backend", "Study", "StudyStatus", "read_study", "resume", "run", "run_split", "status"]
-
-if not TYPE_CHECKING:  # a checker knows the names that are here
-
-    def __getattr__(name: str) -> object:
-        raise missing_name_error(__name__, name)

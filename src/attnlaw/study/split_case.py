@@ -51,8 +51,8 @@ def run_split(
     """The result of each case, or the `InputError` that it met, as `Verb.run` yields them.
 
     What a store holds of an earlier run is taken from there; `force` computes everything again. `progress` is
-    called with the state of the work, `announce` with a line about what will be done. SIGINT and SIGTERM raise
-    `SplitStopped`.
+    called with the state of the work, `announce` with a line about what will be done. SIGINT and SIGTERM
+    raise `SplitStopped`.
     """
     split = verb.split
     if split is None:

@@ -19,7 +19,6 @@ from attnlaw.render.charts.figure import Figure, palette
 from attnlaw.render.charts.labels import ValueLabels, format_setting, independent_settings, varying_settings
 from attnlaw.render.charts.style import PALETTE, without_validation
 
-VERSION_COLUMN = "attnlaw_version"  # the column
 MOST_VALUES = 6  # of a setting, in words
 LONGEST_SUFFIX = 80  # letters of a model's name in the name of a file
 

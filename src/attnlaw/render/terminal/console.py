@@ -43,8 +43,8 @@ def print_table(
 ) -> None:
     """Print `build(left_out)` without cutting a cell; on a narrow screen leave out columns of `droppable`.
 
-    Columns are left out in the order of `droppable`, and a line says so. A table that is still too wide runs over
-    the edge.
+    Columns are left out in the order of `droppable`, and a line says so. A table that is still too wide runs
+    over the edge.
     """
     for count in range(len(droppable) + 1):
         left_out = droppable[:count]
