@@ -32,24 +32,26 @@ def changes(first: attnlaw.Audit, second: attnlaw.Audit) -> dict[str, float]:
 
     Logarithms change by their difference times ln 10: the relative change of what they are the logarithm of.
     """
-    found = {}
+    largest = {}
     for name, kind in first.matrices.schema.items():
         if kind == pl.Float64 and not name.endswith("_error") and name not in COUNTED:
-            one, two = (audit.matrices[name].to_numpy() for audit in (first, second))
-            found[name] = _largest(one, two, name.startswith(("log10", "continuous_log10")))
+            before, after = (audit.matrices[name].to_numpy() for audit in (first, second))
+            largest[name] = _largest(before, after, name.startswith(("log10", "continuous_log10")))
     for name in ("singular_values", "singular_values_applied"):
-        one, two = (audit.spectra[name].explode().drop_nulls().to_numpy() for audit in (first, second))
-        found[name] = _largest(one, two, logarithm=False)
+        before, after = (audit.spectra[name].explode().drop_nulls().to_numpy() for audit in (first, second))
+        largest[name] = _largest(before, after, logarithm=False)
     for name, value in first.quantities.items():
         if name.startswith("log10_") and value is not None:
             pair = [audit.quantities[name] for audit in (first, second)]
-            found[name] = _largest(*(np.array([getattr(one, "value", one)]) for one in pair), logarithm=True)
-    return found
+            largest[name] = _largest(
+                *(np.array([getattr(total, "value", total)]) for total in pair), logarithm=True
+            )
+    return largest
 
 
-def _largest(one: np.ndarray, two: np.ndarray, logarithm: bool) -> float:
+def _largest(before: np.ndarray, after: np.ndarray, logarithm: bool) -> float:
     with np.errstate(invalid="ignore", divide="ignore"):
-        change = np.abs(one - two) * np.log(10) if logarithm else np.abs(one / two - 1)
+        change = np.abs(before - after) * np.log(10) if logarithm else np.abs(before / after - 1)
     return float(np.nanmax(change, initial=0.0))
 
 
@@ -59,7 +61,7 @@ def recounted(first: attnlaw.Audit, second: attnlaw.Audit) -> int:
         audit.matrices.select(*COUNTED, rejected=pl.col("random_p_value") <= LEVEL).rows()
         for audit in (first, second)
     ]
-    rows = sum(one != two for one, two in zip(*tables, strict=True))
+    rows = sum(before != after for before, after in zip(*tables, strict=True))
     return rows + (
         not first.findings.drop("value", "meaning").equals(second.findings.drop("value", "meaning"))
     )
@@ -82,10 +84,10 @@ def main() -> int:
         arithmetic = changes(storage, double)
         storing = changes(double, before) if before is not None else {}
         again += recounted(storage, double)
-        own = storage.matrices.filter(pl.col("kind").str.starts_with("ffn"))
-        took = int((own["precision"] == "float32").sum())
-        single, maps = single + took, maps + own.height
-        print(f"{name}: {took} of {own.height} feed-forward matrices in float32", flush=True)
+        feed_forward = storage.matrices.filter(pl.col("kind").str.starts_with("ffn"))
+        took = int((feed_forward["precision"] == "float32").sum())
+        single, maps = single + took, maps + feed_forward.height
+        print(f"{name}: {took} of {feed_forward.height} feed-forward matrices in float32", flush=True)
         for quantity, change in arithmetic.items():
             known = worst.get(quantity, (0.0, 0.0))
             worst[quantity] = max(known[0], change), max(known[1], storing.get(quantity, 0.0))

@@ -122,9 +122,9 @@ def attnlaw(folder: str) -> object:
     from attnlaw.analysis.fit.tail import power_law_tails
 
     def work() -> object:
-        found = audit(folder)
+        result = audit(folder)
         # WeightWatcher fits a power law to every matrix; so does this side, which an audit alone does not.
-        return power_law_tails(found.spectra["singular_values"].list.eval(pl.element() ** 2).to_list())
+        return power_law_tails(result.spectra["singular_values"].list.eval(pl.element() ** 2).to_list())
 
     return work
 
@@ -238,13 +238,13 @@ def measure_side(made: Callable[[str], Callable[[], object]], folder: str) -> No
     run = made(folder)
     imported = time.perf_counter()
     worked = time.process_time()
-    found = run()
+    result = run()
     ended = time.perf_counter()
     figures = {"after": ended - imported, "with": ended - started, "cpu": time.process_time() - worked}
-    if isinstance(found, dict):
-        figures |= found
-    elif isinstance(found, float):
-        figures["found"] = found
+    if isinstance(result, dict):
+        figures |= result
+    elif isinstance(result, float):
+        figures["found"] = result
     print(json.dumps(figures | {"peak": peak_megabytes()}))
 
 
@@ -269,13 +269,13 @@ def main() -> int:
             make_encoder(folder, dtype=dtype)
             sides = ("attnlaw", "weightwatcher", "dense") if dtype == FLOAT32 else ("attnlaw",)
             for label in sides:
-                found = least(label, folder, 1 if label == "dense" else 2)
+                timing = least(label, folder, 1 if label == "dense" else 2)
                 if label == "dense":
-                    found |= {key: found[key] * 12 / DENSE_LAYERS for key in ("cpu", "after", "with")}
-                figures[label, dtype] = found
+                    timing |= {key: timing[key] * 12 / DENSE_LAYERS for key in ("cpu", "after", "with")}
+                figures[label, dtype] = timing
                 print(f"{label} {dtype:<{25 - len(label)}}", end="")
                 print(
-                    f"{found['cpu']:>8.2f}{found['after']:>8.2f}{found['with']:>14.2f}{found['peak']:>9.0f}"
+                    f"{timing['cpu']:>8.2f}{timing['after']:>8.2f}{timing['with']:>14.2f}{timing['peak']:>9.0f}"
                 )
             print(f"what an audit of {dtype} spends its CPU on: ", end="", flush=True, file=sys.stderr)
             side("parts", folder)

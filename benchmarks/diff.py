@@ -43,15 +43,15 @@ def make_pair(folder: Path, make: object) -> tuple[Path, Path]:
     rng = np.random.default_rng(1)
     for file in model.glob("*.safetensors"):
         tensors = load_file(file)
-        for name, one in tensors.items():
-            if one.ndim < 2:
+        for name, tensor in tensors.items():
+            if tensor.ndim < 2:
                 continue
-            deviation = np.float32(0.2) * np.float32(one.astype(np.float32).std())
-            noise = rng.standard_normal(one.shape, dtype=np.float32)
-            strong = rng.standard_normal((one.shape[0], 3), dtype=np.float32) @ rng.standard_normal(
-                (3, one.shape[1]), dtype=np.float32
+            deviation = np.float32(0.2) * np.float32(tensor.astype(np.float32).std())
+            noise = rng.standard_normal(tensor.shape, dtype=np.float32)
+            strong = rng.standard_normal((tensor.shape[0], 3), dtype=np.float32) @ rng.standard_normal(
+                (3, tensor.shape[1]), dtype=np.float32
             )
-            tensors[name] = (one.astype(np.float32) + deviation * (noise + strong)).astype(one.dtype)
+            tensors[name] = (tensor.astype(np.float32) + deviation * (noise + strong)).astype(tensor.dtype)
         save_file(tensors, file)
     return base, model
 
@@ -78,12 +78,12 @@ def run_parts(base: str, model: str) -> object:
     where = {name: next(room for room in rooms if hasattr(room, name)) for name in PARTS}
 
     def timed(name: str) -> object:
-        own = getattr(where[name], name)
+        function = getattr(where[name], name)
 
         def call(*words: object) -> object:
             started = time.thread_time()
             try:
-                return own(*words)
+                return function(*words)
             finally:
                 spent[name] += time.thread_time() - started
 
@@ -102,12 +102,12 @@ def run_parts(base: str, model: str) -> object:
 def measure_side(side: str, base: str, model: str) -> None:
     """Run one side in this process and print its figures; the second of two runs, the nulls being drawn."""
     run = globals()[f"run_{side}"](base, model)
-    found = run()
+    result = run()
     started, worked = time.perf_counter(), time.process_time()
     if side in ("audit", "diff") and "llama" not in base:
-        found = run()
+        result = run()
     figures = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - worked}
-    parts = found if isinstance(found, dict) else {}
+    parts = result if isinstance(result, dict) else {}
     print(json.dumps(figures | {"peak": peak_megabytes(), "parts": parts}))
 
 
@@ -121,7 +121,7 @@ def main() -> int:
     claims = Claims()
     with tempfile.TemporaryDirectory() as name:
         pair = make_pair(Path(name), make_encoder)
-        audited, compared, parts = (side(one, *pair) for one in ("audit", "diff", "parts"))
+        audited, compared, parts = (side(label, *pair) for label in ("audit", "diff", "parts"))
     whole = sum(parts["parts"].values())
     print("CPU seconds of a comparison, what dominates first:")
     for part, spent in sorted(parts["parts"].items(), key=lambda item: -item[1]):

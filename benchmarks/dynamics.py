@@ -66,7 +66,7 @@ def main() -> int:
     plain, _ = seconds(lambda: matrix_flow(1.0))
     for name, (problem, schedule, goal) in cases.items():
         trajectory(problem, Schedule([0.01]))  # imports and tables
-        took, found = min(
+        took, solution = min(
             (seconds(lambda: trajectory(problem, schedule)) for _ in range(3)),  # noqa: B023
             key=lambda pair: pair[0],
         )
@@ -74,7 +74,7 @@ def main() -> int:
         peer = f"flow of one matrix, d = {SIZE}: {plain:.1f} s" if name == "linear" else "no peer"
         claims.add(task, f"{took:.2f} s", peer, took, goal, least=False)
         if name == "untied":
-            error = max(found.error["norm"])  # type: ignore[attr-defined]
+            error = max(solution.error["norm"])  # type: ignore[attr-defined]
             claims.add("its largest standard error of the norm", "", "no peer", error, 0.005, least=False)
     return claims.finish()
 

@@ -75,8 +75,8 @@ def spoken(length: int = 18) -> dict[str, torch.Tensor]:
 
 
 def listened() -> dict[str, torch.Tensor]:
-    found = spoken()
-    return found | {"input_features": found["input_features"].transpose(1, 2)}
+    inputs = spoken()
+    return inputs | {"input_features": inputs["input_features"].transpose(1, 2)}
 
 
 def patches() -> dict[str, torch.Tensor]:
@@ -372,13 +372,13 @@ def main(names: list[str]) -> int:
     opened = wrong = 0
     for name in names:
         try:
-            found = outcome(name)
+            checked = outcome(name)
         except AssertionError as error:
             wrong += 1
             print(f"{name:<30} WRONG    {str(error).strip().splitlines()[0]}", flush=True)
             continue
-        opened += found.error is not None
-        result = f"opened   {found.error:.0e}" if found.line is None else f"refused  {found.line}"
+        opened += checked.error is not None
+        result = f"opened   {checked.error:.0e}" if checked.line is None else f"refused  {checked.line}"
         print(f"{name:<30} {result}", flush=True)
     print(f"\n{opened} of {len(names)} types open ({opened / len(names):.0%}), {wrong} wrongly; ", end="")
     print(f"transformers {transformers.__version__}")

@@ -48,7 +48,7 @@ def made(rows: int) -> np.ndarray:
 
 
 def measured(sizes: tuple[int, ...]) -> list[dict[str, object]]:
-    found = []
+    timings = []
     for rows in sizes:
         matrix = made(rows)
         for route, run in ROUTES.items():
@@ -59,20 +59,22 @@ def measured(sizes: tuple[int, ...]) -> list[dict[str, object]]:
                 seconds.append(time.process_time() - began)
             if seconds:
                 assert route == "approximate" or spectrum.precision == route
-                found.append({"rows": rows, "route": route, "seconds": min(seconds)})
+                timings.append({"rows": rows, "route": route, "seconds": min(seconds)})
                 print(f"{route:<12} {rows:5} x {int(ASPECT * rows):5} {min(seconds):8.2f} s", flush=True)
-    return found
+    return timings
 
 
-def fitted(found: list[dict[str, object]], route: str) -> tuple[float, float]:
+def fitted(timings: list[dict[str, object]], route: str) -> tuple[float, float]:
     """(c, e) of seconds = c n^e, least squares of logarithms over n >= 1024."""
-    own = [(row["rows"], row["seconds"]) for row in found if row["route"] == route and row["rows"] >= 1024]
-    exponent, constant = np.polyfit(*np.log(np.array(own)).T, 1)
+    points = [
+        (row["rows"], row["seconds"]) for row in timings if row["route"] == route and row["rows"] >= 1024
+    ]
+    exponent, constant = np.polyfit(*np.log(np.array(points)).T, 1)
     return float(np.exp(constant)), float(exponent)
 
 
-def page(found: list[dict[str, object]]) -> str:
-    cells = {(row["route"], row["rows"]): f"{row['seconds']:.2f}" for row in found}
+def page(timings: list[dict[str, object]]) -> str:
+    cells = {(row["route"], row["rows"]): f"{row['seconds']:.2f}" for row in timings}
     lines = [
         f"| | {' | '.join(map(str, SIZES))} | fitted, n >= 1024 | operations |",
         "|---" * (len(SIZES) + 3) + "|",
@@ -83,39 +85,41 @@ def page(found: list[dict[str, object]]) -> str:
         "approximate": "4,256 n m: products with 1,064 vectors, there and back",
     }
     for route in ROUTES:
-        own = [cells.get((route, rows), "") for rows in SIZES]
-        constant, exponent = fitted(found, route)
+        texts = [cells.get((route, rows), "") for rows in SIZES]
+        constant, exponent = fitted(timings, route)
         law = f"{constant:.1e} n^{exponent:.2f}"
-        lines.append(f"| {route} | {' | '.join(own)} | {law} | {counts[route]} |")
+        lines.append(f"| {route} | {' | '.join(texts)} | {law} | {counts[route]} |")
     return "\n".join(lines) + "\n"
 
 
-def draw(found: list[dict[str, object]]) -> None:
+def draw(timings: list[dict[str, object]]) -> None:
     """Measured seconds over rows, both logarithmic, with the fitted laws."""
     laws = [
         {"rows": rows, "route": route, "seconds": c * rows**e}
         for route in ROUTES
-        for c, e in [fitted(found, route)]
+        for c, e in [fitted(timings, route)]
         for rows in (SIZES[0], SIZES[-1])
     ]
     x = alt.X("rows:Q", title="rows n", scale=alt.Scale(type="log", base=2, domain=[SIZES[0], SIZES[-1]]))
     y = alt.Y("seconds:Q", title="CPU seconds", scale=alt.Scale(type="log"))
-    dots = alt.Chart(pl.DataFrame(found)).mark_point(filled=True, size=60).encode(x, y, alt.Color("route:N"))
+    dots = (
+        alt.Chart(pl.DataFrame(timings)).mark_point(filled=True, size=60).encode(x, y, alt.Color("route:N"))
+    )
     lines = alt.Chart(pl.DataFrame(laws)).mark_line(strokeDash=[4, 3]).encode(x, y, alt.Color("route:N"))
     (lines + dots).properties(width=420, height=260).save(DOCS / "figures" / "growth.svg")
 
 
 def main() -> int:
     with threadpool_limits(1):
-        found = measured(SIZES)
+        timings = measured(SIZES)
     if saved := os.environ.get("ATTNLAW_GROWTH"):
-        Path(saved).write_text(json.dumps(found))
-    print(page(found))
+        Path(saved).write_text(json.dumps(timings))
+    print(page(timings))
     if "--write" in sys.argv[1:]:
-        draw(found)
-        write_between(DOCS / "benchmarks.md", page(found), MARKS)
+        draw(timings)
+        write_between(DOCS / "benchmarks.md", page(timings), MARKS)
     claims = Claims()
-    _, exponent = fitted(found, "float32")
+    _, exponent = fitted(timings, "float32")
     claims.add(
         "exponent of the cost of n x 2.69 n matrices in n, float32, 1024 to 16384 rows",
         f"n^{exponent:.2f}",

@@ -76,10 +76,10 @@ def growth() -> None:
         "tokens": {tokens: chain(GPT2, tokens, 4) for tokens in (8, 16, 32)},
     }
     for name, runs in cases.items():
-        told = (
+        costs = (
             f"{value}: {min(seconds(run) for _ in range(3)) / 4 * 1e3:.1f} ms" for value, run in runs.items()
         )
-        print(f"cost of a draw of GPT-2 against {name}  " + ", ".join(told))
+        print(f"cost of a draw of GPT-2 against {name}  " + ", ".join(costs))
 
 
 def main() -> int:

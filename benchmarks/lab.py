@@ -62,9 +62,9 @@ def measured(address: str, pid: int) -> tuple[list[float], float]:
             page.wait_for_function("count => window.moves.length > count", arg=move)
             time.sleep(0.1)
         spent = cpu_seconds(pid) - before
-        found = page.evaluate("window.moves")
+        moves = page.evaluate("window.moves")
         browser.close()
-    return found[WARM:], 1000 * spent / MOVES
+    return moves[WARM:], 1000 * spent / MOVES
 
 
 def main() -> int:

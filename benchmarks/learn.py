@@ -96,11 +96,11 @@ def softmax_point(tokens: int, claims: Claims) -> None:
     )
     routes = {"fast": softmax._Channel, "dense": DenseChannel}
     took: dict[str, list[float]] = {name: [] for name in routes}
-    found = {}
+    solutions = {}
     for name, route in list(routes.items()) * 2:
         with mock.patch.object(softmax, "_Channel", route):
             start = time.process_time()
-            found[name] = softmax.solve(problem, softmax.FACTORS)
+            solutions[name] = softmax.solve(problem, softmax.FACTORS)
             took[name].append(time.process_time() - start)
     fast, dense = (min(took[name]) for name in ("fast", "dense"))
     claims.add(
@@ -110,7 +110,7 @@ def softmax_point(tokens: int, claims: Claims) -> None:
         dense / fast,
         GOAL_SOFTMAX,
     )
-    apart = abs(found["fast"].E / found["dense"].E - 1)
+    apart = abs(solutions["fast"].E / solutions["dense"].E - 1)
     # Both routes end at steps of 1e-9; the iteration over (E, theta, V) ends at 1e-6, at the same step.
     claims.add("its error E, relative difference", "", "the same", apart, 1e-11, least=False)
 
@@ -141,8 +141,10 @@ def main() -> int:
 
     bayes = Problem(0.1, tokens=2, output="softmax", target=target, student="bayes")
     curve(bayes, alphas[:2])  # imports and tables
-    fast, found = min((seconds(lambda: curve(bayes, alphas)) for _ in range(3)), key=lambda pair: pair[0])
-    errors = np.array([prediction.estimation_error.value for prediction in found])  # type: ignore[attr-defined]
+    fast, predictions = min(
+        (seconds(lambda: curve(bayes, alphas)) for _ in range(3)), key=lambda pair: pair[0]
+    )
+    errors = np.array([prediction.estimation_error.value for prediction in predictions])  # type: ignore[attr-defined]
     chosen = np.arange(EVERY // 2, POINTS, EVERY)
     slow, plain = seconds(lambda: [plain_point(float(alphas[i])) for i in chosen])
     values = np.array([value for value, _ in plain])  # type: ignore[attr-defined]
@@ -168,8 +170,8 @@ def main() -> int:
     )
 
     noisy = Problem(0.1, target=target, noise=0.5, weight_decay=1e-2)
-    took, found = seconds(lambda: curve(noisy, np.linspace(0.02, 1.0, POINTS)))
-    worst = max(prediction.residual for prediction in found)  # type: ignore[attr-defined]
+    took, predictions = seconds(lambda: curve(noisy, np.linspace(0.02, 1.0, POINTS)))
+    worst = max(prediction.residual for prediction in predictions)  # type: ignore[attr-defined]
     task = f"a factorised student's curve of {POINTS} points, seconds"
     claims.add(task, f"{took:.2f} s", "no peer", took, GOAL_SECONDS, least=False)
     claims.add("its largest residual", "", "no peer", worst, 1e-10, least=False)

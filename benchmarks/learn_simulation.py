@@ -139,7 +139,7 @@ def compare(sensing: str) -> None:
             for size, count in zip(sizes, seeds, strict=True)
         ]
         result = agreement(prediction, runs)
-        statuses = {str(one.outcome) for one in (prediction, *runs)}
+        statuses = {str(solution.outcome) for solution in (prediction, *runs)}
         print(
             f"{name}: spectrum KS {result.spectrum_distance:.4f} at d = {sizes[-1]}, {runs[0].solver}, "
             f"{'; '.join(sorted(statuses))}, {time.perf_counter() - start:.0f} s"
@@ -173,9 +173,9 @@ def misses() -> None:
         result = agreement(state_evolution(problem), runs)
         for quantity in ("estimation_error", "prediction_error", "norm"):
             row = result[quantity]
-            found = f"{row.theory:.5f} | {row.value:.5f}({row.standard_error:.5f}) | {row.z:+5.1f}"
+            figures = f"{row.theory:.5f} | {row.value:.5f}({row.standard_error:.5f}) | {row.z:+5.1f}"
             means = " ".join(f"{getattr(run, quantity).value:.5f}" for run in runs)
-            print(f"{letter} {sensing:7} {quantity:17} {found}   d = {sizes}: {means}", flush=True)
+            print(f"{letter} {sensing:7} {quantity:17} {figures}   d = {sizes}: {means}", flush=True)
 
 
 def main() -> None:

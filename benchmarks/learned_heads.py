@@ -27,8 +27,8 @@ KINDS = ("qk", "vo")
 
 
 def every_form(values: np.ndarray, size: int) -> list[LearnedFit]:
-    found = [fit_learned(values, size, attention, limited) for attention, limited in FORMS]
-    return [one for one in found if one is not None]
+    fits = [fit_learned(values, size, attention, limited) for attention, limited in FORMS]
+    return [fit for fit in fits if fit is not None]
 
 
 def heads(model: str, kind: str) -> list[np.ndarray]:
@@ -38,19 +38,19 @@ def heads(model: str, kind: str) -> list[np.ndarray]:
     keys = ["layer", "head", "kind"]
     rows = audit.spectra.join(fits.select(*keys, "law"), on=keys)
     rows = rows.filter((rows["kind"] == kind) & (rows["law"] != "random"))
-    values = [np.array(one) for one in rows["singular_values"].to_list()]
-    return [one[one > 1e-9 * one[0]] for one in values]
+    values = [np.array(spectrum) for spectrum in rows["singular_values"].to_list()]
+    return [spectrum[spectrum > 1e-9 * spectrum[0]] for spectrum in values]
 
 
 def own_draws(k: int, size: int, rng: np.random.Generator, attention: str, limited: bool) -> list[np.ndarray]:
     """One spectrum for each of 6 x 6 ranks and noises; b uniform below t where width is limited."""
-    found = []
+    spectra = []
     for rank in 2.0 ** np.linspace(-4, 1, 6):
         for noise in 2.0 ** np.linspace(-3, 1.5, 6):
             x = blurred(rng, size, max(1, round(rank * size)), noise, attention)
             t = 0.5 * (x[-k] + x[-k - 1])
-            found.append(x[-k:] - t * (rng.random() if limited else 1.0))
-    return found
+            spectra.append(x[-k:] - t * (rng.random() if limited else 1.0))
+    return spectra
 
 
 def controls(k: int, size: int, rng: np.random.Generator) -> dict[str, list[np.ndarray]]:
@@ -75,7 +75,7 @@ def controls(k: int, size: int, rng: np.random.Generator) -> dict[str, list[np.n
 
 def accepted(spectra: list[np.ndarray], size: int) -> list[int]:
     fits = [every_form(np.abs(values), size) for values in spectra]
-    return [sum(found[i].plausible for found in fits) for i in range(len(FORMS))]
+    return [sum(forms[i].plausible for forms in fits) for i in range(len(FORMS))]
 
 
 def say(name: str, cells: list[object]) -> None:
@@ -87,11 +87,11 @@ def real(model: str, kind: str, size: int) -> None:
     spectra = heads(model, kind)
     fits = [every_form(values, size) for values in spectra]
     name = f"{model} {kind.upper()}"
-    say(f"{name}, of {len(spectra)}", [sum(one[i].plausible for one in fits) for i in range(4)])
-    distances = [np.exp(np.mean([np.log(one[i].distance) for one in fits])) for i in range(4)]
-    say(f"{name}, mean distance", [f"{one:.4f}" for one in distances])
-    ratios = [[one[i].cut_ratio.value for one in fits if one[i].plausible] for i in (2, 3)]
-    say(f"{name}, median b/t", ["", "", *(f"{np.median(one):.2f}" for one in ratios)])
+    say(f"{name}, of {len(spectra)}", [sum(forms[i].plausible for forms in fits) for i in range(4)])
+    distances = [np.exp(np.mean([np.log(forms[i].distance) for forms in fits])) for i in range(4)]
+    say(f"{name}, mean distance", [f"{distance:.4f}" for distance in distances])
+    ratios = [[forms[i].cut_ratio.value for forms in fits if forms[i].plausible] for i in (2, 3)]
+    say(f"{name}, median b/t", ["", "", *(f"{np.median(values):.2f}" for values in ratios)])
 
 
 def main() -> None:
@@ -99,12 +99,12 @@ def main() -> None:
         for kind in KINDS:
             real(model, kind, size)
     for k, size in SHAPES:
-        rng, own = np.random.default_rng(k), []
+        rng, counts = np.random.default_rng(k), []
         for form in FORMS:
             drawn = [values for values in own_draws(k, size, rng, *form) if values.min() > 0]
-            found = [fit_learned(values, size, *form) for values in drawn]
-            own.append(f"{sum(bool(one and one.plausible) for one in found)} of {len(drawn)}")
-        say(f"own draws, k = {k}", list(own))
+            fits = [fit_learned(values, size, *form) for values in drawn]
+            counts.append(f"{sum(bool(fit and fit.plausible) for fit in fits)} of {len(drawn)}")
+        say(f"own draws, k = {k}", list(counts))
         for name, spectra in controls(k, size, np.random.default_rng(size)).items():
             say(f"{name}, k = {k}, of 40", list(accepted(spectra, size)))
 

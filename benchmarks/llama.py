@@ -42,8 +42,8 @@ def attnlaw(folder: str, jobs: int | None = None) -> object:
         null_of_shape(WIDTH, INNER)
         null_of_shape(WIDTH, WIDTH, HEAD_SIZE)
         once = time.process_time() - began
-        found = audit(folder, jobs=jobs).matrices
-        maps = found.filter(found["kind"].str.starts_with("ffn"))
+        matrices = audit(folder, jobs=jobs).matrices
+        maps = matrices.filter(matrices["kind"].str.starts_with("ffn"))
         return {"double": float((maps["precision"] == "float64").mean()), "once": once}
 
     return work

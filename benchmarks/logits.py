@@ -57,26 +57,26 @@ PARTS = {
 SMILES = re.compile(r"\[[^\]]+]|Br|Cl|>>|%\d\d|.")
 
 
-def summarised(name: str, found: Sequence[Largest]) -> str:
-    ratios = sorted(one.ratio for one in found if one.ratio is not None)
+def summarised(name: str, rows: Sequence[Largest]) -> str:
+    ratios = sorted(row.ratio for row in rows if row.ratio is not None)
     if not ratios:
-        return f"{name:<26} no bounds: {found[0].logits.reason}"
+        return f"{name:<26} no bounds: {rows[0].logits.reason}"
     middle = ratios[len(ratios) // 2]
-    typical = [one.measured / one.logits.typical for one in found if one.logits.typical]
+    typical = [row.measured / row.logits.typical for row in rows if row.logits.typical]
     return (
         f"{name:<26} {len(ratios):5d}   {ratios[0]:.3f} {middle:.3f} {ratios[-1]:.3f}"
-        f"   {max(one.measured for one in found):8.1f}   {np.median(typical):6.1f}"
+        f"   {max(row.measured for row in rows):8.1f}   {np.median(typical):6.1f}"
     )
 
 
 def small() -> list[Largest]:
     """Random small models of all types, a line for each."""
     every = []
-    for name, one in families.TYPES.items():
-        draws = (small_model(one.kind, one.sizes, one.inputs, seed) for seed in range(DRAWS))
-        found = [row for rows in draws for row in rows]
-        print(summarised(name, found) if found else f"{name:<26} refused", flush=True)
-        every += found
+    for name, family in families.TYPES.items():
+        draws = (small_model(family.kind, family.sizes, family.inputs, seed) for seed in range(DRAWS))
+        rows_of_type = [row for rows in draws for row in rows]
+        print(summarised(name, rows_of_type) if rows_of_type else f"{name:<26} refused", flush=True)
+        every += rows_of_type
     return every
 
 
@@ -111,11 +111,11 @@ def as_llama(folder: Path, into: Path) -> Path:
     layers = 1 + max(int(name.split(".")[1]) for name in tensors.shapes if name.startswith("blk."))
     for layer in range(layers):
         for part, name in PARTS.items():
-            one = tensors.read(f"blk.{layer}.{part}.weight")
+            weight = tensors.read(f"blk.{layer}.{part}.weight")
             if part in ("attn_q", "attn_k"):  # neighbours turn together in llama.cpp
-                one = one.reshape(-1, 32, 2, one.shape[1]).swapaxes(1, 2).reshape(one.shape)
-            state[f"layers.{layer}.{name}"] = one
-    stored = {f"model.{name}.weight": one.astype(np.float32).copy() for name, one in state.items()}
+                weight = weight.reshape(-1, 32, 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+            state[f"layers.{layer}.{name}"] = weight
+    stored = {f"model.{name}.weight": weight.astype(np.float32).copy() for name, weight in state.items()}
     save_file(stored, into / "model.safetensors")
     sizes = {"num_attention_heads": 9, "num_key_value_heads": 3, "num_hidden_layers": layers}
     sizes |= {"hidden_size": 576, "intermediate_size": 1536, "vocab_size": 49152, "rms_norm_eps": 1e-5}
@@ -132,9 +132,9 @@ def cost() -> float:
         def run(*args: Any) -> Any:
             nonlocal spent
             began = time.thread_time()
-            found = function(*args)
+            result = function(*args)
             spent += time.thread_time() - began
-            return found
+            return result
 
         return run
 
@@ -154,16 +154,16 @@ def cost() -> float:
 def main(names: Sequence[str]) -> int:
     print("                           heads   largest logit / bound   largest   median over")
     print("                                   least median largest      logit   typical")
-    found = small() if not names else []
+    rows = small() if not names else []
     for name in names or CHECKPOINTS:
         try:
-            own = trained(name)
+            model_rows = trained(name)
         except Unavailable as error:
             print(f"{name:<26} not there: {error}")
             continue
-        print(summarised(name, own), flush=True)
-        found += own
-    ratios = [one.ratio for one in found if one.ratio is not None]
+        print(summarised(name, model_rows), flush=True)
+        rows += model_rows
+    ratios = [row.ratio for row in rows if row.ratio is not None]
     claims = Claims()
     claims.add("heads with a bound", f"{len(ratios)} heads", "real passes", len(ratios), 0 if names else 1000)
     most = 1 + families.SINGLE  # some types compute in float32

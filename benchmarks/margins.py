@@ -34,8 +34,8 @@ MOST_PASSES, MOST_GROWTH = 3.0, 1.1
 
 def given(folder: Path) -> list[list[int]]:
     """Reactions, then the same without their last token, and so on: no two are alike."""
-    own = reactions(folder)
-    return [own[i % len(own)][: len(own[i % len(own)]) - i // len(own)] for i in range(INPUTS)]
+    inputs = reactions(folder)
+    return [inputs[i % len(inputs)][: len(inputs[i % len(inputs)]) - i // len(inputs)] for i in range(INPUTS)]
 
 
 def plain(network: Classifier, module: torch.nn.Module, inputs: ModelInputs) -> None:

@@ -32,24 +32,24 @@ SLOWEST = 8  # modules that are named
 
 def process_seconds(words: list[str], runs: int = 3) -> float:
     """CPU seconds of a fresh Python, the least of some runs."""
-    found = []
+    seconds = []
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *words], capture_output=True, check=True, env=ONE_THREAD)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return min(found)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return min(seconds)
 
 
 def imports(words: list[str]) -> str:
     """The packages that a command imports, by their share of the time that all imports take."""
     command = [sys.executable, "-X", "importtime", *words]
-    told = subprocess.run(command, capture_output=True, check=True, text=True, env=ONE_THREAD).stderr
+    report = subprocess.run(command, capture_output=True, check=True, text=True, env=ONE_THREAD).stderr
     spent: dict[str, float] = {}
-    for row in told.splitlines():
-        if found := re.match(r"import time: +(\d+) \| +\d+ \| +(\w+)", row):
-            spent[found[2]] = spent.get(found[2], 0.0) + int(found[1])
-    slowest = sorted(spent.items(), key=lambda one: -one[1])[:SLOWEST]
+    for row in report.splitlines():
+        if match := re.match(r"import time: +(\d+) \| +\d+ \| +(\w+)", row):
+            spent[match[2]] = spent.get(match[2], 0.0) + int(match[1])
+    slowest = sorted(spent.items(), key=lambda item: -item[1])[:SLOWEST]
     return ", ".join(f"{name} {took / sum(spent.values()):.0%}" for name, took in slowest)
 
 

@@ -56,12 +56,12 @@ class Shape:
 
     @property
     def head_operations(self) -> float:
-        one = product_operations(self.width, self.head, self.width, every=False)
-        return 2 * self.layers * self.heads * one
+        operations = product_operations(self.width, self.head, self.width, every=False)
+        return 2 * self.layers * self.heads * operations
 
     def matrix_operations(self, route: str) -> float:
-        one = matrix_operations(self.width, self.inner, route == "approximate", route == "float32")
-        return 3 * self.layers * one
+        operations = matrix_operations(self.width, self.inner, route == "approximate", route == "float32")
+        return 3 * self.layers * operations
 
 
 SHAPES = (
@@ -86,7 +86,7 @@ def measure_side(side: str, folder: str) -> None:
         "rate": unit.operations / seconds,
         "peak": peak_megabytes() * 2**20,
         "elements": unit.product.elements,
-        "records": sum(len(pack(one)) for one in (*spectra, *noted)),
+        "records": sum(len(pack(record)) for record in (*spectra, *noted)),
     }
     print(json.dumps(figures))
 
@@ -100,30 +100,31 @@ def side(name: str, folder: str) -> dict[str, float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         make_llama(Path(folder), layers=1)
-        found = {name: side(name, folder) for name in SIDES}
+        figures = {name: side(name, folder) for name in SIDES}
     print("measured at 4096 x 11008 (32 heads of 128), one thread:")
-    for name, own in found.items():
-        factor = own["peak"] / FLOAT64 / own["elements"]
+    for name, cost in figures.items():
+        factor = cost["peak"] / FLOAT64 / cost["elements"]
         print(
-            f"{name:<12} {own['seconds']:6.1f} s of CPU, {own['rate'] / 1e9:5.1f} G operations/s, "
-            f"peak {own['peak'] / 1e6:.0f} MB ({factor:.2f} of float64), keeps {own['records'] / 1e6:.2f} MB"
+            f"{name:<12} {cost['seconds']:6.1f} s of CPU, {cost['rate'] / 1e9:5.1f} G operations/s, "
+            f"peak {cost['peak'] / 1e6:.0f} MB ({factor:.2f} of float64), "
+            f"keeps {cost['records'] / 1e6:.2f} MB"
         )
     for shape in SHAPES:
-        print_plan(shape, found)
+        print_plan(shape, figures)
 
 
-def print_plan(shape: Shape, found: dict[str, dict[str, float]]) -> None:
+def print_plan(shape: Shape, figures: dict[str, dict[str, float]]) -> None:
     read, beside = shape.read / 1e9, BFLOAT16 * shape.words * shape.width / 1e9
-    heads = shape.head_operations / found["heads"]["rate"] / 3600
+    heads = shape.head_operations / figures["heads"]["rate"] / 3600
     print(f"\n{shape.name}: {5 * shape.layers} tasks, {shape.layers * (2 * shape.heads + 3)} matrices")
     print(f"  read by workers {read:.0f} GB, {read / WORKERS:.1f} GB each of {WORKERS}")
     print(f"  read by the driver 2 x {beside:.1f} GB (embedding, unembedding), one at a time")
     print(f"  heads        {shape.head_operations:.2e} operations, {heads:.1f} core-hours")
     for route in ("float32", "float64", "approximate"):
-        own, operations = found[route], shape.matrix_operations(route)
-        hours = operations / own["rate"] / 3600
+        cost, operations = figures[route], shape.matrix_operations(route)
+        hours = operations / cost["rate"] / 3600
         minutes = hours / (3 * shape.layers) * 60
-        memory = own["peak"] / own["elements"] * shape.width * shape.inner / 1e9
+        memory = cost["peak"] / cost["elements"] * shape.width * shape.inner / 1e9
         print(
             f"  {route:<12} {operations:.2e} operations, {hours:.1f} core-hours ({minutes:.1f} min each), "
             f"{memory:.1f} GB; with the heads {(hours + heads) / WORKERS:.2f} h on {WORKERS} workers"

@@ -69,7 +69,7 @@ def rows() -> AuditRows:
 
 
 def _summary(count: int) -> dict[str, object]:
-    one = {"log10": 8.0}
+    proxy = {"log10": 8.0}
     named = ("spectrum_adaptive", "spectrum_adaptive_continuous", "edelman", "trauger_tewari")
     return {
         "model": "7B",
@@ -78,7 +78,7 @@ def _summary(count: int) -> dict[str, object]:
         "hidden_size": HIDDEN,
         "heads": HEADS,
         "matrices": count,
-        "proxies": dict.fromkeys(named, one) | {"fixed_p": {"0": one, "1": one, "2": one}},
+        "proxies": dict.fromkeys(named, proxy) | {"fixed_p": {"0": proxy, "1": proxy, "2": proxy}},
         "per_application": None,
         "value_of_adaptivity": 1.5,
         "rank_count": False,

@@ -87,33 +87,33 @@ def kept() -> dict[str, dict[str, Any]]:
 
 def keep(name: str, rows: list[dict[str, Any]]) -> None:
     """Put the rows of a benchmark in the place of those that it had."""
-    found = kept() | {name: {"day": datetime.date.today().isoformat(), "machine": machine(), "rows": rows}}
-    ordered = {own: found[own] for own in SCRIPTS if own in found}
+    runs = kept() | {name: {"day": datetime.date.today().isoformat(), "machine": machine(), "rows": rows}}
+    ordered = {script: runs[script] for script in SCRIPTS if script in runs}
     MEASURED.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 def write() -> None:
     """Write both tables from the rows that are kept."""
-    found = kept()
-    rows = [row for own in found.values() for row in own["rows"]]
+    measured = kept()
+    rows = [row for record in measured.values() for row in record["rows"]]
     runs: dict[str, list[str]] = {}
-    for name, own in found.items():
-        runs.setdefault(f"{own['day']}. {own['machine']}", []).append(name)
-    told = [f"- {', '.join(names)}: {run}" for run, names in runs.items()]
-    if never := [name for name in SCRIPTS if name not in found]:
-        told.append(f"- not run for this table: {', '.join(never)}")
-    text = "\n".join(told) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
+    for name, record in measured.items():
+        runs.setdefault(f"{record['day']}. {record['machine']}", []).append(name)
+    notes = [f"- {', '.join(names)}: {run}" for run, names in runs.items()]
+    if never := [name for name in SCRIPTS if name not in measured]:
+        notes.append(f"- not run for this table: {', '.join(never)}")
+    text = "\n".join(notes) + f"\n\n{HEAD}" + "\n".join(map(line, rows)) + "\n"
     write_between(ROOT / "docs" / "benchmarks.md", text)
-    write_between(ROOT / "README.md", brief(found))
+    write_between(ROOT / "README.md", brief(measured))
 
 
-def brief(found: dict[str, dict[str, Any]]) -> str:
+def brief(measured: dict[str, dict[str, Any]]) -> str:
     """The table of README.md: few rows, and how many claims of all hold."""
-    rows = [row for own in found.values() for row in own["rows"]]
+    rows = [row for record in measured.values() for row in record["rows"]]
     compared = [
-        [row for row in found[name]["rows"] if row["peer"] != ALONE] for name in SHOWN if name in found
+        [row for row in measured[name]["rows"] if row["peer"] != ALONE] for name in SHOWN if name in measured
     ]
-    lines = [line(own[0]) for own in compared if own]
+    lines = [line(rows_of_script[0]) for rows_of_script in compared if rows_of_script]
     held = sum(row["holds"] for row in rows)
     return f"{HEAD}" + "\n".join(lines) + f"\n\n{held} of all {len(rows)} claims hold.\n"
 

@@ -26,9 +26,9 @@ UNKNOWN = re.compile(r"<m[io]>(\\[A-Za-z]*|&amp;|&)</m[io]>")
 def on_page_content(content: str, page: Any, **_: Any) -> str:
     """The page with its equations drawn."""
 
-    def drawn(found: re.Match[str]) -> str:
+    def drawn(match: re.Match[str]) -> str:
         try:
-            return mathml(html.unescape(html.unescape(found["latex"])).strip(), found["tag"] == "div")
+            return mathml(html.unescape(html.unescape(match["latex"])).strip(), match["tag"] == "div")
         except ValueError as error:
             raise PluginError(f"{page.file.src_uri}: {error}") from None
 

@@ -76,13 +76,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def symbols_table(name: str) -> str:
     """One line for each setting and quantity that has a letter or an equation."""
-    one, known = find_verb(name), EQUATIONS.get(name, {})
+    verb, known = find_verb(name), EQUATIONS.get(name, {})
     lines = ["| symbol | equation | option | column | meaning |", "|---|---|---|---|---|"]
-    for own, setting in setting_fields(one.settings).items():
-        if setting.rule.symbol or own in known:
-            option = f"`--{own.replace('_', '-')}`" if name in VERBS else f"key `{own}` of a study"
-            lines.append(_line(setting.rule.symbol, known.get(own), option, own, setting.rule.help))
-    for quantity in one.quantities:
+    for key, setting in setting_fields(verb.settings).items():
+        if setting.rule.symbol or key in known:
+            option = f"`--{key.replace('_', '-')}`" if name in VERBS else f"key `{key}` of a study"
+            lines.append(_line(setting.rule.symbol, known.get(key), option, key, setting.rule.help))
+    for quantity in verb.quantities:
         if quantity.symbol or quantity.name in known:
             cells = (quantity.symbol, known.get(quantity.name), "", quantity.name, quantity.description)
             lines.append(_line(*cells))

@@ -35,15 +35,17 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _table(place: re.Match[str]) -> str:
-    one = find_verb(place["verb"])
+    verb = find_verb(place["verb"])
     if place["what"] == "settings":
-        return settings_table(setting_fields(one.settings).values())
+        return settings_table(setting_fields(verb.settings).values())
     if place["what"] == "more settings":
-        known = setting_fields(find_verb(one.name.partition(".")[0]).settings)
-        return settings_table(own for own in setting_fields(one.settings).values() if own.name not in known)
+        known = setting_fields(find_verb(verb.name.partition(".")[0]).settings)
+        return settings_table(
+            setting for setting in setting_fields(verb.settings).values() if setting.name not in known
+        )
     if place["what"] == "quantities":
-        return quantities_table(one.quantities)
-    return quantities_table(next(table for table in one.tables if table.name == place["table"]).columns)
+        return quantities_table(verb.quantities)
+    return quantities_table(next(table for table in verb.tables if table.name == place["table"]).columns)
 
 
 def settings_table(settings: Iterable[SettingField]) -> str:
@@ -52,15 +54,15 @@ def settings_table(settings: Iterable[SettingField]) -> str:
     "or several": a list, `a,b,c` or FROM:TO:COUNT makes several cases.
     """
     lines = ["| setting | expected | default | meaning |", "|---|---|---|---|"]
-    for one in settings:
-        rule = one.rule
-        silent = any(one.default is value for value in (None, False, MISSING))
-        default = "" if silent else f"`{one.default}`"
+    for setting in settings:
+        rule = setting.rule
+        silent = any(setting.default is value for value in (None, False, MISSING))
+        default = "" if silent else f"`{setting.default}`"
         if rule.default_sweep:
             default += f"; of a command `{','.join(map(str, rule.default_sweep))}`"
-        expected = one.expected.removeprefix("expected ") + (", or several" if rule.sweepable else "")
-        told = rule.help + (" No key of a study." if rule.machine_only else "")
-        cells = (f"`{one.name}` {rule.symbol}", expected, default, told)
+        expected = setting.expected.removeprefix("expected ") + (", or several" if rule.sweepable else "")
+        meaning = rule.help + (" No key of a study." if rule.machine_only else "")
+        cells = (f"`{setting.name}` {rule.symbol}", expected, default, meaning)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
@@ -68,9 +70,9 @@ def settings_table(settings: Iterable[SettingField]) -> str:
 def quantities_table(quantities: Iterable[Quantity]) -> str:
     """One line for each quantity: its columns, its symbol, its kind, what it is."""
     lines = ["| columns | kind | meaning |", "|---|---|---|"]
-    for one in quantities:
-        names = ", ".join(f"`{name}`" for name in one.columns)
-        cells = (f"{names} {one.symbol}", one.kind, one.description)
+    for quantity in quantities:
+        names = ", ".join(f"`{name}`" for name in quantity.columns)
+        cells = (f"{names} {quantity.symbol}", quantity.kind, quantity.description)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 
@@ -81,9 +83,9 @@ def rules_table(rules: Iterable[FindingRule]) -> str:
         "| rule | level | threshold | found when | what it means | what to do |",
         "|---|---|---|---|---|---|",
     ]
-    for one in rules:
-        threshold = "" if one.threshold is None else f"{one.threshold:g}"
-        cells = (f"`{one.name}`", one.level, threshold, one.when, one.meaning, one.remedy)
+    for rule in rules:
+        threshold = "" if rule.threshold is None else f"{rule.threshold:g}"
+        cells = (f"`{rule.name}`", rule.level, threshold, rule.when, rule.meaning, rule.remedy)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines)
 

@@ -28,12 +28,12 @@ TRAINED, DRAWN = "trained", "fresh, of its shape"
 def points(values: pl.DataFrame) -> list[dict[str, Any]]:
     """One row per trained model and one for the fresh model of its shape, on the same line."""
     rows = {row["model"]: row for row in values.iter_rows(named=True)}
-    found = []
+    dots = []
     for name, row in rows.items():
         if row["trained"]:
             fresh = rows[FRESH.get(name, f"fresh-{name}")]
-            found += [{"line": name, "state": TRAINED, **row}, {"line": name, "state": DRAWN, **fresh}]
-    return found
+            dots += [{"line": name, "state": TRAINED, **row}, {"line": name, "state": DRAWN, **fresh}]
+    return dots
 
 
 def chart(values: pl.DataFrame) -> Any:
@@ -41,9 +41,9 @@ def chart(values: pl.DataFrame) -> Any:
     import altair as alt
 
     rows = points(values)
-    shown = [one for one in COLUMNS.values() if one.norms in (None, APPLIED)]
+    shown = [column for column in COLUMNS.values() if column.norms in (None, APPLIED)]
     order = list(dict.fromkeys(row["line"] for row in rows))
-    panels = [_panel(one, rows, order, first=not place % ACROSS) for place, one in enumerate(shown)]
+    panels = [_panel(column, rows, order, first=not place % ACROSS) for place, column in enumerate(shown)]
     lines = [alt.hconcat(*panels[at : at + ACROSS], spacing=14) for at in range(0, len(panels), ACROSS)]
     return alt.vconcat(*lines, background="white")
 

@@ -157,14 +157,14 @@ def attnlaw(*words: str) -> None:
 def entry(picture: Picture) -> str:
     """A picture on the page: what it shows, and how to draw it."""
     caption = (PICTURES / f"{picture.name}.txt").read_text(encoding="utf-8").strip()
-    told = f"{picture.about} {caption}" if picture.about else caption
+    text = f"{picture.about} {caption}" if picture.about else caption
     block = f"```console\n$ {picture.shown}\n```"
     # The pixels across stand in the head of a PNG; some more than are shown, for dense screens.
     width = int.from_bytes((PICTURES / f"{picture.name}.png").read_bytes()[16:20], "big") * 3 // 4
-    alternative = told.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
+    alternative = text.partition(". ")[0].rstrip(".").replace("]", "").replace("[", "")
     return (
         f"### {picture.name}\n\n![{alternative}](gallery/{picture.name}.png){{ width={width} loading=lazy }}"
-        f"\n\n{told} "
+        f"\n\n{text} "
         f"[More]({picture.page})\n\n<!-- no-run: docs/scripts/gallery.py runs it -->\n{block}\n"
     )
 

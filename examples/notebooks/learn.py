@@ -29,8 +29,10 @@ print("support", [f"{end:.3f}" for end in law.support], " mean", f"{law.mean:.4f
 # %%
 measured = [simulate(problem, size=d, seeds=8, seed=0, sensing="goe") for d in (20, 40)]
 for name in ("estimation_error", "overlap", "norm"):
-    found = agreement(prediction, measured)[name]
-    print(f"{name:17} {found.value:.3f} +- {found.standard_error:.3f}, theory {found.theory:.3f}")
+    comparison = agreement(prediction, measured)[name]
+    print(
+        f"{name:17} {comparison.value:.3f} +- {comparison.standard_error:.3f}, theory {comparison.theory:.3f}"
+    )
 
 # %% [markdown]
 # What do factors buy? The same data, a symmetric matrix with a ridge instead (neither penalty is tuned), and

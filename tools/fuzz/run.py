@@ -165,8 +165,8 @@ def main() -> None:
         fuzz(given.readers[0], given.minutes * 60, given.seed, given.child)
         return
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(lambda name: supervise(name, given.minutes, given.seed), given.readers or TARGETS)
-        sys.exit(any(list(found)))
+        failures = pool.map(lambda name: supervise(name, given.minutes, given.seed), given.readers or TARGETS)
+        sys.exit(any(list(failures)))
 
 
 def supervise(reader: str, minutes: float, seed: int) -> bool:

@@ -142,18 +142,20 @@ def main() -> None:
     results = json.loads(target.read_text()) if target.exists() else {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         done = pool.map(lambda package: run(package, arguments.count, arguments.seed), packages)
-        for package, found in zip(packages, done, strict=True):
-            results[package] = found
+        for package, result in zip(packages, done, strict=True):
+            results[package] = result
             target.write_text(json.dumps(results, indent=1) + "\n")
-            for survivor in found["survivors"]:
+            for survivor in result["survivors"]:
                 changed = [
                     line
                     for line in survivor["diff"].splitlines()
                     if line[:1] in "+-" and line[:3] not in ("+++", "---")
                 ]
                 print(f"survived {survivor['file']}:{survivor['line']}", *changed, sep="\n    ")
-    for package, found in results.items():
-        killed, mutants, late, minutes = (found[key] for key in ("killed", "mutants", "timed_out", "minutes"))
+    for package, result in results.items():
+        killed, mutants, late, minutes = (
+            result[key] for key in ("killed", "mutants", "timed_out", "minutes")
+        )
         share = f"{killed / max(mutants, 1):.0%}"
         print(f"{package:8} {killed} of {mutants} killed ({share}, {late} by time) in {minutes} min")
 

@@ -101,12 +101,12 @@ class Environment:
             check=False,
         )
         used = children_seconds() - before
-        told = (done.stdout + done.stderr).strip()
-        fine = done.returncode == status and says in told and "Traceback" not in told
+        output = (done.stdout + done.stderr).strip()
+        fine = done.returncode == status and says in output and "Traceback" not in output
         line = shown or shlex.join(words)
         self.log.check(fine, f"{self.name}: {line}  ({used:.1f} CPU s, status {done.returncode})")
         if not fine:
-            self.log.say("\n".join(f"       {part}" for part in told.splitlines()[-12:]))
+            self.log.say("\n".join(f"       {part}" for part in output.splitlines()[-12:]))
         return done.stdout
 
     def attnlaw(self, command: str, status: int = 0, says: str = "") -> str:
@@ -114,27 +114,27 @@ class Environment:
 
     def serve(self, command: str) -> None:
         """Start a command that tells an address, get its page, and interrupt it."""
-        told = self.folder / "told"
-        with told.open("wb") as out, subprocess.Popen(
+        output = self.folder / "output"
+        with output.open("wb") as out, subprocess.Popen(
             [str(self.bin / "attnlaw"), *shlex.split(command)],
             cwd=self.work, env=self.variables, stdout=out, stderr=out,
         ) as server:  # fmt: skip
-            page, found = b"", None
+            page, address = b"", None
             for _ in range(WAIT):
                 time.sleep(1)
-                found = re.search(rb"http://\S+", told.read_bytes())
-                if found or server.poll() is not None:
+                address = re.search(rb"http://\S+", output.read_bytes())
+                if address or server.poll() is not None:
                     break
-            if found:
+            if address:
                 direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-                with direct.open(found[0].decode(), timeout=WAIT) as answer:
+                with direct.open(address[0].decode(), timeout=WAIT) as answer:
                     page = answer.read()
             server.send_signal(signal.SIGINT)
             status = server.wait(timeout=WAIT)
         fine = b"<html" in page and status in (0, 130)
         self.log.check(fine, f"{self.name}: attnlaw {command}  ({len(page)} bytes of its page, {status})")
         if not fine:
-            self.log.say(told.read_text(encoding="utf-8"))
+            self.log.say(output.read_text(encoding="utf-8"))
 
     def studies(self, source: Path, *names: str) -> None:
         """A small part of every study that ships, or of those that are named."""
@@ -144,7 +144,7 @@ class Environment:
 
     def seconds(self, code: str) -> float:
         """CPU seconds of a new interpreter that runs some code, the least of three."""
-        found = []
+        times = []
         for _ in range(3):
             before = children_seconds()
             subprocess.run(
@@ -154,8 +154,8 @@ class Environment:
                 check=True,
                 capture_output=True,
             )
-            found.append(children_seconds() - before)
-        return min(found)
+            times.append(children_seconds() - before)
+        return min(times)
 
     def read_nothing_of_ours(self) -> None:
         log = self.folder / "forbidden"

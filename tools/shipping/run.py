@@ -79,34 +79,36 @@ def check_version(log: Log, version: str) -> None:
         log.say(f"       {version} is no release: CITATION.cff and CHANGELOG.md are not held against it")
         return
     for name, pattern in (("CITATION.cff", r"^version: (\S+)"), ("CHANGELOG.md", r"^## (\S+)")):
-        told = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-        log.check(told[:1] == [version], f"{name} speaks of {version}")
+        versions = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        log.check(versions[:1] == [version], f"{name} speaks of {version}")
 
 
-def try_core(one: Environment, source: Path) -> None:
-    one.attnlaw("audit {model} --out demo")
-    verbs = one.run(["python", "-I", "-c", LISTED], shown="the table of verbs").split()
-    one.log.check(set(verbs) <= set(COMMANDS), f"a command of each of {', '.join(verbs)}")
+def try_core(environment: Environment, source: Path) -> None:
+    environment.attnlaw("audit {model} --out demo")
+    verbs = environment.run(["python", "-I", "-c", LISTED], shown="the table of verbs").split()
+    environment.log.check(set(verbs) <= set(COMMANDS), f"a command of each of {', '.join(verbs)}")
     for verb in verbs:
         for command in COMMANDS.get(verb, ()):
             refused = f"pip install 'attnlaw[{NEEDS[verb]}]'" if verb in NEEDS else ""
-            one.attnlaw(command, 1 if refused else 0, refused)
+            environment.attnlaw(command, 1 if refused else 0, refused)
     for notebook in NOTEBOOKS:
-        one.run(["python", f"examples/notebooks/{notebook}.py"])
-    one.studies(source)
+        environment.run(["python", f"examples/notebooks/{notebook}.py"])
+    environment.studies(source)
 
 
-def try_extra(one: Environment, source: Path) -> None:
-    extra = EXTRAS[one.name]
-    one.run(["python", "-I", "../inputs.py", one.name, MODEL, one.name], shown="inputs")
+def try_extra(environment: Environment, source: Path) -> None:
+    extra = EXTRAS[environment.name]
+    environment.run(
+        ["python", "-I", "../inputs.py", environment.name, MODEL, environment.name], shown="inputs"
+    )
     for command in (*extra.commands, *(words for verb in extra.verbs for words in COMMANDS[verb])):
-        one.attnlaw(command)
+        environment.attnlaw(command)
     if extra.python:
-        one.run(["python", "-I", "-c", extra.python.format(model=MODEL)], shown=extra.python)
+        environment.run(["python", "-I", "-c", extra.python.format(model=MODEL)], shown=extra.python)
     if extra.studies:
-        one.studies(source, *extra.studies)
+        environment.studies(source, *extra.studies)
     if extra.serves:
-        one.serve(extra.serves)
+        environment.serve(extra.serves)
 
 
 def main() -> None:
@@ -126,24 +128,24 @@ def main() -> None:
         check_version(log, wheel.name.split("-")[1])
         for name in asked.environments:
             log.say(f"Installing {name} ...")
-            one = Environment(name, Path(folder) / name, log)
+            environment = Environment(name, Path(folder) / name, log)
             file = {"sdist": str(sdist), "core": str(wheel)}.get(name, f"{wheel}[{name}]")
-            sizes[name] = one.install(asked.python, file, source)
+            sizes[name] = environment.install(asked.python, file, source)
             starts = {"import attnlaw": "import attnlaw"}
             if name == "sdist":
-                one.attnlaw("audit {model} --out demo")
+                environment.attnlaw("audit {model} --out demo")
             elif name == "core":
-                try_core(one, source)
+                try_core(environment, source)
                 starts |= {f"attnlaw {words}": CALL.format(words) for words in STARTS}
             else:
-                try_extra(one, source)
+                try_extra(environment, source)
                 starts = {f"import {EXTRAS[name].imports}": f"import {EXTRAS[name].imports}"}
-            one.read_nothing_of_ours()
+            environment.read_nothing_of_ours()
             more = f"{sizes[name] - sizes['core']:.0f}" if name in EXTRAS and "core" in sizes else ""
             for number, (shown, code) in enumerate(starts.items()):
                 head = "| | |" if number else f"| {name} | {sizes[name]:.0f} | {more}"
-                table.append(f"{head} | `{shown}` | {one.seconds(code):.2f} |")
-            shutil.rmtree(one.folder)
+                table.append(f"{head} | `{shown}` | {environment.seconds(code):.2f} |")
+            shutil.rmtree(environment.folder)
     log.say("\n" + "\n".join(table))
     (DIST / "release.md").write_text("\n".join(table) + "\n", encoding="utf-8")
     log.say(f"\n{len(log.failures)} failures" if log.failures else "\nAll of it works.")

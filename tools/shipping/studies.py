@@ -22,10 +22,10 @@ def main(tests: str, *names: str) -> None:
     for name in names or sorted(set(SMALL) & set(shipped_studies())):
         with tempfile.TemporaryDirectory() as folder:
             failures = run(small(name), Path(folder), Backend()).failures
-        told = " ".join(str(one.error) for one in failures)
+        message = " ".join(str(failure.error) for failure in failures)
         if failures:
-            (refused if "pip install 'attnlaw[" in told else failed).append(f"{name}: {told[:200]}")
-        print(f"{name}: {'done' if not failures else told[:200]}", flush=True)
+            (refused if "pip install 'attnlaw[" in message else failed).append(f"{name}: {message[:200]}")
+        print(f"{name}: {'done' if not failures else message[:200]}", flush=True)
     print(f"{len(refused)} need an extra")
     sys.exit(f"failed: {failed}" if failed else 0)
 

@@ -46,10 +46,10 @@ def main() -> None:
     options = parser.parse_args()
     spectra = None
     if options.weights is not None:
-        found = {path.name: path for path in sorted(options.weights.iterdir()) if NAME.search(path.name)}
-        if not found:
+        paths = {path.name: path for path in sorted(options.weights.iterdir()) if NAME.search(path.name)}
+        if not paths:
             raise SystemExit(f"{options.weights}: holds no directories named depth-D-width-W-seed-S")
-        models, matrices, spectra = audit_all(found)
+        models, matrices, spectra = audit_all(paths)
         write_rows(options.out, models, matrices)
         if (options.weights / "losses.csv").exists():
             shutil.copyfile(options.weights / "losses.csv", options.out / "losses.csv")
@@ -178,8 +178,8 @@ def proxy_growth(
     for proxy in proxies:
         panels = []
         for variable, fixed in OTHER.items():
-            found = fitted.get((proxy, variable))
-            title = f"{BOUNDS[proxy].short} {_power(variable, found)}" if found else BOUNDS[proxy].short
+            fit = fitted.get((proxy, variable))
+            title = f"{BOUNDS[proxy].short} {_power(variable, fit)}" if fit else BOUNDS[proxy].short
             table = models.select("depth", "width", "seed", pl.col(f"log10_{proxy}").alias("log10_proxy"))
             panels.append(_growth_panel(alt, table, variable, fixed, "log10_proxy", "log10 proxy", title))
         rows.append(alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"))

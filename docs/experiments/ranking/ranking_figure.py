@@ -30,24 +30,24 @@ def chart(columns: Mapping[str, pl.DataFrame]) -> Any:
     """One panel for each group of measures: a dot and its error for each family and seed, and the band."""
     import altair as alt
 
-    found = table(columns)
+    taus = table(columns)
     band = seed_band(columns)
-    panels = [_panel(group, found, band, last=group == "weights") for group in GROUPS]
+    panels = [_panel(group, taus, band, last=group == "weights") for group in GROUPS]
     return alt.vconcat(*panels, spacing=8, background="white")
 
 
 def seed_band(columns: Mapping[str, pl.DataFrame]) -> tuple[float, float] | None:
     """Least and largest tau between the gaps of two seeds, over families and n."""
-    pairs = [(own, second_seed(name, columns)) for name, own in columns.items()]
-    agreed = [seed_to_seed(own, other) for own, other in pairs if other is not None]
-    taus = [one.tau for by_n in agreed for one in by_n.values() if one.tau is not None]
+    pairs = [(runs, second_seed(name, columns)) for name, runs in columns.items()]
+    agreed = [seed_to_seed(runs, other) for runs, other in pairs if other is not None]
+    taus = [agreement.tau for by_n in agreed for agreement in by_n.values() if agreement.tau is not None]
     return (min(taus), max(taus)) if taus else None
 
 
-def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, last: bool) -> Any:
+def _panel(group: str, taus: pl.DataFrame, band: tuple[float, float] | None, last: bool) -> Any:
     import altair as alt
 
-    labels = {one.name: one.label for one in MEASURES if one.needs == group}
+    labels = {measure.name: measure.label for measure in MEASURES if measure.needs == group}
     rows = [
         {
             "label": labels[row["measure"]],
@@ -57,7 +57,7 @@ def _panel(group: str, found: pl.DataFrame, band: tuple[float, float] | None, la
             "low": row["tau"] - row["error"],
             "high": row["tau"] + row["error"],
         }
-        for row in found.drop_nulls("tau").iter_rows(named=True)
+        for row in taus.drop_nulls("tau").iter_rows(named=True)
         if row["measure"] in labels
     ]
     families = list(dict.fromkeys(row["family"] for row in rows))

@@ -87,26 +87,26 @@ def measures(model: Transformer, data: Data) -> dict[str, Any]:
 def on_inputs(model: Transformer, data: Data) -> dict[str, Any]:
     """Measures of D, confidence, kappa and amplification; a causal model is read where `sample` draws."""
     how: dict[str, Any] = {"blocks": model.blocks, "positions": "sample"}
-    found = measure_margins(model, data.held_out, **how)
+    margins = measure_margins(model, data.held_out, **how)
     smooth = measure_margins(model, data.held_out, margin="smooth", **how)
     training = measure_margins(model, data.inputs[: len(data.held_out)], **how)
     where = condition(model, data.held_out, **how)
-    moved = [row for row in found.rows if row.gradient > 0]
+    moved = [row for row in margins.rows if row.gradient > 0]
     first = amplification(model, data.held_out[:FEW], **how).rows[0]
     return {
-        "mean_log_distance": -found.mean_log.value,
-        "median_distance": -found.median.value,
-        "mean_distance": -found.mean,
+        "mean_log_distance": -margins.mean_log.value,
+        "median_distance": -margins.median.value,
+        "mean_distance": -margins.mean,
         "smooth_distance": -smooth.median.value,
         "training_distance": -training.mean_log.value,
         "unscaled_distance": -float(np.median([row.margin / row.gradient for row in moved])),
-        "unsure": 1 - found.confidence,
-        "margin": -float(np.median([row.margin for row in found.rows])),
+        "unsure": 1 - margins.confidence,
+        "margin": -float(np.median([row.margin for row in margins.rows])),
         "kappa_per_map": where.total / len(where.rows),
         "kappa": where.total,
         "log10_amplification": log10(first.median),
-        "ties": found.ties,
-        "flat": found.flat,
+        "ties": margins.ties,
+        "flat": margins.flat,
     }
 
 

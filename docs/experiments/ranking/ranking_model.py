@@ -33,8 +33,8 @@ class Block(nn.Module):
         return x + self.dropout(self.ffn_out(gelu(self.ffn_in(self.ffn_norm(x)))))
 
     def attention(self, x: Tensor) -> Tensor:
-        split = [one(x).unflatten(2, (self.num_heads, -1)) for one in (self.query, self.key, self.value)]
-        q, k, v = (one.transpose(1, 2) for one in split)
+        split = [part(x).unflatten(2, (self.num_heads, -1)) for part in (self.query, self.key, self.value)]
+        q, k, v = (part.transpose(1, 2) for part in split)
         scores = q @ k.transpose(-1, -2) / sqrt(HEAD_SIZE)
         if self.causal:
             later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)

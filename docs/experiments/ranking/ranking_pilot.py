@@ -27,17 +27,17 @@ PILOT = {
 }
 
 
-def beside_the_pilot(found: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
+def beside_the_pilot(agreements: pl.DataFrame) -> tuple[list[str], list[list[str]]]:
     """Titles and lines of a table: for each whole family the pilot's values, then those found here."""
-    found = found.filter(~pl.col("column").str.contains(","))
-    here = found["column"].str.split(" ").list.first()
+    agreements = agreements.filter(~pl.col("column").str.contains(","))
+    here = agreements["column"].str.split(" ").list.first()
     families = [name for name in ("digits", "mod", "bytes") if name in set(here)]
     lines = []
-    for measure in (one for one in MEASURES if one.name in PILOT and families):
+    for measure in (entry for entry in MEASURES if entry.name in PILOT and families):
         cells = []
         for family in families:
-            own = found.filter(here == family, measure=measure.name)
-            taus = own.select("tau", "error", "pairs", "tied").iter_rows()
+            of_measure = agreements.filter(here == family, measure=measure.name)
+            taus = of_measure.select("tau", "error", "pairs", "tied").iter_rows()
             cells += [PILOT[measure.name][family], ", ".join(str(Agreement(*row)) for row in taus)]
         lines.append([measure.label, *cells])
     titles = [f"{family}, {which}" for family in families for which in ("pilot", "here")]

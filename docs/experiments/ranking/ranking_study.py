@@ -70,8 +70,8 @@ def write_rows(rows: pl.DataFrame, out: Path) -> None:
     """runs.csv with eight digits of each number, and the recipe."""
     out.mkdir(parents=True, exist_ok=True)
     table = rows.with_columns(pl.col(pl.Float64).round_sig_figs(8)).write_csv()
-    told = json.dumps(recipe(), indent=2) + "\n"
-    write_all({out / "runs.csv": table.encode(), out / "recipe.json": told.encode()})
+    settings = json.dumps(recipe(), indent=2) + "\n"
+    write_all({out / "runs.csv": table.encode(), out / "recipe.json": settings.encode()})
 
 
 def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
@@ -80,31 +80,31 @@ def tables(rows: pl.DataFrame, expected: Sequence[Run]) -> list[str]:
     columns = columns_of(rows, expected)
     if not columns:
         raise SystemExit("no family has all of its runs for a seed and n; train them with --train")
-    found = table(columns)
+    taus = table(columns)
     lacking = [f"{column} ({count})" for column, count in missing(rows, expected).items()]
-    told = [
-        measure_table(found),
+    texts = [
+        measure_table(taus),
         check_table(columns),
-        psi_table(found),
-        tie_table(found),
+        psi_table(taus),
+        tie_table(taus),
         family_table(columns),
     ]
-    titles, lines = beside_the_pilot(found)
-    told += [markdown(titles, lines)] if lines else []
-    return told + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
+    titles, lines = beside_the_pilot(taus)
+    texts += [markdown(titles, lines)] if lines else []
+    return texts + ([f"Missing runs: {', '.join(lacking)}."] if lacking else [])
 
 
-def measure_table(found: pl.DataFrame) -> str:
+def measure_table(taus: pl.DataFrame) -> str:
     """tau of every measure in every column, within one noise level where there are two, and the sign test."""
-    columns = found["column"].unique(maintain_order=True).to_list()
-    noisy = found.filter("noisy")["column"].unique(maintain_order=True).to_list()
+    columns = taus["column"].unique(maintain_order=True).to_list()
+    noisy = taus.filter("noisy")["column"].unique(maintain_order=True).to_list()
     lines = []
     for measure in MEASURES:
-        own = found.filter(measure=measure.name)
-        positive, count, chance = sign_test(own["tau"].to_list())
+        of_measure = taus.filter(measure=measure.name)
+        positive, count, chance = sign_test(of_measure["tau"].to_list())
         signs = f"{positive} of {count}" + ("" if chance is None else f", p = {chance:.2g}")
-        whole = [Agreement(*row) for row in own.select("tau", "error", "pairs", "tied").iter_rows()]
-        inside = own.filter("noisy").select("tau_within_noise", "error_within_noise")
+        whole = [Agreement(*row) for row in of_measure.select("tau", "error", "pairs", "tied").iter_rows()]
+        inside = of_measure.filter("noisy").select("tau_within_noise", "error_within_noise")
         within = [Agreement(*row, pairs=0, tied=0) for row in inside.iter_rows()]
         lines.append([measure.label, measure.needs, *map(str, whole), *map(str, within), signs])
     inner = [f"{column}, one noise level" for column in noisy]
@@ -114,35 +114,35 @@ def measure_table(found: pl.DataFrame) -> str:
 def check_table(columns: Mapping[str, pl.DataFrame]) -> str:
     """Some measures among the runs that reached the loss, and with the test error instead of the gap."""
     lines = []
-    for measure in (one for one in MEASURES if one.name in SHOWN):
-        for column, own in columns.items():
-            loss = FAMILIES[own["family"][0]].loss
-            ended = "" if loss is None else str(agreement(own.filter(pl.col("loss") < loss), measure.name))
-            with_test = str(agreement(own, measure.name, target="test_error"))
-            lines.append([measure.label, column, str(agreement(own, measure.name)), ended, with_test])
+    for measure in (entry for entry in MEASURES if entry.name in SHOWN):
+        for column, runs in columns.items():
+            loss = FAMILIES[runs["family"][0]].loss
+            ended = "" if loss is None else str(agreement(runs.filter(pl.col("loss") < loss), measure.name))
+            with_test = str(agreement(runs, measure.name, target="test_error"))
+            lines.append([measure.label, column, str(agreement(runs, measure.name)), ended, with_test])
     titles = ["tau", "family", "with the gap", "runs that reached the loss", "with the test error"]
     return markdown(titles, lines)
 
 
-def psi_table(found: pl.DataFrame) -> str:
+def psi_table(taus: pl.DataFrame) -> str:
     """Psi of each factor for some measures, columns one after the other."""
     lines = []
-    for measure in (one for one in MEASURES if one.name in SHOWN):
-        for row in found.filter(measure=measure.name).iter_rows(named=True):
+    for measure in (entry for entry in MEASURES if entry.name in SHOWN):
+        for row in taus.filter(measure=measure.name).iter_rows(named=True):
             values = [row[f"psi_{factor}"] for factor in ALL_FACTORS]
-            told = ["" if value is None else f"{value:.2f}" for value in values]
-            lines.append([measure.label, row["column"], *told])
+            cells = ["" if value is None else f"{value:.2f}" for value in values]
+            lines.append([measure.label, row["column"], *cells])
     return markdown(["Psi", "family", *ALL_FACTORS], lines)
 
 
-def tie_table(found: pl.DataFrame) -> str:
+def tie_table(taus: pl.DataFrame) -> str:
     """The measures that tie some pairs, with the share of pairs that they tie."""
-    columns = found["column"].unique(maintain_order=True).to_list()
+    columns = taus["column"].unique(maintain_order=True).to_list()
     lines = []
     for measure in MEASURES:
-        own = found.filter(measure=measure.name)
-        if own["tied"].sum():
-            shares = (own["tied"] / own["pairs"]).to_list()
+        of_measure = taus.filter(measure=measure.name)
+        if of_measure["tied"].sum():
+            shares = (of_measure["tied"] / of_measure["pairs"]).to_list()
             lines.append([measure.label, *(f"{share:.1%}" if share else "" for share in shares)])
     return markdown(["pairs that it ties", *columns], lines)
 
@@ -150,19 +150,19 @@ def tie_table(found: pl.DataFrame) -> str:
 def family_table(columns: Mapping[str, pl.DataFrame]) -> str:
     """What each family is: runs, range of the gap, runs that missed the loss, seeds, cost."""
     lines = []
-    for column, own in columns.items():
-        family = FAMILIES[own["family"][0]]
-        missed = "" if family.loss is None else str(own.filter(pl.col("loss") >= family.loss).height)
-        agreed = seed_to_seed(own, other) if (other := second_seed(column, columns)) is not None else {}
+    for column, runs in columns.items():
+        family = FAMILIES[runs["family"][0]]
+        missed = "" if family.loss is None else str(runs.filter(pl.col("loss") >= family.loss).height)
+        agreed = seed_to_seed(runs, other) if (other := second_seed(column, columns)) is not None else {}
         lines.append(
             [
                 column,
-                str(own.height),
-                f"{own['gap'].min():.3f} to {own['gap'].max():.3f}",
-                f"{agreement(own, 'gap').tied / agreement(own, 'gap').pairs:.1%}",
+                str(runs.height),
+                f"{runs['gap'].min():.3f} to {runs['gap'].max():.3f}",
+                f"{agreement(runs, 'gap').tied / agreement(runs, 'gap').pairs:.1%}",
                 missed,
                 ", ".join(f"{tau} (n = {n})" for n, tau in agreed.items()),
-                f"{own['cpu_seconds'].sum() / 60:.1f}",
+                f"{runs['cpu_seconds'].sum() / 60:.1f}",
             ]
         )
     titles = ["family", "runs", "gap", "tied gaps", "missed the loss", "gap, seed to seed", "CPU minutes"]

@@ -47,7 +47,7 @@ class Agreement:
 
 def with_gap(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with the column `gap`."""
-    classes = pl.col("family").replace_strict({name: one.classes for name, one in FAMILIES.items()})
+    classes = pl.col("family").replace_strict({name: family.classes for name, family in FAMILIES.items()})
     noise = pl.col("noise")
     expected = (1 - noise) * pl.col("test_error") + noise * (1 - 1 / classes)
     return rows.with_columns(gap=expected - pl.col("training_error"))
@@ -59,18 +59,18 @@ def columns_of(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, pl.Data
     Where some are missing, those values of n that have all of theirs: `digits 1, n = 100`.
     """
     known = set(rows.select("family", "seed", "number").iter_rows())
-    found = {}
+    columns = {}
     families = list(FAMILIES)
     ordered = sorted(expected, key=lambda run: (families.index(run.family), run.seed, run.number))
-    for column, own in _grouped(ordered, _column).items():
-        parts = _grouped(own, lambda run: run.n)
+    for column, runs in _grouped(ordered, _column).items():
+        parts = _grouped(runs, lambda run: run.n)
         whole = {n: part for n, part in parts.items() if all(_key(run) in known for run in part)}
         if whole:
-            complete = len(whole) == len(FAMILIES[own[0].family].factors["n"])
+            complete = len(whole) == len(FAMILIES[runs[0].family].factors["n"])
             name = column if complete else f"{column}, n = {', '.join(map(str, whole))}"
             chosen = pl.col("n").is_in(list(whole))
-            found[name] = rows.filter(chosen, family=own[0].family, seed=own[0].seed).sort("number")
-    return found
+            columns[name] = rows.filter(chosen, family=runs[0].family, seed=runs[0].seed).sort("number")
+    return columns
 
 
 def missing(rows: pl.DataFrame, expected: Sequence[Run]) -> dict[str, int]:
@@ -95,7 +95,7 @@ def _key(run: Run) -> tuple[str, int, int]:
 
 
 def agreement(
-    own: pl.DataFrame, measure: str, same: Sequence[str] = ("n",), target: str = "gap"
+    runs: pl.DataFrame, measure: str, same: Sequence[str] = ("n",), target: str = "gap"
 ) -> Agreement:
     """tau of a measure with the gap over the pairs of runs that agree in each factor of `same`.
 
@@ -103,12 +103,12 @@ def agreement(
     >>> str(agreement(rows, "x"))
     '.33(94)'
     """
-    pairs = np.ones((own.height, own.height), dtype=bool)
+    pairs = np.ones((runs.height, runs.height), dtype=bool)
     np.fill_diagonal(pairs, False)
     for factor in same:
-        pairs &= _equal(own[factor])
-    moves = _signs(own[measure])
-    return _agreement(moves * _signs(own[target]), pairs, int((pairs & (moves == 0)).sum()) // 2)
+        pairs &= _equal(runs[factor])
+    moves = _signs(runs[measure])
+    return _agreement(moves * _signs(runs[target]), pairs, int((pairs & (moves == 0)).sum()) // 2)
 
 
 def _agreement(concordance: np.ndarray, pairs: np.ndarray, tied: int) -> Agreement:
@@ -123,17 +123,17 @@ def _agreement(concordance: np.ndarray, pairs: np.ndarray, tied: int) -> Agreeme
     return Agreement(float(total / count), error, count, tied)
 
 
-def psi(own: pl.DataFrame, measure: str) -> dict[str, float | None]:
+def psi(runs: pl.DataFrame, measure: str) -> dict[str, float | None]:
     """For each factor the mean sign agreement of pairs that differ in it alone; None where it is fixed."""
-    agrees = _signs(own[measure]) * _signs(own["gap"])
-    found: dict[str, float | None] = {}
+    agrees = _signs(runs[measure]) * _signs(runs["gap"])
+    agreements: dict[str, float | None] = {}
     for factor in ALL_FACTORS:
-        pairs = ~_equal(own[factor])
+        pairs = ~_equal(runs[factor])
         for other in ALL_FACTORS:
             if other != factor:
-                pairs &= _equal(own[other])
-        found[factor] = float(agrees[pairs].mean()) if pairs.any() else None
-    return found
+                pairs &= _equal(runs[other])
+        agreements[factor] = float(agrees[pairs].mean()) if pairs.any() else None
+    return agreements
 
 
 def seed_to_seed(first: pl.DataFrame, second: pl.DataFrame) -> dict[int, Agreement]:
@@ -147,7 +147,7 @@ def second_seed(column: str, columns: Mapping[str, pl.DataFrame]) -> pl.DataFram
     family, seed = column.split(",")[0].split()
     if seed != "0":
         return None
-    return next((own for name, own in columns.items() if name.startswith(f"{family} 1")), None)
+    return next((runs for name, runs in columns.items() if name.startswith(f"{family} 1")), None)
 
 
 def sign_test(taus: Sequence[float | None]) -> tuple[int, int, float | None]:
@@ -165,13 +165,13 @@ def sign_test(taus: Sequence[float | None]) -> tuple[int, int, float | None]:
 
 def table(columns: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
     """One row for each measure and column: tau, its error, tied pairs, tau within a noise level, Psi."""
-    found = []
-    for column, own in columns.items():
-        noisy = own["noise"].n_unique() > 1
+    rows = []
+    for column, runs in columns.items():
+        noisy = runs["noise"].n_unique() > 1
         for measure in MEASURES:
-            whole = agreement(own, measure.name)
-            within = agreement(own, measure.name, ("n", "noise")) if noisy else None
-            found.append(
+            whole = agreement(runs, measure.name)
+            within = agreement(runs, measure.name, ("n", "noise")) if noisy else None
+            rows.append(
                 {
                     "measure": measure.name,
                     "column": column,
@@ -182,10 +182,10 @@ def table(columns: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
                     "noisy": noisy,
                     "tau_within_noise": within and within.tau,
                     "error_within_noise": within and within.error,
-                    **{f"psi_{factor}": value for factor, value in psi(own, measure.name).items()},
+                    **{f"psi_{factor}": value for factor, value in psi(runs, measure.name).items()},
                 }
             )
-    return pl.DataFrame(found, infer_schema_length=None)
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def _signs(values: pl.Series) -> np.ndarray:

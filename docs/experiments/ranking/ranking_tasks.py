@@ -54,8 +54,8 @@ class Family:
 
 
 FAMILIES = {
-    one.name: one
-    for one in (
+    family.name: family
+    for family in (
         Family(
             name="digits",
             classes=10,
@@ -167,12 +167,12 @@ def data_of(run: Run) -> Data:
     """The examples of a run: the same for all runs of its seed that have its n and its noise."""
     inputs, labels, held_out, test = POOLS[run.family](run)
     rng = np.random.default_rng([run.seed, 1])
-    own = labels[: run.n]
-    flipped = torch.from_numpy(rng.random(own.shape) < run.noise)
-    random = torch.from_numpy(rng.integers(0, FAMILIES[run.family].classes, own.shape))
+    clean = labels[: run.n]
+    flipped = torch.from_numpy(rng.random(clean.shape) < run.noise)
+    random = torch.from_numpy(rng.integers(0, FAMILIES[run.family].classes, clean.shape))
     return Data(
         inputs=inputs[: run.n],
-        labels=torch.where(flipped, random, own),
+        labels=torch.where(flipped, random, clean),
         held_out=inputs[held_out],
         test_inputs=inputs[test],
         test_labels=labels[test],
