@@ -5,22 +5,36 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test cover bench check check-long frozen docs mutants fuzz floors release clean
+.PHONY: demo test test-all doctests cover bench check check-long frozen docs mutants fuzz floors release clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
 	@echo "The report is demo/report.html; the rows are demo/matrices.parquet and demo/spectra.parquet."
 
-# One BLAS thread: the matrices of the tests are small, and idle threads only get in the way. Files in their
-# own order: the last are those of doctests, so small that no core waits for another.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# One BLAS thread: the matrices of the tests are small, and idle threads only get in the way.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+SPREAD := -n auto --dist loadfile --no-loadscope-reorder
+ALL    := -m 'not long'
 
-test: check
-	@$(PYTEST)
+# The fast tier: at most five minutes on two cores, without a browser.
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory --output-sync=target -j2 check doctests
+	@$(PYTEST) $(SPREAD)
 
-# The same with the lines and branches that no test reaches; it takes a third longer.
-cover: $(VENV)/.test
-	@$(PYTEST) --cov --cov-report=term:skip-covered
+# The fast and the slow tier: pages, examples, browsers, clusters, real checkpoints, the record of version 0.2.0.
+test-all: $(VENV)/.browser
+	@$(MAKE) --no-print-directory --output-sync=target -j2 check doctests
+	@$(PYTEST) $(SPREAD) $(ALL)
+
+# Examples in docstrings: of src, and of the files of tests that have some.
+EXAMPLES := --doctest-modules src tests/frozen/compare.py tests/frozen/running.py tests/oracles/dense_softmax.py
+doctests: $(VENV)/.test
+	@$(PYTEST) $(EXAMPLES)
+
+# Lines and branches that neither tier reaches; it takes a third longer than test-all.
+cover: $(VENV)/.browser
+	@$(PYTEST) $(SPREAD) $(ALL) --cov --cov-report=
+	@$(PYTEST) $(EXAMPLES) --cov --cov-append --cov-report=term:skip-covered
 
 check: $(VENV)/.test
 	@$(BIN)/ruff check .
@@ -32,9 +46,9 @@ check: $(VENV)/.test
 frozen: $(VENV)/.test
 	@$(BIN)/python tests/frozen/compare.py
 
-# Tests that are statistical or slow, and the comparison with version 0.2.0.
+# The third tier: statistical tests that take half an hour, before a release.
 check-long: $(VENV)/.test
-	@$(PYTEST) -m long
+	@$(PYTEST) $(SPREAD) -m long
 
 bench: $(VENV)/.bench
 	@$(BIN)/python benchmarks/table.py
@@ -56,7 +70,7 @@ floors:
 	@$(PYTHON) -m venv .venv-floors
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint floors.txt --editable '.[test]'
 	@.venv-floors/bin/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --no-deps timm
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto --dist loadfile
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest $(SPREAD) $(ALL)
 
 # Wheel and source distribution: built, checked, installed into empty environments, and used there.
 release: $(VENV)/.test
@@ -75,8 +89,13 @@ $(VENV)/.test: $(VENV)/.core
 	@echo "Installing the test tools and PyTorch into $(VENV) ..."
 	@$(PIP) --editable '.[test]'
 	@$(PIP) --no-deps timm # its models; torchvision, which only its image transforms need, comes with another torch
-	@command -v chromium >/dev/null || { $(ROOT) apt-get update -qq && $(ROOT) apt-get install -qq -y chromium; } >/dev/null 2>&1 \
-	  || echo "The browser tests are left out; to enable them: apt-get install chromium"
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.test
+	@command -v chromium >/dev/null || { \
+	  echo "Installing Chromium for the browser tests: $(ROOT) apt-get install chromium"; \
+	  $(ROOT) apt-get update -qq && $(ROOT) apt-get install -qq -y chromium; \
+	} || echo "Chromium could not be installed; the browser tests will be skipped."
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from docs.sessions import PAGES, ROOT, Session, agree, attnlaw_here, blocks, commands, in_a_process
 
+pytestmark = pytest.mark.slow
+
 RUN = ("console", "python", "toml")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text().split()
 # The boxes of --help are cyclopts'; an older one draws others.

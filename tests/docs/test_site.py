@@ -13,6 +13,8 @@ from docs.sessions import ROOT
 
 import attnlaw
 
+pytestmark = pytest.mark.slow
+
 # Links that a reader may follow; everything else would be fetched by the page itself.
 FOLLOWED = {("a", "href")}
 FETCHED = ("src", "srcset", "href", "poster", "data", "action")

@@ -14,6 +14,8 @@ import pytest
 from checkpoints.small import bert_weights
 from safetensors.numpy import save_file
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENT = Path(__file__).resolve().parents[2] / "docs" / "experiments" / "family"
 SIZES = [(depth, width, seed) for depth in (1, 2, 4) for width in (16, 32) for seed in (0, 1)]
 

@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 from scipy.stats import kendalltau
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch")
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 from scipy.stats import kendalltau
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 
 FACTORS = ("n", "decay", "width", "depth", "rate", "noise", "dropout", "draw")

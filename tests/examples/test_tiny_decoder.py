@@ -12,6 +12,8 @@ from safetensors import safe_open
 
 from attnlaw.verbs.decoder import corpus
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODEL = EXAMPLES / "tiny-decoder"
 SAMPLE_WINDOWS = 64

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from frozen.commands import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 COMPARE = Path(__file__).with_name("compare.py")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_frozen_command_gives_what_version_0_2_0_gave(name):
     done = subprocess.run([sys.executable, COMPARE, name], capture_output=True, text=True, check=False)

@@ -11,9 +11,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from attnlaw import __version__
 from attnlaw.command.app import OTHER_COMMANDS
 from attnlaw.verbs import VERBS
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("docs", "test", "bench")  # extras of those who work on attnlaw, not of those who use it

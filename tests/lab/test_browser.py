@@ -19,7 +19,7 @@ from attnlaw.lab.controls import slider_steps
 from attnlaw.lab.serve import HOST, build_server, open_socket
 from attnlaw.verbs.learn import LearnSettings
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 LONG = 60_000  # milliseconds: a busy machine
 
 

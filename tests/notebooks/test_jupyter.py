@@ -12,6 +12,8 @@ from notebooks.cells import notebook_of
 import attnlaw
 from attnlaw.core import progress
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SLOW = """
 import time

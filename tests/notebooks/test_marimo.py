@@ -13,7 +13,7 @@ import attnlaw
 from attnlaw.core.result import format_value
 from attnlaw.lab.serve import HOST, open_socket
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
 NOTEBOOK = """
 import marimo
 

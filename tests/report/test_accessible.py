@@ -6,10 +6,13 @@ import pytest
 from accessible import CHROMIUM, open_browser, violations, violations_in_all_looks
 from docs.sessions import attnlaw_here, write_standin
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None,
+        reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
+    ),
+]
 NONE = {"light": [], "dark": [], "phone": []}
 # What writes each page, to `--out DIR`; A and B are small models.
 PAGES = {

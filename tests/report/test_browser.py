@@ -16,10 +16,13 @@ from attnlaw.render.pages.page import rows_page
 from attnlaw.verbs.audit.frames import AuditRows
 from attnlaw.verbs.audit.page import audit_page
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None,
+        reason="browser tests are left out: no chromium; enable them with: apt-get install chromium",
+    ),
+]
 HOSTILE = '<img src=x onerror="document.title=1"></script><script>document.title=2</script>&amp;'
 
 

@@ -19,6 +19,8 @@ from attnlaw.study import run_split as spread
 from attnlaw.study.store import open_store
 from attnlaw.verbs.audit import VERB, AuditSettings
 
+pytestmark = pytest.mark.slow
+
 UNITS = 16
 
 

@@ -27,7 +27,7 @@ from attnlaw.study.cluster import AHEAD, Dask
 from attnlaw.study.engine import Policy, Stop
 from attnlaw.study.run import Cost
 
-pytestmark = pytest.mark.usefixtures("forks")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 SLOW = 'verb = "square"\n[fixed]\nlog = "LOG"\nseconds = 0.2\n[grid]\nx = "1:24:24"\n'
 
 

@@ -17,6 +17,8 @@ from attnlaw import audit
 from attnlaw.training import monitor_trainer
 from attnlaw.training.callback import stop_everywhere
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 STEPS = 6
 

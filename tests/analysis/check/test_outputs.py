@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from analysis.check.frames import FINDINGS, TABLES, findings, heads, table, written
-from analysis.check.sarif_schema import sarif_schema
 from markdown_it import MarkdownIt
 from rich.console import Console
 
@@ -26,6 +25,7 @@ from attnlaw.analysis.check.verdicts import Verdicts
 from attnlaw.core.errors import printable
 from attnlaw.verbs.check.terminal import show
 
+SARIF_SCHEMA = Path(__file__).resolve().parents[2] / "published" / "sarif" / "sarif-schema-2.1.0.json"
 HOSTILE = (
     "w\n::error title=owned::\r\x1b[31m%0A::warning::x",
     "::stop-commands::now",
@@ -138,7 +138,7 @@ def test_junit_holds_hostile_names_as_text(tmp_path):
 
 
 def test_sarif_follows_its_schema(tmp_path):
-    schema = sarif_schema()
+    schema = json.loads(SARIF_SCHEMA.read_bytes())
     jsonschema.Draft7Validator.check_schema(schema)
     for names in (("encoder.weight",), HOSTILE):
         log = json.loads(sarif([verdicts(tmp_path, names), verdicts(tmp_path, names)]))
