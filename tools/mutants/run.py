@@ -96,6 +96,7 @@ def run(package: str, count: int, seed: int) -> dict[str, object]:
             return done.stdout or ""
 
         tests = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "quick_first"]
+        tests += ["--doctest-modules", "-m", "not long"]
         tests += [f"tests/{package}", f"src/attnlaw/{package}", "-k", f"not ({PACKAGES[package]})"]
         started = time.perf_counter()
         call(*tests, capture=True)
