@@ -250,13 +250,13 @@ def test_reading_needs_the_file_only_when_a_tensor_is_read(
 
 READER = """
 import numpy as np
-from attnlaw.checkpoints.tensors import InMemory
+from attnlaw.checkpoints.tensors import InMemoryTensors
 
-class NpzFile(InMemory):
+class NpzFile(InMemoryTensors):
     def __init__(self, path):
         super().__init__(np.load(path, allow_pickle=False), str(path))
 
-class Lacking(InMemory):
+class Lacking(InMemoryTensors):
     def __init__(self, path):
         import no_such_package
 """

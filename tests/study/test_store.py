@@ -20,9 +20,9 @@ from attnlaw.study.task import TaskResult, write_table
 
 HOLDER = """
 import sys, time
-from attnlaw.study.store import locked, open_store
+from attnlaw.study.store import hold_lock, open_store
 from attnlaw.study.task import TaskResult
-with locked(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
+with hold_lock(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
     for i in range(20):
         store.add([TaskResult(f"key {i}", 0.0, "{}")])
     sys.stdout.write("ready\\n")

@@ -68,10 +68,10 @@ def slider_steps(field: SettingField) -> list[float]:
     """The values that a slider takes, its start among them: even, or even in the logarithm.
 
     >>> from attnlaw.core.settings import SettingRule
-    >>> share = SettingField("p", SettingRule("", above=0, most=1), (float,), 0.5)
+    >>> share = SettingField("p", SettingRule("", greater_than=0, maximum=1), (float,), 0.5)
     >>> slider_steps(share)[:2], slider_steps(share)[-1], len(slider_steps(share))
     ([0.01, 0.02], 1.0, 100)
-    >>> slider_steps(SettingField("n", SettingRule("", least=1), (int,), 100))[:3]
+    >>> slider_steps(SettingField("n", SettingRule("", minimum=1), (int,), 100))[:3]
     [10, 11, 12]
     """
     low, high = _slider_ends(field)

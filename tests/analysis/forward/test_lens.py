@@ -55,7 +55,7 @@ def test_record_holds_what_its_parts_give(tiny):
 
 def test_rows(tiny):
     _, tiny_lens = tiny
-    rows = tiny_lens.rows()
+    rows = tiny_lens.token_map_rows()
     assert len(rows) == 9
     assert rows[5] == {
         "output": 1,

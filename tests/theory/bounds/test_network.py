@@ -250,5 +250,5 @@ def test_why_a_network_has_no_proxies():
 def test_matrices_beside_the_layers_play_no_part():
     whole = made(0)
     place = MatrixLocation(None, "embedding")
-    beside = replace(whole, beside=((place, matrix_spectrum(7 * np.eye(N))),))
+    beside = replace(whole, outside_layers=((place, matrix_spectrum(7 * np.eye(N))),))
     assert logs(proxies(beside)) == logs(proxies(whole))

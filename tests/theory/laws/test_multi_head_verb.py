@@ -58,15 +58,15 @@ def pair(**given: object) -> tuple[object, object]:
 
 def test_tables_are_the_density_and_the_first_draw(small_result: object) -> None:
     densities, values = (table.rows(small_result) for table in VERB.tables)
-    assert values["value"].to_list() == small_result.drawn.values.tolist()
-    law = small_result.drawn.layer.law
+    assert values["value"].to_list() == small_result.draws.values.tolist()
+    law = small_result.draws.layer.law
     assert densities["density"].to_numpy() == pytest.approx(law.density(densities["x"].to_numpy()))
     assert VERB.tables[1].rows(VERB(**SMALL | {"draws": 0})) is None
 
 
 def test_one_seed_one_result(small_result: object) -> None:
-    again, other = (VERB(**SMALL, seed=seed).drawn for seed in (0, 1))
-    assert again.law_w1 == small_result.drawn.law_w1
+    again, other = (VERB(**SMALL, seed=seed).draws for seed in (0, 1))
+    assert again.law_w1 == small_result.draws.law_w1
     assert other.law_w1 != again.law_w1
 
 

@@ -44,7 +44,7 @@ def test_the_studies_are_those_of_the_table() -> None:
 def test_distances_to_the_equivalent_are_those_of_the_table(name: str) -> None:
     task, row = TASKS[name], TABLE[name]
     (result,) = task.verb.run([task.case], lambda done, total: None)
-    w1, ks = result.drawn.equivalent_w1, result.drawn.equivalent_distance
+    w1, ks = result.draws.equivalent_w1, result.draws.equivalent_distance
     published, error = float(row["w1_percent"]) / 100, float(row["w1_half_width"]) / 100 / STUDENT
     assert w1.value == pytest.approx(published, abs=4 * sqrt(w1.error**2 + error**2))
     # Within two deviations of a published draw.

@@ -32,7 +32,7 @@ def _(PageModel, mo, arguments):
 @app.cell
 def _(InputError, heads, mo, shown, arguments):
     try:
-        audited, _error = heads.AuditedModel.opened(arguments["path"]), ""
+        audited, _error = heads.AuditedModel.from_source(arguments["path"]), ""
     except InputError as error:
         audited, _error = None, shown.error_html(error)
     mo.Html(_error)

@@ -81,12 +81,12 @@ def _(InputError, desk, mo, shown, trained, values):
 
 @app.cell
 def _(desk, mo, widgets):
-    beside = widgets.Panel(desk.beside, lambda values: None, slow=True)
+    beside = widgets.Panel(desk.simulation_controls, lambda values: None, slow=True)
     start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
-    _title = f"<h2>{desk.verb.simulation.title}</h2>" if desk.beside else ""
+    _title = f"<h2>{desk.verb.simulation.title}</h2>" if desk.simulation_controls else ""
     _inner = f"{_title}{beside.html()}{start} {stop}"
     _all = f'<section class="lab lab-card lab-training" aria-label="Simulation">{_inner}</section>'
-    mo.Html(_all if desk.beside else "")
+    mo.Html(_all if desk.simulation_controls else "")
     return beside, start, stop
 
 

@@ -6,9 +6,7 @@ A bound is an entry here: rows, JSON, tables, pages and the monitor take their n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from attnlaw.core.lazy import missing_name_error
 from attnlaw.core.variants import by_name
 
 
@@ -60,8 +58,3 @@ BOUNDS = by_name(
         monitored=True,
     ),
 )
-
-if not TYPE_CHECKING:  # a checker knows the names that are here
-
-    def __getattr__(name: str) -> object:
-        raise missing_name_error(__name__, name)

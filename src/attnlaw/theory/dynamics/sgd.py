@@ -143,7 +143,7 @@ class _Run:
 def _train_student(
     problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
 ) -> _Run:
-    student: Learner = resolve(motion_of(problem).learner).drawn(problem, schedule, size, rng)
+    student: Learner = resolve(motion_of(problem).learner).from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
     rate, decay = eta / size, eta * batch / size**2 * schedule.decay  # lr/B, and gamma over a step's time
     lost = np.full((size, size), math.nan)

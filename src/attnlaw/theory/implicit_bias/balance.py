@@ -110,7 +110,7 @@ def null_excess(
 
     >>> round(null_excess(256, 256, 64), 6), round(null_excess(64, 64, 64), 6)
     (0.066667, 0.333333)
-    >>> null_excess(64, 64, 64, turned=64)
+    >>> null_excess(64, 64, 64, rotary_size=64)
     0.0
     """
     a2, b2 = variances

@@ -25,8 +25,8 @@ def show(measurement: Any, console: Console) -> None:
         ratio = measurement.difference.log_ratio
         summary = f"log ratio {ratio} to {measurement.compared_with}, {measurement.difference.inputs} pairs"
         console.print(Text(f"{summary}: {measurement.difference.sentence}"), soft_wrap=True)
-    elif measurement.apart is not None:
-        console.print(Text(measurement.apart), soft_wrap=True)
+    elif measurement.comparison_problem is not None:
+        console.print(Text(measurement.comparison_problem), soft_wrap=True)
     if measurement.condition is not None or measurement.amplification is not None:
         print_table(console, lambda left_out: _table_by_layer(measurement, left_out), ("largest",))
     if measurement.condition is not None:
