@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from attnlaw.core.lazy import lazy_attribute, missing_name_error
+from attnlaw.core.lazy import lazy_attribute
 
 __version__ = "0.2.0"
 
@@ -93,14 +93,13 @@ _PUBLIC: dict[str, str] = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return lazy_attribute(__name__, _PUBLIC, name)
-    verbs = import_module("attnlaw.verbs")
-    if name in verbs.VERBS:
-        return verbs.find_verb(name)
-    if name == "__all__":
-        return ["__version__", *sorted({*_PUBLIC, *verbs.VERBS})]
-    raise missing_name_error(__name__, name)
+    if name not in _PUBLIC:
+        verbs = import_module("attnlaw.verbs")
+        if name in verbs.VERBS:
+            return verbs.find_verb(name)
+        if name == "__all__":
+            return ["__version__", *sorted({*_PUBLIC, *verbs.VERBS})]
+    return lazy_attribute(__name__, _PUBLIC, name)
 
 
 def __dir__() -> list[str]:

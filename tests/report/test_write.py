@@ -188,6 +188,7 @@ def test_rows_that_the_summary_does_not_name_are_refused(audited, tmp_path):
         write_report([tmp_path])
 
 
+@pytest.mark.slow
 def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
     rng = np.random.default_rng(1)
     paths = []
@@ -218,15 +219,57 @@ def copied(audited, folder):
     return folder
 
 
-def test_rows_of_an_older_version_lack_columns_and_are_shown(audited, tmp_path):
+def _as_0_1(folder, path):
+    """Write the version 0.1.0 into a table of a directory."""
+    rows = pl.read_parquet(folder / path).with_columns(attnlaw_version=pl.lit("0.1.0"))
+    rows.write_parquet(folder / path)
+    return folder
+
+
+def _old_audit(audited, folder):
+    (copied(audited, folder) / "attnlaw.json").unlink()  # 0.1.0 did not write it
+    return folder
+
+
+def _old_steps(audited, folder):
+    pl.DataFrame({"step": [1], "model": ["m"]}).write_parquet(folder / "steps.parquet")
+    return _as_0_1(folder, "steps.parquet")
+
+
+OLD_LAYOUTS = {
+    "audit": _old_audit,
+    "tables of an audit": lambda audited, folder: _as_0_1(copied(audited, folder), "matrices.parquet"),
+    "study": lambda audited, folder: _as_0_1(study_of(folder, limit_study(folder)), "rows/rows.parquet"),
+    "training run": _old_steps,
+}
+
+
+@pytest.mark.parametrize("layout", OLD_LAYOUTS)
+def test_what_0_1_wrote_is_refused_in_one_line(layout, audited, tmp_path):
+    folder = OLD_LAYOUTS[layout](audited, tmp_path)
+    with pytest.raises(attnlaw.InputError, match=r"0\.2\.0 or later") as caught:
+        write_report([folder])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_spectrum_of_an_audit_that_0_1_wrote_is_refused(audited, tmp_path):
     folder = copied(audited, tmp_path)
-    older = pl.read_parquet(folder / "matrices.parquet").drop("expert", "effective_rank")
-    older.write_parquet(folder / "matrices.parquet")
+    with pytest.raises(attnlaw.InputError, match=r"attnlaw 0\.1\.0 wrote it"):
+        attnlaw.spectrum_at(_as_0_1(folder, "matrices.parquet"), layer=0, head=0, kind="qk")
+    pl.read_parquet(audited / "matrices.parquet").drop("latent").write_parquet(folder / "matrices.parquet")
+    with pytest.raises(attnlaw.InputError, match="found no column latent"):
+        attnlaw.spectrum_at(folder, layer=0, head=0, kind="qk")
+
+
+def test_columns_that_are_missing_are_shown_as_null(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    fewer = pl.read_parquet(folder / "matrices.parquet").drop("expert", "effective_rank")
+    fewer.write_parquet(folder / "matrices.parquet")
     columns = data_of(write_report([folder]))["columns"]
     assert set(columns["expert"]) == set(columns["effective_rank"]) == {None}
 
 
-def test_a_proxy_that_an_older_summary_lacks_is_missing_and_moves_no_other(audited, tmp_path):
+def test_a_proxy_that_a_summary_lacks_is_missing_and_moves_no_other(audited, tmp_path):
     folder = copied(audited, tmp_path)
     whole = json.loads((folder / "summary.json").read_text())
     lost, kept = "spectrum_adaptive_continuous", whole["proxies"]["edelman"]["log10"]
@@ -265,6 +308,7 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
         write_report([folder])
 
 
+@pytest.mark.slow
 def test_half_of_the_fits_draws_no_curves(tmp_path):
     rng = np.random.default_rng(2)
     state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}

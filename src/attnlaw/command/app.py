@@ -16,7 +16,6 @@ from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 from attnlaw.command import UsageError
 from attnlaw.command.execute import output_options, parse_words, run_command
 from attnlaw.core.errors import BadSetting, as_option
-from attnlaw.core.lazy import MOVED
 from attnlaw.core.settings import SettingField, Settings, setting_fields
 from attnlaw.verbs import VERBS, find_verb
 
@@ -62,11 +61,7 @@ def run(words: list[str]) -> int:
     except CycloptsError as error:
         from attnlaw.render.terminal.console import print_message
 
-        options = [f"{called} {word.partition('=')[0]}" for word in words]
-        moved = [f"{option} is now {MOVED[option]}" for option in options if option in MOVED]
-        print_message(
-            f"attnlaw: {' '.join((*moved, _parse_error_text(error))[0].replace(chr(34), '').split())}"
-        )
+        print_message(f"attnlaw: {' '.join(_parse_error_text(error).replace(chr(34), '').split())}")
         return 2
     return status if isinstance(status, int) else 0
 

@@ -52,7 +52,9 @@ def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, A
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
     """The table in a parquet file; an `InputError` where it cannot be read or lacks a `needed` column.
 
-    Rows that a version before 0.2.0 wrote are an `InputError`, too. Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
+    Rows that a version before 0.2.0 wrote are an `InputError`, too.
+
+    Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
     that is no Unicode, and mixes two files where one is replaced by another while it reads.
     """
     damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -61,7 +63,7 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
     strange = [name for name, dtype in table.schema.items() if not _is_plain(dtype)]
     if strange:
         raise InputError(f"{path}: {strange[0]} is a column of {table.schema[strange[0]]}; {remedy}")
-    for written in table[VERSION_COLUMN].unique() if VERSION_COLUMN in table.columns else ():
+    for written in table[VERSION_COLUMN].unique() if table.schema.get(VERSION_COLUMN) == pl.String else ():
         require_readable_version(written, str(path), remedy)
     return require_columns(table, needed or {}, str(path), remedy)
 

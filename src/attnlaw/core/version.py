@@ -20,10 +20,10 @@ def version() -> str:
 def require_readable_version(written: Any, where: str, remedy: str) -> None:
     """Raise an `InputError` if `written`, the version in a file, is one before 0.2.0.
 
-    >>> require_readable_version("0.2.0", "steps.parquet", "write it again")
-    >>> require_readable_version("0.1.0", "steps.parquet", "write it again")
+    >>> require_readable_version("0.2.0", "rows.parquet", "run again")
+    >>> require_readable_version("0.1.0", "rows.parquet", "run again")
     Traceback (most recent call last):
-    attnlaw.core.errors.InputError: steps.parquet: attnlaw 0.1.0 wrote it, expected 0.2.0 or later; write it again
+    attnlaw.core.errors.InputError: rows.parquet: attnlaw 0.1.0 wrote it, expected 0.2.0 or later; run again
     """
     if isinstance(written, str) and (old := UNREADABLE.match(written)):
         raise InputError(f"{where}: attnlaw {old.group()} wrote it, expected 0.2.0 or later; {remedy}")

@@ -8,7 +8,8 @@
 | fits | `fits.parquet`, `curves.parquet` |
 | a monitored training run | `steps.parquet` |
 
-A declared column that is missing, as in rows of an older version, is null; one of another kind is refused.
+attnlaw 0.2.0 or later must have written it. A declared column that is missing is null; one of another kind is
+refused.
 """
 
 from __future__ import annotations
@@ -31,19 +32,17 @@ MONITOR_REMEDY = "write it again with attnlaw.training.SpectralMonitor"
 def read_saved(folder: Path) -> SavedResults:
     """What the directory holds, by the verb in `attnlaw.json` or by the files in it."""
     with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
-        known = next((name for name, (file, _) in READERS.items() if (folder / file).exists()), None)
+        known = next((name for name, file in FILES.items() if (folder / file).exists()), None)
         name = _read_verb_name(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).exists() else known
         running = (folder / STORE).exists()
     if name is not None:
-        return READERS[name][1](folder) if name in READERS else read_command(folder, name)
+        return READERS[name](folder) if name in READERS else read_command(folder, name)
     if running:
         raise InputError(
             f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
         )
-    files = ", ".join(str(file) for file, _ in READERS.values())
-    raise InputError(
-        f"{folder}: found neither {MANIFEST_FILE} nor {files}; give a directory that attnlaw wrote"
-    )
+    files = " nor ".join(map(str, (MANIFEST_FILE, *FILES.values())))
+    raise InputError(f"{folder}: found neither {files}; give a directory that attnlaw 0.2.0 or later wrote")
 
 
 def _read_verb_name(path: Path) -> str:
@@ -61,9 +60,11 @@ def _read_run(folder: Path) -> SavedResults:
     return SavedResults(folder, "Training run", rows, figures=tuple(step_figures(rows)))
 
 
-READERS: dict[str, tuple[Path, Callable[[Path], SavedResults]]] = {
-    "audit": (Path("summary.json"), read_saved_audit),
-    "study": (STUDY_ROWS, read_study),
-    "monitor": (Path("steps.parquet"), _read_run),
-    "fit": (Path("fits.parquet"), read_fits),
+# What tells a directory without attnlaw.json.
+FILES = {"study": STUDY_ROWS, "monitor": Path("steps.parquet")}
+READERS: dict[str, Callable[[Path], SavedResults]] = {
+    "audit": read_saved_audit,
+    "fit": read_fits,
+    "study": read_study,
+    "monitor": _read_run,
 }

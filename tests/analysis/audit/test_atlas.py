@@ -304,6 +304,7 @@ def test_the_terminal_and_the_json_tell_the_same() -> None:
     assert line.split() in printed
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_ranges(tmp_path: Path) -> None:
     page = (tiny().save(tmp_path / "one") / "report.html").read_text(encoding="utf-8")
     assert '<details class="atlas" open>' in page
@@ -313,8 +314,8 @@ def test_the_page_shows_the_ranges(tmp_path: Path) -> None:
 
 
 def test_a_summary_without_the_key_is_shown_without(tmp_path: Path) -> None:
-    older = {name: value for name, value in tiny().summary.items() if name != "atlas"}
-    page = replace(tiny(), summaries=(older,)).save(tmp_path) / "report.html"
+    summary = {name: value for name, value in tiny().summary.items() if name != "atlas"}
+    page = replace(tiny(), summaries=(summary,)).save(tmp_path) / "report.html"
     assert "Beside other models" not in page.read_text(encoding="utf-8")
 
 

@@ -370,15 +370,15 @@ def test_the_null_test_imports_neither_statistics_nor_images():
         assert done.stdout.strip() == "set()"
 
 
-def test_the_summary_has_the_keys_of_0_1_beside_the_shape_of_every_verb(tiny, request):
+def test_the_summary_has_its_keys_and_the_shape_of_every_verb(tiny, request):
     shape = ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
     assert list(tiny.summary)[:7] == shape
-    kept = {"model", "family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation"}
-    kept |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
-    kept |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
-    added = {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
-    added |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits"}
-    assert kept | added | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
+    keys = {"model", "family", "layers", "distinct_layers", "hidden_size", "heads", "matrices", "activation"}
+    keys |= {"proxies", "per_application", "log10_alpha", "log10_alpha_error", "value_of_adaptivity"}
+    keys |= {"value_of_adaptivity_error", "rank_count", "extensions", "warnings", "meaning"}
+    keys |= {"not_random", "norms", "norms_unknown", "log10_alpha_applied", "findings", "rejected_share"}
+    keys |= {"median_outliers", "median_effective_rank_qk", "log10_amplification", "atlas", "logits"}
+    assert keys | {"attnlaw_version"} == tiny.summary.keys() - set(shape)
     path = str(request.config.rootpath / TINY)
     assert tiny.summary["settings"]["model"] == tiny.summary["model"] == path
     entry, proxies = tiny.summary["quantities"]["log10_edelman"], tiny.summary["proxies"]

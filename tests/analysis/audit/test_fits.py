@@ -105,6 +105,7 @@ def test_rows_and_curves_have_their_columns(fresh):
     assert laws.height == fresh.matrices.filter(pl.col("law") != "random").height
 
 
+@pytest.mark.slow
 def test_saved_spectra_give_the_same_fits_as_the_model(tmp_path):
     tensors = encoder(seed=1)
     audit(tensors, heads=4, name="m").save(tmp_path)
@@ -118,14 +119,15 @@ def test_saved_spectra_give_the_same_fits_as_the_model(tmp_path):
     assert not other.matrices["random_p_value"].equals(once.matrices["random_p_value"])
 
 
-def test_a_saved_audit_of_0_1_tells_latent_attention_by_its_tensors():
-    """Tables without the column `latent`."""
+def test_laws_of_latent_attention_are_fitted_again_from_its_tables():
     narrow = {"q_a_proj": (24, 48), "q_b_proj": (4 * 12, 24), "kv_a_proj_with_mqa": (20, 48)}
     tensors = gated(narrow | {"kv_b_proj": (4 * 20, 16), "o_proj": (48, 4 * 12)})
     done = audit(tensors, heads=4, name="latent")
     assert done.matrices["latent"].to_list() == [True] * 8 + [False] * 3
-    again = fit_spectra(done.spectra, done.matrices.drop("latent"))
+    again = fit_spectra(done.spectra, done.matrices)
     assert again.matrices.equals(done.with_fits().fits)
+    with pytest.raises(InputError, match="the table of matrices: found no column latent"):
+        fit_spectra(done.spectra, done.matrices.drop("latent"))
 
 
 def test_two_models_in_one_share_their_nulls(fresh, tmp_path):

@@ -1,4 +1,4 @@
-"""Remarks on proxies: what is read from a summary, also from one of an older version."""
+"""Remarks on proxies: what is read from a summary, also from one without some proxies."""
 
 from attnlaw.analysis.audit.remarks import proxy_entries
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.audit.rows import Row, place_row, schema, spectrum_from_row
+from attnlaw.analysis.audit.rows import SPECTRUM_COLUMNS, Row, place_row, schema, spectrum_from_row
 from attnlaw.analysis.columns import CURVES, FITS, PLACE
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.describe import describe
@@ -27,7 +27,7 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import column_kinds, to_cells
 from attnlaw.core.result import DisplayMixin, frame_html
 from attnlaw.core.result_files import save_results
-from attnlaw.core.tables import stack_tables, to_frame, unique_names
+from attnlaw.core.tables import require_columns, stack_tables, to_frame, unique_names
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 
@@ -122,13 +122,14 @@ def fit_spectra(
 
     The rows of both tables must be those of the same matrices, in the same order.
     """
-    places = [
-        name for name in column_kinds(PLACE) if name in matrices.columns
-    ]  # older audits know no experts
+    remedy = "take both tables of one audit"
+    spectra, matrices = (
+        require_columns(table, SPECTRUM_COLUMNS[name], f"fit: the table of {name}", remedy)
+        for name, table in (("spectra", spectra), ("matrices", matrices))
+    )
+    places = list(column_kinds(PLACE))
     if not spectra.select(places).equals(matrices.select(places)):
-        raise InputError(
-            "fit: the tables of spectra and of matrices list other matrices; take both of one audit"
-        )
+        raise InputError(f"fit: the tables of spectra and of matrices list other matrices; {remedy}")
     rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
     placed = [({key: row[key] for key in places}, spectrum_from_row(row, values)) for row, values in rows]
     return _fit_matrices(placed, seed, progress)

@@ -15,7 +15,7 @@ ROUND_OFF = 1e-9
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
     """(label, log10, error or None) of every proxy, in the order of `BOUNDS`.
 
-    An error of round-off is none. A summary of an older version may lack one.
+    An error of round-off is none. A proxy that the summary does not have is left out.
     """
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = proxies | fixed
@@ -28,9 +28,15 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 def remarks(summary: dict[str, Any]) -> list[str]:
     """One sentence each: norms, what proxies are, sample size, adaptivity, extensions."""
-    norms = [line for line in (norms_sentence(summary), logit_sentence(summary)) if line is not None]
+    logits = logit_sentence(summary)
     meaning = [summary["meaning"]] if summary["proxies"] else []
-    return [*norms, *meaning, *proxy_remarks(summary), *extension_remarks(summary)]
+    return [
+        norms_sentence(summary),
+        *([] if logits is None else [logits]),
+        *meaning,
+        *proxy_remarks(summary),
+        *extension_remarks(summary),
+    ]
 
 
 def proxy_remarks(summary: dict[str, Any]) -> list[str]:
@@ -48,7 +54,7 @@ def proxy_remarks(summary: dict[str, Any]) -> list[str]:
             "the rest of the spectrum played no part."
         )
     elif summary["value_of_adaptivity"] is not None:
-        gain, error = summary["value_of_adaptivity"], summary.get("value_of_adaptivity_error")
+        gain, error = summary["value_of_adaptivity"], summary["value_of_adaptivity_error"]
         lines.append(
             f"Value of adaptivity: the best single p costs {gain:.4g}{_format_error(error)} "
             "times the post hoc choice."
@@ -61,13 +67,10 @@ def extension_remarks(summary: dict[str, Any]) -> list[str]:
     return [f"Extension beyond the paper's setting: {named}."] if named else []
 
 
-def norms_sentence(summary: dict[str, Any]) -> str | None:
-    """Whether norms are shown as applied or as stored; None in a summary of 0.1.0, which has them stored."""
-    shown = summary.get("norms")
-    if shown is None:
-        return None
+def norms_sentence(summary: dict[str, Any]) -> str:
+    """Whether norms are shown as applied or as stored."""
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
-    if shown == "stored":
+    if summary["norms"] == "stored":
         stored = "Norms and stable ranks as stored, without the gain of the norm before"
         return f"{stored} (not known of {unknown})." if unknown else f"{stored}."
     applied = (
@@ -78,14 +81,14 @@ def norms_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def logit_sentence(summary: dict[str, Any]) -> str | None:
-    """Which types hold the logits of every input; None in a summary of an older version, or without heads.
+    """Which types hold the logits of every input; None without heads.
 
     >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
     >>> logit_sentence({"logits": found})
     'Logits of 72 of 72 heads stay within float16 whatever the input, of 70 within float8 (E4M3, 448).'
     """
-    logits = summary.get("logits")
-    if not logits or not logits["heads"]:
+    logits = summary["logits"]
+    if not logits["heads"]:
         return None
     missing = f" No bound of {logits['unbounded']}." if logits["unbounded"] else ""
     if not logits["bounded"]:
@@ -98,13 +101,13 @@ def logit_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def null_test_sentence(summary: dict[str, Any]) -> str | None:
-    """How many matrices differ from noise; None in a summary of 0.1.0, or where none could be tested.
+    """How many matrices differ from noise; None if none could be tested.
 
     >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
     """
-    counts = summary.get("not_random")
-    if not counts or not counts["tested"]:
+    counts = summary["not_random"]
+    if not counts["tested"]:
         return None
     matrices = "matrix differs" if counts["tested"] == 1 else "matrices differ"
     return (
@@ -114,13 +117,13 @@ def null_test_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def findings_sentence(summary: dict[str, Any]) -> str | None:
-    """How much was found by how many rules; None in a summary of an older version, or of a study.
+    """How much was found by how many rules; None in a study, which keeps no findings.
 
     >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
     """
-    counts = summary.get("findings")
-    if not counts or counts["rules"] is None:
+    counts = summary["findings"]
+    if counts["rules"] is None:
         return None
     return f"{count_by_level(counts) or 'nothing'} found by {counts['rules']} rules"
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, PLACE, SPECTRA
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product
 from attnlaw.checkpoints.model import Model
@@ -20,7 +20,6 @@ from attnlaw.core.quantity import Quantity, column_kinds, to_cells
 from attnlaw.core.tables import Schema, to_frame, to_schema
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.factor_sizes import gauge_of
-from attnlaw.spectra.precision import FLOAT64
 from attnlaw.spectra.spectrum import Applied, Spectrum
 from attnlaw.theory.bounds.factors import layer_alphas
 from attnlaw.theory.bounds.logits import head_logits
@@ -44,6 +43,28 @@ TABLES = {
 def schema(quantities: Iterable[Quantity]) -> Schema:
     """The types of the columns of some quantities."""
     return to_schema(column_kinds(quantities))
+
+
+SPECTRUM_FACTS = (
+    "rows",
+    "cols",
+    "inner",
+    "latent",
+    "norm_21",
+    "norm_11",
+    "norm_11_error",
+    "route",
+    "precision",
+)
+# Columns of saved tables that spectra are made of again.
+SPECTRUM_COLUMNS: dict[str, Schema] = {
+    "matrices": {
+        name: dtype
+        for name, dtype in schema(MATRICES).items()
+        if name in {*column_kinds(PLACE), *SPECTRUM_FACTS}
+    },
+    "spectra": schema((*PLACE, *(column for column in SPECTRA if column.name == "singular_values"))),
+}
 
 
 def log10(log: Estimate) -> Estimate | None:
@@ -261,22 +282,17 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
 
 
 def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated).
-
-    Audits of 0.1.0 do not say what is latent: there it is told by the number of tensors. Older ones do not
-    say what `inner` was, either.
-    """
-    latent = row.get("latent")
+    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated)."""
     return Spectrum(
         np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),
         row["norm_21"],
         row["norm_11"],
         row["route"],
-        inner=row.get("inner"),
-        precision=row.get("precision") or FLOAT64,
-        norm_11_error=row.get("norm_11_error"),
-        latent=len(row["tensors"]) > 2 if latent is None else latent,
+        inner=row["inner"],
+        precision=row["precision"],
+        norm_11_error=row["norm_11_error"],
+        latent=row["latent"],
     )
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from attnlaw.analysis.audit.audit import audit
 from attnlaw.analysis.audit.record import Audit
-from attnlaw.analysis.audit.rows import spectrum_from_row
+from attnlaw.analysis.audit.rows import SPECTRUM_COLUMNS, spectrum_from_row
 from attnlaw.analysis.columns import PLACE
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError
@@ -20,7 +20,6 @@ from attnlaw.core.tables import read_table
 from attnlaw.spectra.spectrum import Spectrum
 
 PLACES = tuple(column.name for column in PLACE)
-TABLES = ("matrices", "spectra")
 
 
 def spectrum_at(source: Any, **place: Any) -> Spectrum:
@@ -58,7 +57,10 @@ def audit_tables(source: Any, progress: Progress = no_progress) -> tuple[pl.Data
         return source.matrices, source.spectra
     if is_saved(source):
         folder, remedy = Path(source), f"write them with: attnlaw audit MODEL --out {source}"
-        matrices, spectra = (read_table(folder / f"{name}.parquet", remedy) for name in TABLES)
+        matrices, spectra = (
+            read_table(folder / f"{name}.parquet", remedy, needed)
+            for name, needed in SPECTRUM_COLUMNS.items()
+        )
         return matrices, spectra
     new_audit = audit(ModelSettings.parse({"model": source}, "audit"), progress=progress)
     return new_audit.matrices, new_audit.spectra
@@ -67,5 +69,5 @@ def audit_tables(source: Any, progress: Progress = no_progress) -> tuple[pl.Data
 def is_saved(source: Any) -> bool:
     """Whether it is a directory that an audit wrote."""
     return isinstance(source, str | os.PathLike) and all(
-        (Path(source) / f"{name}.parquet").is_file() for name in TABLES
+        (Path(source) / f"{name}.parquet").is_file() for name in SPECTRUM_COLUMNS
     )

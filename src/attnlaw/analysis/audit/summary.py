@@ -137,7 +137,7 @@ def _places(places: Iterable[MatrixLocation]) -> str:
 def build_summary(
     model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
 ) -> dict[str, Any]:
-    """The keys that summary.json has had since 0.1.0, from the quantities of a model."""
+    """The keys of summary.json that docs/audit.md documents, from the quantities of a model."""
     alphas = [] if bounds is None else [log10(alpha) for alpha in bounds.log_alpha]
     approximate = any(alpha is not None and alpha.error is not None for alpha in alphas)
     adaptivity = values.get("value_of_adaptivity")

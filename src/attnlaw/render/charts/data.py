@@ -15,6 +15,7 @@ from attnlaw.core.chart_specs import Chart
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.verb import Verb
+from attnlaw.core.version import VERSION_COLUMN
 from attnlaw.render.charts.figure import Figure, palette
 from attnlaw.render.charts.labels import ValueLabels, format_setting, independent_settings, varying_settings
 from attnlaw.render.charts.style import PALETTE, without_validation

@@ -266,7 +266,7 @@ CHARTS = (
 
 
 class AuditVerb(Verb[AuditSettings, "Audit"]):
-    """The verb whose JSON also has the keys of 0.1.0's summary.json."""
+    """The verb whose JSON also has the keys of `Audit.summary`."""
 
     def json(self, case: AuditSettings, result: Audit) -> dict[str, Any]:
         return {**super().json(case, result), **result.summary}

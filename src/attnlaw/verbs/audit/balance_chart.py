@@ -21,7 +21,7 @@ HALF_LINE = 0.35  # of the line of random factors, in layers
 
 
 def balance(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
-    """The figure, where some head has an excess above zero: an older audit has none."""
+    """The figure, if some head has an excess above zero."""
     matrices = source.frame("matrices")
     if {*COLUMNS} <= {*matrices.columns} and matrices.filter(pl.col("factor_excess") > 0).height:
         yield source.figure(chart, {}, partial(draw_excesses, matrices, source.value_labels.short["model"]))

@@ -132,15 +132,7 @@ def _rows_with_fits(audit: AuditRows) -> pl.DataFrame:
     fits = audit.tables.get("fits")
     if fits is None:
         return rows
-    # A fit repeats the null test of an audit; rows of 0.1 have it there alone.
-    columns = [
-        name
-        for name in rows.columns
-        if name in LOCATION_COLUMNS or name not in fits.columns or rows[name].count()
-    ]
-    return _join_by_location(
-        rows.select(columns), fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False)
-    )
+    return _join_by_location(rows, fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False))
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:

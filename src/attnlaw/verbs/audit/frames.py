@@ -12,7 +12,8 @@ from attnlaw.analysis.audit.summary import build_summary
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import Quantity, column_kinds
 from attnlaw.core.tables import Schema, stack_tables, to_schema, unique_names
-from attnlaw.render.charts.data import VERSION_COLUMN, ChartData
+from attnlaw.core.version import VERSION_COLUMN
+from attnlaw.render.charts.data import ChartData
 from attnlaw.render.charts.draw import draw_figures
 from attnlaw.render.charts.figure import Figure
 from attnlaw.verbs import find_verb
@@ -52,13 +53,13 @@ class AuditRows:
     @property
     def norms_applied(self) -> bool:
         """Whether norms are shown as applied: where one model has none, all are shown as stored."""
-        return all(summary.get("norms") == "applied" for summary in self.summaries)
+        return all(summary["norms"] == "applied" for summary in self.summaries)
 
     @property
     def summaries_with_norms(self) -> list[dict[str, Any]]:
-        """The summaries, saying which norms are shown: those of 0.1.0 say nothing."""
+        """The summaries, with `norms` as the page shows them."""
         stored = {} if self.norms_applied else {"norms": "stored"}
-        return [summary | stored if "norms" in summary else summary for summary in self.summaries]
+        return [summary | stored for summary in self.summaries]
 
     def __add__(self, other: AuditRows) -> AuditRows:
         """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
@@ -103,7 +104,7 @@ def proxies_row(summary: dict[str, Any]) -> dict[str, Any]:
     proxies = summary["proxies"] or {}
     entries = proxies | {f"fixed_p_{p}": entry for p, entry in proxies.get("fixed_p", {}).items()}
     values = {f"log10_{name}": entry["log10"] for name, entry in entries.items() if "log10" in entry}
-    return {"model": summary["model"], VERSION_COLUMN: summary.get(VERSION_COLUMN), **values}
+    return {"model": summary["model"], VERSION_COLUMN: summary[VERSION_COLUMN], **values}
 
 
 def summary_of_row(row: dict[str, Any], model: str) -> dict[str, Any]:

@@ -112,14 +112,14 @@ def _model_card(summary: dict[str, Any], short: str, place: int | None, groups: 
         f"{_or_dash(summary['heads'])} heads",
         f"{_or_dash(summary['matrices'])} matrices",
     ]
-    applied = {"log10_amplification": ", as applied"} if summary.get("log10_alpha_applied") else {}
+    applied = {"log10_amplification": ", as applied"} if summary["log10_alpha_applied"] else {}
     numbers = "".join(
         f"<div><dt>{escape(called)}{applied.get(key, '')}</dt>"
         f"<dd>{escape(format(float(summary[key]), form))}</dd></div>"
         for key, (called, form) in CARD_NUMBERS.items()
-        if summary.get(key) is not None
+        if summary[key] is not None
     )
-    said = [line for line in (norms_sentence(summary), *extension_remarks(summary)) if line is not None]
+    said = [norms_sentence(summary), *extension_remarks(summary)]
     path = "" if short == name else f'<p class="path">{escape(name)}</p>'
     return (
         f"<article><h3>{_colour_key(place)}{escape(short)}</h3>{path}"
@@ -130,7 +130,7 @@ def _model_card(summary: dict[str, Any], short: str, place: int | None, groups: 
 
 
 def _atlas_html(summary: dict[str, Any], opened: bool) -> str:
-    """Where the model lies among those of the atlas; nothing of an older version, or of a part of a model."""
+    """Where the model lies among those of the atlas; nothing of a part of a model, or of a study."""
     entry = summary.get("atlas")
     if not entry:
         return ""
