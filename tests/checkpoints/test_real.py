@@ -37,6 +37,7 @@ EXTENSIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes(name: str) -> None:
     model = open_model(real_checkpoint(name))
@@ -58,6 +59,7 @@ def test_sizes(name: str) -> None:
 
 # Layer-0 query: top singular value of the trained matrix, measured when these checkpoints were chosen.
 # Written with two decimals, so right within one unit of the last digit.
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "top"), [("rxnfp-pretrained", 2.50), ("minilm", 6.13)])
 def test_the_trained_query_matrix_is_the_one_read(name: str, top: float) -> None:
     model = open_model(real_checkpoint(name))
@@ -67,6 +69,7 @@ def test_the_trained_query_matrix_is_the_one_read(name: str, top: float) -> None
     assert np.linalg.norm(query, 2) > 1.5 * 2 * query.std() * np.sqrt(len(query))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "tensor"),
     [
@@ -92,6 +95,7 @@ def test_weights_equal_those_of_the_plain_loaders(name: str, tensor: str) -> Non
     assert np.array_equal(model.read(key), stored.astype(np.float64).T)
 
 
+@pytest.mark.slow
 def test_files_beside_the_weights_are_left_alone() -> None:
     folder = real_checkpoint("rxnfp-10k")
     beside = {file.name for file in folder.iterdir()}

@@ -49,6 +49,7 @@ def test_vit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (model.extensions, model.warnings, model.embedding_view) == (("pre-norm",), (), None)
 
 
+@pytest.mark.slow
 def test_timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # timm's image transforms want torchvision, whose builds fit one build of torch only; its models do not.
     for name in ("", ".datasets", ".ops", ".ops.misc", ".transforms", ".transforms.functional"):

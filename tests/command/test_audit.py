@@ -196,6 +196,7 @@ def test_names_from_files_are_shown_and_never_obeyed(tmp_path):
     assert "[bold]a\\x1b[31m.safetensors" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_terminal_without_unicode_gets_question_marks():
     command = [sys.executable, "-c", "from attnlaw.command import main; main()", "audit", str(TINY)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}

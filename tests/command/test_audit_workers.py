@@ -48,6 +48,7 @@ def audit(*words: object, status: int = 0) -> Any:
     return invoke("audit", *words, status=status)
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_and_ends_as_in_one_process(tmp_path: Path, asked: list[Backend]) -> None:
     plain, out = tmp_path / "plain", tmp_path / "out"
     shown = audit(TINY, "--out", plain, "--no-laws").stdout

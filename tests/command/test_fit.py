@@ -33,6 +33,7 @@ def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
     assert case["quantities"]["not_random_rejected"] == 10
 
 
+@pytest.mark.slow
 def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_path):
     done = fit(TINY, TINY, "--layers", "0", "--only", "qk,ffn", "--out", tmp_path, "--figures", "svg")
     assert done.stdout.count("not random at level 0.01: 6 of 6 matrices") == 2

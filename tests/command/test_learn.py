@@ -126,6 +126,7 @@ def test_how_it_ended_is_said_on_standard_error() -> None:
     assert "recovered" not in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_figures(tmp_path: Path, ending: str) -> None:
     curve, spectrum, bayes = (tmp_path / f"{name}.{ending}" for name in ("curve", "spectrum", "bayes"))
@@ -252,6 +253,7 @@ def test_defaults_are_those_of_the_declaration() -> None:
     assert case["settings"]["target_rank"] is None
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_students_in_training() -> None:
     """Hundreds of gradients of a fifth of a second each are left to every student when Ctrl-C comes."""
     command = [*ATTNLAW, "learn", "--simulate", "200", "--seeds", "20"]

@@ -118,6 +118,7 @@ def test_one_input_of_a_file(tmp_path: Path) -> None:
     assert f"{tmp_path / 'ids'}, line 1: found 256, outside the vocabulary; choose from 0 to 255" in line
 
 
+@pytest.mark.slow
 def test_what_heads_do_comes_first() -> None:
     shown = run(EXAMPLE, "--text", "def attention(q):", columns=100).stdout
     lines = shown.splitlines()

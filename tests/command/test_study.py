@@ -41,6 +41,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_one_command_computes_and_draws(tmp_path: Path, file: Path) -> None:
     out = tmp_path / "out"
     done = study("run", file, "--out", out, "--figures", "svg")

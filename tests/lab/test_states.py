@@ -110,6 +110,7 @@ def test_what_cannot_be_is_one_line():
     assert "&lt;b&gt;" in shown.error_html(InputError("<b>"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     source = EXAMPLE

@@ -44,6 +44,7 @@ def expected(**options: Any) -> dict[str, Any]:
     return kept | dict.fromkeys(("log10_alpha", "log10_alpha_error", "log10_alpha_applied"))
 
 
+@pytest.mark.slow
 def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path) -> None:
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nsamples = 1000\n')
     (summary,) = read(folder).summaries
@@ -55,6 +56,7 @@ def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path)
     assert "n = 1000" in source
 
 
+@pytest.mark.slow
 def test_errors_of_approximate_proxies_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LARGE", 128)
     monkeypatch.setattr(lanczos, "DEFLATED", 32)

@@ -96,6 +96,7 @@ def test_a_residual_would_not_do():
     assert short > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["minilm", "rxnmapper", "smollm2"])
 def test_maps_of_trained_models(name):
     model = open_model(real_checkpoint(name))

@@ -76,11 +76,13 @@ def check_every_value(name, layers=None):
     return ill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rxnfp-finetuned", "minilm", "rxnmapper"])
 def test_every_singular_value_of_the_first_layer_of_a_trained_model(name):
     check_every_value(name, layers="0")
 
 
+@pytest.mark.slow
 def test_every_singular_value_of_a_decoder_layer_with_heads_of_large_condition():
     assert check_every_value("whisper-tiny.en", layers="4") > 0 or not extended_svd.PRECISE
 
@@ -114,6 +116,7 @@ def test_rows_come_in_the_models_order_and_are_bit_identical_for_any_number_of_t
     assert seen == [(done, 25) for done in range(1, 26)]
 
 
+@pytest.mark.slow
 def test_a_real_model_is_bit_identical_for_any_number_of_threads():
     model = open_model(real_checkpoint("rxnmapper"))
     serial, two = (measured(model, jobs=jobs) for jobs in (1, 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
 
 from attnlaw.study import read_study, run
 
@@ -26,6 +27,7 @@ def test_the_example_expands(tmp_path: Path) -> None:
     assert len(read_study(file).tasks) == 6
 
 
+@pytest.mark.slow
 def test_the_queries_run_on_checkpoints(tmp_path: Path) -> None:
     run(read_study(ROOT / "examples" / "checkpoints.toml"), tmp_path)
     rows = duckdb.sql(block("sql").replace("DIR", str(tmp_path))).fetchall()

@@ -65,6 +65,7 @@ def test_every_number_belongs_to_a_task(name: str) -> None:
         assert estimate is not None, line
 
 
+@pytest.mark.slow
 def test_quick_runs_are_smaller_and_keep_what_is_compared() -> None:
     for name in FIGURES:
         full, quick = read_study(name), read_study(name, quick=True)
@@ -171,6 +172,7 @@ def test_the_list_names_papers_and_figures() -> None:
     assert (tokens["paper"], tokens["numbers"], tokens["needs"]) == ("2506.01582", 43, None)
 
 
+@pytest.mark.slow
 def test_a_figure_is_run_drawn_and_compared(tmp_path: Path) -> None:
     ended = invoke("reproduce", "limit-arrival", "--out", tmp_path, "--figures", "svg")
     assert re.search(r"head size 64 +41.22 +41.22\d+ +[+-]0.0\d+%", ended.stdout)

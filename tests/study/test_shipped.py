@@ -118,6 +118,7 @@ def test_the_atlas_without_its_models_is_refused(tmp_path: Path) -> None:
         study.check(list(study.tasks))
 
 
+@pytest.mark.slow
 def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
     report = run(read_study(FILES["checkpoints"]), tmp_path, Backend())
     assert (report.done, report.failures) == (2, ())
@@ -131,6 +132,7 @@ def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
 SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in SMALL]
 )

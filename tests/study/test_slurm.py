@@ -40,6 +40,7 @@ def test_the_job_script(tmp_path: Path) -> None:
         assert option in command
 
 
+@pytest.mark.slow
 def test_a_study_on_the_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{STANDIN}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN", str(tmp_path / "jobs"))

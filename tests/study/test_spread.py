@@ -85,6 +85,7 @@ def test_one_run_at_a_time_and_only_of_what_has_parts(tmp_path: Path) -> None:
         next(spread(TOTAL.split.verb, [], tmp_path / "s"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_a_killed_driver_loses_what_was_in_flight_and_nothing_else(tmp_path: Path) -> None:
     store = tmp_path / "s"
@@ -105,6 +106,7 @@ def test_a_killed_driver_loses_what_was_in_flight_and_nothing_else(tmp_path: Pat
     assert len(set(begun)) - kept == len(set(again) & set(begun))  # in flight, and nothing else
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_what_it_computed_and_held(tmp_path: Path, two_workers: Backend) -> None:
     killed = False
     case = Total(terms=12, seconds=0.3, log=str(tmp_path))

@@ -64,6 +64,7 @@ def test_a_bad_case_costs_itself_alone(tmp_path: Path, how: str, error: str, att
     assert rows(tmp_path / "out")["square"].to_list() == squares(60, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("how", "error", "attempts"),
@@ -97,6 +98,7 @@ def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_wor
     assert here.read_bytes() == there.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(("number", "status_of_process"), [(signal.SIGINT, 0), (signal.SIGKILL, -9)])
 def test_a_run_that_is_stopped_within_a_chunk_is_resumed(

@@ -232,6 +232,7 @@ def test_the_leading_law_is_told_where_it_is_known(
     assert prediction.predicted_exponent == (-2.0 if is_known else None)
 
 
+@pytest.mark.slow
 def test_further_distances_of_a_law_are_those_of_the_library(tmp_path: Path) -> None:
     asked = 'scaling = "1/n"\nother_scaling = "1/sqrt(n)"\ngaussian = true\nkernel = true\n'
     text = f'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 1\n{asked}[grid]\nwidth = [64, inf]\n'
@@ -297,6 +298,7 @@ def test_a_stack_has_its_path_in_the_row(tmp_path: Path) -> None:
     assert row["path_squared_length_error"] == law["path_squared_length"]["error"]
 
 
+@pytest.mark.slow
 def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
     """Several checkpoints: summaries as rows, matrices, spectra and fits as partitioned data sets."""
     for name in ("first", "second"):

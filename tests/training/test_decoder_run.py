@@ -24,6 +24,7 @@ def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
     assert min(row["strength"] for row in spikes) > 1
 
 
+@pytest.mark.slow
 def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
     verb = find_verb("decoder")
     (case,) = verb.cases({"steps": 3, "every": 2, "seed": 1})

@@ -92,6 +92,7 @@ def test_gradient_descent_keeps_the_difference_of_the_factors_but_for_decay(
         assert place["frobenius"] == pytest.approx(product.norm().item() / SIZE**0.5, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_modes_leave_in_the_order_of_their_strength(tmp_path: Path) -> None:
     model = Encoder()
     monitor = monitored(model, tmp_path)

@@ -326,6 +326,7 @@ for step in range(15):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_directory(tmp_path):
     other = subprocess.Popen([sys.executable, "-c", OTHER_PROCESS, str(tmp_path)])
     monitor = watch(TimedEncoder(), tmp_path / "run", every=1, max_overhead=1e9, name="own")

@@ -91,6 +91,7 @@ def test_training_is_the_same_to_the_bit(tmp_path: Path) -> None:
         assert torch.equal(parameter, other)
 
 
+@pytest.mark.slow
 def test_dear_margins_wait_and_spectra_do_not(tmp_path: Path) -> None:
     """Forwards of margins take 8 seconds (one tries the model, one measures), spectra none.
 

@@ -36,6 +36,7 @@ def output(interpreter: Interpreter, folder: Path, *arguments: str | Path) -> st
     return outcome.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -58,6 +59,7 @@ def test_audits_and_fits_write_the_same_rows(
         assert (tmp_path / "1/summary.json").read_bytes() == (tmp_path / "2/summary.json").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -72,6 +74,7 @@ def test_the_same_command_twice(arguments: tuple[str | Path, ...], tmp_path: Pat
     assert first == second
 
 
+@pytest.mark.slow
 def test_studies_in_one_process_and_with_two_workers(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(STUDY)

@@ -64,6 +64,7 @@ def test_the_rows_are_printable(outcome: Outcome, place: Path) -> None:
     assert all(name.isprintable() for name in names)
 
 
+@pytest.mark.slow
 def test_a_report_of_several_runs_escapes_too(outcome: Outcome, place: Path) -> None:
     again = run("report", place / "out", place / "out", "--out", place / "both", folder=place, memory=None)
     assert again.status == 0, again.errors

@@ -102,6 +102,7 @@ def test_a_full_disk_at_the_first_table(earlier: Path) -> None:
     assert contents(earlier / "out") == before
 
 
+@pytest.mark.slow
 def test_kill_while_files_are_renamed(earlier: Path, later: attnlaw.Audit) -> None:
     """Every file is the earlier run's or the later one's, whole; the next run is not disturbed."""
     killed = run("audit", "two", "--no-laws", "--out", "out", folder=earlier, memory=None, kill_at_rename=4)
@@ -158,6 +159,7 @@ def test_a_directory_that_is_read_only(
     assert not list(read_only.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SAVED, "report.html", "figures"])
 def test_a_directory_in_the_place_of_a_file(name: str, earlier: Path, later: attnlaw.Audit) -> None:
     """Or a file in that of the figures: no file of the earlier run is replaced, not even the first."""

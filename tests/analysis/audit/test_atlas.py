@@ -80,6 +80,7 @@ def test_the_rows_of_the_example_are_made_again() -> None:
     assert row["sha256"] == hashlib.sha256((TINY / "model.safetensors").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_real_checkpoint_are_made_again() -> None:
     audit = audited("rxnmapper")
     assert_made_again(audit.matrices, audit.layers, "rxnmapper")

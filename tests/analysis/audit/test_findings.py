@@ -65,6 +65,7 @@ def test_sound_models_have_no_findings_but_notes(tiny: Model) -> None:
     assert attnlaw.findings(tiny) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_trained_checkpoints_are_as_the_note_says(name: str) -> None:
     assert counted(audited(name)) == SOUND[name]

@@ -201,6 +201,7 @@ def pretrained():
     return fit(real_checkpoint("rxnfp-pretrained"), layers="0:3", name="rxnfp")
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_told_from_noise(pretrained):
     rejections = pretrained.rejections()["rxnfp"]
     assert rejections.rejected == rejections.tested == 30
@@ -209,6 +210,7 @@ def test_a_trained_model_is_told_from_noise(pretrained):
     assert (pretrained.matrices.filter(pl.col("head").is_null())["kappa"] < 10).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Passing a dict")
 def test_alpha_of_real_matrices_is_weightwatchers(pretrained):
     weightwatcher = pytest.importorskip("weightwatcher")

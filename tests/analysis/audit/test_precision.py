@@ -125,6 +125,7 @@ def test_sampled_norms_carry_their_error_into_the_proxy(
     assert sampled.quantities["log10_edelman"] == exact.quantities["log10_edelman"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in SMALL else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 )

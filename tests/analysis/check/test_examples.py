@@ -56,6 +56,7 @@ def test_an_export_of_the_small_decoder(tmp_path):
     assert moved.failed_rules[0].failures[0].place == {"tensor": name}
 
 
+@pytest.mark.slow
 def test_a_fine_tune_of_the_small_decoder(tmp_path):
     state = read(TINY)
     near = write(changed(state, low_rank(2, 0.01), matrices(state)), TINY, tmp_path / "near")

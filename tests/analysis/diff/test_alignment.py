@@ -122,6 +122,7 @@ def test_the_rounded_half_of_a_head():
     assert null.error == uniform_null.error
 
 
+@pytest.mark.slow
 def test_a_bfloat16_copy_is_aligned_with_large_weights_and_nothing_else():
     """Feed-forward matrices of a real model: far from uniform, near the null of rounding."""
     against_uniform, against_rounding = [], []

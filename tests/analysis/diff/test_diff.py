@@ -328,6 +328,7 @@ def test_a_model_that_fuses_its_queries_keys_and_values():
         assert sizes["ffn_in"] == 0
 
 
+@pytest.mark.slow
 def test_shared_layers_are_compared_once():
     folder = str(real_checkpoint("rxnmapper"))
     comparison = diff(folder, ModelSettings(model=folder))

@@ -48,6 +48,7 @@ def llama(folder, state):
     return written(folder, state, model_type="llama", **sizes)
 
 
+@pytest.mark.slow
 def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
     """llama.cpp orders the rows of queries and keys otherwise: a change of gauge, and nothing else."""
     folder = str(real_checkpoint("smollm2"))
@@ -61,6 +62,7 @@ def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
     assert (row["dtype_base"], row["dtype_model"]) == ("Q4_1", "float32")
 
 
+@pytest.mark.slow
 def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
     from attnlaw.analysis.diff.tensor_pairs import pair_tensors
 
@@ -71,6 +73,7 @@ def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
     assert pairs["blk.1.attn_norm.weight"] is None
 
 
+@pytest.mark.slow
 def test_the_rounding_of_a_quantised_model_is_below_its_floor(smollm2, tmp_path):
     """A base that differs from a Q4_1 file by less than half a step: nothing lies above the floor."""
     from attnlaw.analysis.diff.rounding_floor import stored_steps
@@ -92,6 +95,7 @@ def test_the_rounding_of_a_quantised_model_is_below_its_floor(smollm2, tmp_path)
     assert comparison.maps["size"].min() > 0.05
 
 
+@pytest.mark.slow
 def test_permuted_groups_of_queries(smollm2, tmp_path):
     """Groups and heads within them in another order, as stored by grouped queries."""
     order, within = [2, 0, 1], [1, 2, 0]

@@ -66,6 +66,7 @@ def browser():
         yield chromium
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, saved, width):
     folder, comparison = saved

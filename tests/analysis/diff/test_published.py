@@ -37,6 +37,7 @@ def agree(actual, expected):
     return actual == pytest.approx(expected, abs=0.51 * 10.0**-digits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ["0", "5", "11"])
 def test_sizes_and_stable_ranks_of_the_fine_tuned_model(layer):
     maps = compared("finetuned").maps.filter(pl.col("layer") == int(layer), pl.col("head").fill_null(0) == 0)
@@ -46,6 +47,7 @@ def test_sizes_and_stable_ranks_of_the_fine_tuned_model(layer):
         assert agree(row["stable_rank"], rank)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", ["0", "5", "11"])
 def test_sizes_and_stable_ranks_of_the_short_run(layer):
     figures = FIGURES["size_and_stable_rank"]["10k"][layer]
@@ -55,6 +57,7 @@ def test_sizes_and_stable_ranks_of_the_short_run(layer):
         assert agree(row["stable_rank"], rank)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change"),
     [("bfloat16", as_bfloat16), ("int4/32", lambda matrix, rng: absmax_grid(matrix, 4, 32))],
@@ -70,6 +73,7 @@ def test_sizes_and_stable_ranks_of_rounded_copies(name, change):
         assert agree(row["stable_rank"], rank)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", FIGURES["finetuned_layer_5"])
 def test_layer_5_of_the_fine_tuned_model(column):
     maps = compared("finetuned").maps.filter(pl.col("layer") == 5, pl.col("head").fill_null(0) == 0)
@@ -77,6 +81,7 @@ def test_layer_5_of_the_fine_tuned_model(column):
         assert agree(maps.row(by_predicate=pl.col("kind") == kind, named=True)[column], expected)
 
 
+@pytest.mark.slow
 def test_median_sizes_of_heads():
     maps = compared("finetuned").maps
     for kind, expected in FIGURES["median_size"]["finetuned"].items():
@@ -103,6 +108,7 @@ def _head_sizes(model, kind):
             yield np.linalg.norm(head_update_values(*before, *after)) / norm
 
 
+@pytest.mark.slow
 def test_intruders_and_new_directions_of_heads():
     for kind, expected in FIGURES["intruders_of_finetuned_heads"].items():
         rows = compared("finetuned").maps.filter(pl.col("kind") == kind)
@@ -111,6 +117,7 @@ def test_intruders_and_new_directions_of_heads():
         assert new == FIGURES["new_of_finetuned_heads"][kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "expected"), [("finetuned", 6), ("10k", 1)])
 def test_intruders_of_stored_queries(name, expected):
     """Of the first 10 left vectors of the 12 stored matrices, of which none is new on either side."""
@@ -123,6 +130,7 @@ def test_intruders_of_stored_queries(name, expected):
     assert (strange, new) == (expected, 0)
 
 
+@pytest.mark.slow
 def test_fine_tuning_shrank_the_weights():
     """Medians of the moves of the largest value; the published ones are of 60 draws, good to some percent."""
     comparison = compared("finetuned")
@@ -143,6 +151,7 @@ def test_fine_tuning_shrank_the_weights():
     assert agree(np.median(cosines), FIGURES["cosine_of_update_and_base"]["tensors"])
 
 
+@pytest.mark.slow
 def test_the_sentence_of_the_pair():
     sentence = compared("finetuned").quantities["verdict"]
     assert sentence.startswith("fine-tuned: dense updates in 72 of 72 matrices, 12 to 35 percent")
@@ -151,6 +160,7 @@ def test_the_sentence_of_the_pair():
     assert "2 new directions" in sentence
 
 
+@pytest.mark.slow
 def test_permuted_heads_are_told_and_recovered():
     """Every layer's heads in a random order: matched, nothing changed."""
     rng = np.random.default_rng(0)
@@ -174,6 +184,7 @@ def test_permuted_heads_are_told_and_recovered():
     assert comparison.maps["size"].max() < 1e-12
 
 
+@pytest.mark.slow
 def test_fresh_weights_share_nothing():
     """Gaussian weights of each tensor's spread, medians over heads against one published draw.
 

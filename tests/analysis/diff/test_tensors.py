@@ -76,6 +76,7 @@ def check(case, names):
         assert rank == "any" or comparison.rank == rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts_of_some_matrices(case):
     check(case, FEW)
@@ -101,6 +102,7 @@ def test_an_update_below_the_floor_is_called_so():
     assert {verdict for verdict, _ in verdicts} <= {"low-rank", "below-floor"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["finetuned", "10k"])
 def test_fine_tuned_matrices_are_dense(name):
     for tensor_name in FEW:
@@ -108,6 +110,7 @@ def test_fine_tuned_matrices_are_dense(name):
         assert comparison.verdict == "dense"
 
 
+@pytest.mark.slow
 def test_one_changed_entry_is_of_rank_one():
     base = weights()[NAMES[0]]
     model = base.copy()

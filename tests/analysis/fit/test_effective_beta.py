@@ -16,6 +16,7 @@ from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 
 
+@pytest.mark.slow
 def test_agrees_with_the_logits_of_all_pairs() -> None:
     model = open_model(real_checkpoint("rxnfp-pretrained"))
     layer, head = 3, 1
@@ -136,6 +137,7 @@ def test_the_models_own_keys_and_factor(case: str) -> None:
         assert beta == effective_beta(open_model(module), beta.layer, beta.head)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_measured_is_refused() -> None:
     model = open_model(gaussian_model(32, 50, 0.1), heads=4)
     with pytest.raises(InputError, match="no head 4 of layer 0"):

@@ -34,6 +34,7 @@ def windows() -> list[list[int]]:
     return [list(text[24 * i : 24 * i + 24]) for i in range(35)]
 
 
+@pytest.mark.slow
 def test_the_shipped_decoder():
     margins = measure_margins(EXAMPLE, windows())
     assert margins.spread == pytest.approx(1.152306312, rel=1e-9)

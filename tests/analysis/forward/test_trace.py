@@ -37,6 +37,7 @@ def test_the_pass_is_that_of_transformers(tmp_path, kind):
     np.testing.assert_allclose(passed.output, expected, rtol=0, atol=200 * np.finfo(np.float32).eps * scale)
 
 
+@pytest.mark.slow
 def test_real_bert_is_rebuilt():
     passed = trace_forward(
         *load_base_model(real_checkpoint("rxnfp-pretrained")), [12, 16, 20, 11, 13, 16, 14, 13]

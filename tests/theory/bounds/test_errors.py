@@ -133,6 +133,7 @@ def brute_force(whole):
     return np.sqrt(squares + bound**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [pytest.param(0.0, marks=pytest.mark.long), 1e-3])
 def test_errors_are_those_of_the_sums(bound):
     """d ln(sum C + sqrt L) = sum (C / proxy) d ln C, to first order in errors of a per cent or less.
@@ -170,6 +171,7 @@ def test_the_bound_of_alpha_and_gamma_by_hand():
         assert added == pytest.approx(part.p / (part.p + 2) * (gamma + alpha), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_errors_cover_the_exact_proxies():
     """Scores over seeds are t variables with 15 degrees of freedom or more: root mean square about one, or
     less where quadrature errors are bounds; beyond 5.5 once in 10,000."""
@@ -223,6 +225,7 @@ def test_zero_matrices_beside_approximate_ones_add_no_error():
     assert errors(proxy_set)["fixed_p_0"] == pytest.approx(2 * share * uncertain, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decay", [6.0, 8.0])
 def test_an_uncertain_rank_does_not_win_with_a_small_error(decay):
     """Feed-forward matrices with geometric spectra, some values below the tolerance and more below what

@@ -21,6 +21,7 @@ def test_on_a_full_grid_each_exponent_is_a_simple_regression():
         assert error == pytest.approx(fit.residual / np.sqrt(18) / np.std(np.log10(variable)), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_spread_of_the_exponents_over_repetitions():
     """Over 2000 draws; the standard error of an estimated standard deviation is then 1.6 %."""
     rng = np.random.default_rng(1)

@@ -224,6 +224,7 @@ def climbed(name: str, changes: dict[str, Any]) -> float:
     return float(np.median(best / bounds))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -306,6 +307,7 @@ def test_the_typical_size_is_the_spread_of_drawn_rows() -> None:
     assert abs(rows.mean() - typical**2) < 4 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_probable_maximum_is_rarely_passed(turned: bool) -> None:
     """Of 200 draws of n tokens at most as many pass it as a chance delta lets; it is not far above them.
@@ -380,6 +382,7 @@ def dense(model: Model, layer: int, head: int) -> float:
 
 
 # How many heads may leave the range of float8 (E4M3, 448): counted apart from this code, over the same files.
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "heads", "beyond"), [("rxnfp-pretrained", 48, 0), ("minilm", 72, 2)])
 def test_real_encoders(name: str, heads: int, beyond: int) -> None:
     audit = audited(name)

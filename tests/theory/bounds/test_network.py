@@ -100,6 +100,7 @@ def test_scaling_an_output_matrix_moves_the_scales_it_enters_by_its_logarithm(se
     assert edelman[0] - 1e-9 <= edelman[1] <= edelman[0] + np.log(factor) + 1e-9
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, st.floats(1.0, 1e3))
 def test_scaling_the_last_matrix_follows_the_formula_in_its_own_term(seed, factor):

@@ -60,6 +60,7 @@ def assert_rows_equal(audit_result, expected):
         assert row["log10_contribution"] == pytest.approx(curve.min(), rel=CLOSE)
 
 
+@pytest.mark.slow
 def test_rxnfp_against_its_published_figures():
     """PyPI package rxnfp 0.1.0, bert_pretrained: values by the scripts published with arXiv 2605.07297."""
     audit_result = audited("rxnfp-pretrained")
@@ -72,6 +73,7 @@ def test_rxnfp_against_its_published_figures():
     assert audit_result.summary["value_of_adaptivity"] == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_rxnfp_pretrained_and_fine_tuned_count_the_same_ranks():
     """With every rank full, 8 head products and 2 feed-forward matrices in each of 12 layers, N = 256."""
     by_hand = 12 * (8 * np.sqrt(64 * 256) + 2 * 256) + np.sqrt(12)
@@ -90,6 +92,7 @@ def test_rxnfp_fine_tuned_against_the_oracle():
     assert_rows_equal(audit_result, expected)
 
 
+@pytest.mark.slow
 def test_two_layers_of_whisper_with_cross_attention_against_the_oracle(tmp_path):
     import torch
 
@@ -111,6 +114,7 @@ def test_two_layers_of_whisper_with_cross_attention_against_the_oracle(tmp_path)
     assert_rows_equal(audit_result, expected)
 
 
+@pytest.mark.slow
 def test_minilm_against_the_oracle():
     folder = real_checkpoint("minilm")
     expected = oracle.evaluate(
@@ -132,6 +136,7 @@ def test_whisper_with_cross_attention_against_the_oracle():
     assert_rows_equal(audit_result, expected)
 
 
+@pytest.mark.slow
 def test_a_shared_layer_against_the_oracle_in_both_counts():
     folder = real_checkpoint("rxnmapper")
     layers = oracle.albert(torch_state(folder / "pytorch_model.bin"), heads=8)
@@ -175,6 +180,7 @@ def test_a_shallow_model_with_decaying_spectra_takes_many_indices():
     assert audit_result.summary["value_of_adaptivity"] > 1.001
 
 
+@pytest.mark.slow
 def test_eighty_layers_pass_float64_and_stay_finite():
     state = made_bert(layers=80, hidden=16, width=32, decay=0.3, size=5.0)
     expected = oracle.evaluate(oracle.bert(state, 80, 1), range(80), 16, 1.13)

@@ -169,6 +169,7 @@ def test_a_small_head_wholly_in_mpmath():
     assert dense > exact + 0.1
 
 
+@pytest.mark.slow
 def test_the_error_of_a_contribution_covers_the_exact_value():
     """Approximate spectra: t scores with 15 degrees of freedom over 20 seeds stay below 5.5 with p > 0.99."""
     rng = np.random.default_rng(0)

@@ -238,6 +238,7 @@ def test_the_end_of_decay_is_a_cut_target() -> None:
     assert path.trace[1] == pytest.approx(float(p @ left), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_decay_that_cuts_inside_the_bulk() -> None:
     """Modes near the cut are slow (tau = 1.7 is 1e-4 early). The cut is a kink: 96 angles see it to 2e-5."""
     problem = Problem(tokens=2)
@@ -248,12 +249,14 @@ def test_the_end_of_a_decay_that_cuts_inside_the_bulk() -> None:
         assert path.estimation_error[1] == pytest.approx(expected, abs=error)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_softmax_with_noise_is_the_least_loss() -> None:
     """The published end of the noisy softmax, E = 0.048225, by direct minimisation elsewhere: 0.0482250."""
     path = trajectory(Problem(**SOFTMAX, noise=0.5), Schedule([200.0], decay=0.05, width=0.5, scale=0.3))
     assert path.estimation_error[1] == pytest.approx(0.0482250, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_narrow_student_ends_at_the_top_of_the_target() -> None:
     """Width 0.25 below the rank 0.5: E is the second moment of what lies below the 0.75 quantile."""
     problem = Problem()

@@ -199,6 +199,7 @@ def means(shape, sizes, gauge, draws=32):
         yield [Estimate(*both) for both in zip(np.mean(samples, axis=0), error, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_null_is_that_of_drawn_factors():
     """Extrapolated in 1/d: the excess of every shape, the imbalance of equal ones."""
     family = {}
@@ -246,6 +247,7 @@ def test_a_stationary_point_of_decay_is_balanced():
     assert balance.imbalance < 1e-8
 
 
+@pytest.mark.slow
 def test_label_noise_is_a_weight_decay():
     """D falls at the rate eta^2 sigma^2 N a step, as by a decay of eta sigma^2 N/2, up to terms of order eta.
 

@@ -165,6 +165,7 @@ def test_random_connected_masks(seed: int) -> None:
             assert (run.rank, run.matrix) == (2, pytest.approx(M, abs=1e-6))
 
 
+@pytest.mark.slow
 def test_entries_between_components_are_random() -> None:
     """Mean size over starts against E |cos| in k dimensions; seeds in order."""
     family = []

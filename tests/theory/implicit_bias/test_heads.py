@@ -168,6 +168,7 @@ def test_a_dead_head_has_no_excess():
 
 # Medians over heads of QK and of VO, of the weights alone, to three digits, and the null: measured by other
 # code when the theory was derived.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "qk", "vo", "null"),
     [

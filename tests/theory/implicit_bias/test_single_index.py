@@ -71,6 +71,7 @@ def test_the_risk_by_adaptive_quadrature() -> None:
     assert prediction.risk == pytest.approx(risk, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_gradient_descent_agrees() -> None:
     """60 draws of each reference problem, seeds 0 to 3: risks, and coefficients kept."""
     risks, counts = [], []
@@ -111,6 +112,7 @@ def test_false_positives_do_not_see_the_noise() -> None:
     assert holds(family), family
 
 
+@pytest.mark.slow
 def test_a_threshold_that_moves_with_the_labels_costs_less() -> None:
     """ReLU: at the mean threshold .01731(23), by theory .01760; at |y| of the draw .01632(22)."""
     problem = SingleIndex(link="relu")

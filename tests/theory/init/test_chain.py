@@ -59,6 +59,7 @@ def real(name: str) -> dict[str, Any]:
     return _REAL[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WIDTHS)
 def test_the_chain_has_the_law_of_networks(name: str) -> None:
     model, tokens = case(name)
@@ -138,6 +139,7 @@ class EqualAsDifferent(Finite):
         return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [

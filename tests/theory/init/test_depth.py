@@ -38,6 +38,7 @@ def grams(order: str, width: int, depth: int, causal: bool, seed: int) -> Any:
     return np.stack([layer.gram for layer in run_layers(state)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("causal", "slope"), [(False, 0.64), (True, 0.42)])
 def test_angles_behind_norms_fall_by_a_factor_a_layer_and_are_log_normal(causal: bool, slope: float) -> None:
     """log(1 - cos) falls by 0.64 a layer beyond the sixth (causal: 0.42) and is normal: skew below 0.3."""
@@ -53,6 +54,7 @@ def test_angles_behind_norms_fall_by_a_factor_a_layer_and_are_log_normal(causal:
         assert 0.25 < first[0] < first[4] < 0.63
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [64, 256])
 def test_the_spread_of_angles_behind_norms_grows_like_depth_over_width(width: int) -> None:
     """Var log(1 - cos) of a pair is near 6 L / N (published: 5.5), at two depths and two widths."""
@@ -62,6 +64,7 @@ def test_the_spread_of_angles_behind_norms_grows_like_depth_over_width(width: in
         assert abs(share - 6) < 1 + 4.5 * 6 * math.sqrt(2 / DRAWS), (depth, share)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [64, 256])
 def test_the_spread_of_lengths_before_norms_does_not_grow_with_depth(width: int) -> None:
     """N Var log |x|^2 is 1.9 to 2.7 at every depth: outputs of blocks do not depend on |x|."""

@@ -179,6 +179,7 @@ CHANGES = [("SP", 64, 0.545), ("SP", 256, 1.113), ("muP", 256, 0.465)]
 WIDE = [("SP", 1024, 2.957), ("SP", 4096, 7.939), ("muP", 1024, 0.432), ("muP", 4096, 0.423)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parametrisation", "width", "expected"),
     [*CHANGES, *(pytest.param(*case, marks=pytest.mark.long) for case in WIDE)],

@@ -91,6 +91,7 @@ def test_cosines_of_gpt2(
         assert log[0] == pytest.approx(-2.293 - 1.645 * 0.0403, abs=0.03)
 
 
+@pytest.mark.slow
 def test_loss_of_different_ids() -> None:
     """E loss = ln V + Var(logit) / 2 where the target is not among what a causal token has seen."""
     model = Architecture.from_config(GPT2)
@@ -132,6 +133,7 @@ def test_rotary_scores_of_the_limit_have_their_covariance() -> None:
         close(products.mean(), error, gain**2 * sigma[i, k] * sigma[j, l] * turn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [16, 32, 128])
 def test_rotary_scores_have_that_covariance_at_every_width(width: int) -> None:
     """Exact at finite widths: in a wider head each frequency has the share of planes that it had."""
@@ -150,6 +152,7 @@ def test_rotary_scores_have_that_covariance_at_every_width(width: int) -> None:
         close(products.mean(), error, gain**2 * sigma[i, k] * sigma[j, l] * turn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["heads", "head-width"])
 def test_wide_models_have_the_law_of_the_limit(keep: str) -> None:
     model = replace(Architecture.from_config(SMALL_LLAMA), depth=2, score_scales=(1 / math.sqrt(8),) * 2)
@@ -163,6 +166,7 @@ def test_wide_models_have_the_law_of_the_limit(keep: str) -> None:
             assert abs(a.value - b.value) < SIGMAS * math.hypot(a.error, b.error or 0.0) + 8 / 4096 * b.value
 
 
+@pytest.mark.slow
 def test_the_spread_over_initialisations_falls_with_the_width() -> None:
     """N (Var - Var_inf) of the mean cosine is 0.53 to 0.66 for N from 32 to 1024."""
     values = {**GPT2, "n_embd": 64, "n_head": 2, "n_layer": 4, "initializer_range": math.sqrt(2.07 / 64)}

@@ -33,6 +33,7 @@ def same_law(name: str, draws: int, **changes: Any) -> None:
     assert pvalues[worst] > LEVEL / len(pvalues), (worst, pvalues[worst])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_some_models(name: str) -> None:
     same_law(name, 80)

@@ -84,6 +84,7 @@ def test_density_at_the_hard_edge_goes_like_the_inverse_root() -> None:
     assert scaled == pytest.approx(np.full(4, scaled[0]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_gap_opens_continuously() -> None:
     # At beta = 1 the gap opens between these ratios; the mass must not notice.
     counts = []

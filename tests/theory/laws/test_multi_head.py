@@ -225,6 +225,7 @@ def test_four_equal_factors_leave_a_density_that_is_integrated() -> None:
     assert scaled == pytest.approx(np.full(3, scaled[0]), rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tokens", "head_size", "beta", "first", "second"), [
     (512, 32, 0.12, 0.17, 0.04),
     (1000, 64, 0.5, 0.09, 0.035),

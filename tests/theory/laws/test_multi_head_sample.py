@@ -99,6 +99,7 @@ def test_zeros_are_counted_as_the_atom() -> None:
     assert distance_to_law(drawn.values + 1e-3 * (drawn.values == 0), drawn.law) > 0.4
 
 
+@pytest.mark.slow
 def test_the_spike_is_where_it_is_expected_and_column_means_take_it_off() -> None:
     """beta .7, d_K/n .064, 16 heads: predicted 2.747, edge 2.221; draws of 500 tokens had 2.763(11)."""
     shape = AttentionShape(250, 16, 16)
@@ -117,6 +118,7 @@ def test_the_spike_is_where_it_is_expected_and_column_means_take_it_off() -> Non
     assert RandomLayer(shape, 0.7, "attention").warnings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["values", "output"])
 def test_the_spike_goes_through_values_and_outputs(of: str) -> None:
     """`l^2 y = theta`: an extension, so held against draws."""

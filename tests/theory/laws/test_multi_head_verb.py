@@ -64,6 +64,7 @@ def test_tables_are_the_density_and_the_first_draw(small_result: object) -> None
     assert VERB.tables[1].rows(VERB(**SMALL | {"draws": 0})) is None
 
 
+@pytest.mark.slow
 def test_one_seed_one_result(small_result: object) -> None:
     again, other = (VERB(**SMALL, seed=seed).draws for seed in (0, 1))
     assert again.law_w1 == small_result.draws.law_w1
@@ -84,6 +85,7 @@ def test_bad_settings_are_one_line(given: dict[str, object], message: str) -> No
         VERB.cases(given)
 
 
+@pytest.mark.slow
 def test_the_study_of_readouts_has_the_published_numbers() -> None:
     """arXiv 2610.10033: errors cross at beta .559; a tenth of the loss at times 41.22, 7.80, 7.76."""
     tasks = read_study("limit-readout").tasks
@@ -104,6 +106,7 @@ def test_the_study_of_readouts_has_the_published_numbers() -> None:
     assert crossing == pytest.approx(0.5587, abs=10 * 0.05**2 / 8 / abs(ratios[1] - ratios[0]) * 0.05)
 
 
+@pytest.mark.slow
 def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     file.write_text(

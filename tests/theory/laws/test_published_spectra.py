@@ -37,6 +37,7 @@ def test_the_studies_are_those_of_the_table() -> None:
 
 
 # The others take minutes each: `attnlaw study run limit-spectrum`.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["DINOv3-L", *(pytest.param(name, marks=pytest.mark.long) for name in ("BERT-base", "ModernBERT-L"))],

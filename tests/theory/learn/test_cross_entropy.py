@@ -150,6 +150,7 @@ def test_a_penalty_that_leaves_nothing(soft: bool) -> None:
     assert 0.95 < some.estimation_error.value < 1
 
 
+@pytest.mark.slow
 def test_soft_labels_recover_the_target() -> None:
     """They tell u*, one number a sample: beyond .9054 of them per d^2 the nuclear norm picks the target."""
     below, above = (state_evolution(attended(0.5, alpha, 1.0, 1e-6, True)) for alpha in (0.85, 0.95))
@@ -206,6 +207,7 @@ def test_training_ends_at_the_minimum(sensing: str) -> None:
     assert nuclear_gap(risk, trained.matrix, 3.0) < 1e-4
 
 
+@pytest.mark.slow
 def test_gaussian_sensing_agrees_at_a_small_size() -> None:
     """d = 20, eight seeds: within four standard errors; keys counted on fresh queries, not by the angle."""
     problem = attended(0.3, 2.0, 2.0, 0.3)

@@ -65,6 +65,7 @@ def test_reference_row() -> None:
     assert parts(prediction) == pytest.approx([0.0, 0.2305, 0.4113], abs=5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["product", "spectrum with modes"])
 def test_trained_matrices_split_alike(kind: str) -> None:
     """Eight students of d = 20 (of a power law d = 30), by their own singular vectors; within four errors.

@@ -25,6 +25,7 @@ def gap_between(values: np.ndarray, weights: np.ndarray, a: float, low: int) -> 
     return float(least.x) if least.fun < 1 / a**2 else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("student", ["factorized", "direct"])
 def test_a_weak_mode_inside_the_bulk_leaves_the_bulk(student: str) -> None:
     """The fourth mode has an overlap of 2% by the formula for spikes, but no gap parts it from the bulk."""
@@ -90,6 +91,7 @@ def test_the_overlap_is_how_fast_an_outlier_moves_with_its_spike() -> None:
     assert 0.5 < here.overlap < 0.8
 
 
+@pytest.mark.slow
 def test_the_overlap_of_a_weak_spike_is_that_of_a_random_matrix() -> None:
     d, a, seeds = 600, 3.0, 12
     target = Target.marchenko_pastur(0.5).with_spikes(6.0)

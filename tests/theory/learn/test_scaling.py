@@ -111,6 +111,7 @@ def learned_modes(law: ScalingLaw) -> np.ndarray:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [1.0, 1.5])
 def test_full_bayes_equations_approach_the_leading_law(gamma: float) -> None:
     law = scaling_law(gamma, 10**6, [128, 512], noise=0.5, student="bayes")

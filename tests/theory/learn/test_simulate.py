@@ -46,6 +46,7 @@ CASES = {
 QUICK = ("linear", "direct")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in CASES]
 )

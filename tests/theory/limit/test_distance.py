@@ -126,6 +126,7 @@ def test_errors_are_the_spread_of_repeated_runs():
         assert 0.69 < spread / stated < 1.34
 
 
+@pytest.mark.slow
 def test_kl_is_free_of_its_first_order_bias():
     # Two samples of one law: the plain estimate is positive, the corrected one is centred at zero.
     divergences = []

@@ -98,6 +98,7 @@ def test_kl_to_the_limit():
         assert row.residual_of_distances < 1e-8
 
 
+@pytest.mark.slow
 def test_kl_falls_like_the_inverse_square_of_the_width():
     # KL = c / n^2 (1 + b / n + ...): between n = 256 and 1024 the second term moves the slope by
     # about b (1/256 - 1/1024) / log 4 = 0.002 b, with b about -9 from n = 16 and 64 above.

@@ -99,6 +99,7 @@ def family(cases, sizes, seeds) -> list[float]:
     return scores
 
 
+@pytest.mark.slow
 def test_fitted_kernels_tend_to_the_theory() -> None:
     """Corrections are 3 to 30 per cent: extrapolated in 1/p. Each case has inputs of its own.
 

@@ -96,6 +96,7 @@ def family(cases, sizes, seeds) -> list[float]:
     return scores
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "cases",
     [

@@ -34,7 +34,7 @@ def draw_risk(problem: Problem, target: Array, samples: int, sensing: str, rng: 
         loss = resolve(problem.observed_output.loss)(problem, np.ones(clean.shape))
         fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
         labels = loss.labels(fields, tokens)
-        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.draws_labels else labels)
+        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
     data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
     weights, noise = _weights_and_noise(problem, samples)
     first, second = upper(tokens)
