@@ -18,8 +18,11 @@ import pytest
 from command.in_process import Ended, invoke
 
 from attnlaw.core.estimate import Estimate
+from attnlaw.theory.learn.choices import STATIC_OUTPUTS
+from attnlaw.theory.learn.students import STUDENTS
 
 ATTNLAW = [sys.executable, "-c", "from attnlaw.command import main; main()"]
+WITH_HARDMAX = " or ".join(name for name, student in STUDENTS.items() if "hardmax" in student.theories)
 
 
 def learn(*arguments: object, **options: Any) -> Ended:
@@ -100,14 +103,16 @@ def test_interpolation_is_that_of_the_student(tmp_path: Path) -> None:
 
 def test_hardmax_has_no_thresholds() -> None:
     options = ("--output", "hardmax", "--tokens", 2, "--student", "bayes", "--alpha", 0.1)
-    assert "--thresholds needs --output linear or softmax" in learn(*options, "--thresholds", status=2).stderr
+    able = " or ".join(name for name, output in STATIC_OUTPUTS.items() if output.identifies_target)
+    assert f"--thresholds needs --output {able}" in learn(*options, "--thresholds", status=2).stderr
     learn(*options)
 
 
 def test_bayes_has_no_weight_decay() -> None:
     bayes = ("--student", "bayes", "--output", "softmax", "--tokens", 2, "--alpha", 0.1)
     refused = learn(*bayes, "--weight-decay", 0.1, status=2)
-    assert refused.stderr == "attnlaw: --weight-decay needs --student factorized or direct\n"
+    penalised = " or ".join(name for name, student in STUDENTS.items() if student.penalised)
+    assert refused.stderr == f"attnlaw: --weight-decay needs --student {penalised}\n"
     (case,) = objects(*bayes)
     assert case["quantities"]["estimation_error"]["value"] == pytest.approx(0.392196, abs=1e-6)
     assert case["quantities"]["training_loss"] is None
@@ -193,7 +198,7 @@ def test_one_student_has_no_error() -> None:
         ("--target-rank -0.5", "--target-rank -0.5: expected a number of at least 1e-09"),
         ("--noise -1", "--noise -1: expected a number of at least 0"),
         ("--tokens 0", "--tokens 0: expected a whole number of at least 1"),
-        ("--output tanh", "--output tanh: expected one of linear, softmax, hardmax"),
+        ("--output tanh", f"--output tanh: expected one of {', '.join(STATIC_OUTPUTS)}"),
         ("--weight-decay 0", "set a small one such as 1e-4"),
         ("--target-exponent 1 --target-dimension 1000000000000", "of at most 10000000"),
         ("--figure curve.txt", "--figure curve.txt: expected a name that ends in .pdf"),
@@ -214,7 +219,10 @@ def test_one_student_has_no_error() -> None:
         ("--simulate 10000000", "--simulate 10000000: expected a whole number"),
         ("--seeds 8", "--seeds needs --simulate"),
         ("--seed 0", "--seed needs --simulate"),
-        ("--output hardmax --tokens 2", "--student factorized: expected bayes with --output hardmax"),
+        (
+            "--output hardmax --tokens 2",
+            f"--student factorized: expected {WITH_HARDMAX} with --output hardmax",
+        ),
     ],
 )
 def test_a_bad_setting_is_one_line_and_status_2(arguments: str, words: str) -> None:

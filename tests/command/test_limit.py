@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.estimate import Estimate
 from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
+from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {
@@ -175,8 +176,8 @@ def test_nan_embeddings_are_named(tmp_path: Path) -> None:
         ("--heads 0", "--heads 0: expected a whole number of at least 1", 2),
         ("--heads two", "--heads two: expected a whole number", 2),
         ("--tokens 0", "--tokens 0: expected a whole number of at least 1", 2),
-        ("--mask diagonal", "--mask diagonal: expected one of none, causal, band", 2),
-        ("--activation swish", "--activation swish: expected one of identity, relu, gelu, gelu_new", 2),
+        ("--mask diagonal", f"--mask diagonal: expected one of {', '.join(MASKS)}", 2),
+        ("--activation swish", f"--activation swish: expected one of {', '.join(ACTIVATIONS)}", 2),
         ("--depth 0", "--depth 0: expected a whole number of at least 1", 2),
         ("--token 5", "--token 5: expected", 2),
         ("--token 0", "--token 0: expected a whole number of at least 1", 2),

@@ -10,6 +10,7 @@ import pytest
 from report.charts_of import as_rows
 
 import attnlaw
+from attnlaw.analysis.findings.rules import RULES
 from attnlaw.report.read_audit import read_audit
 from attnlaw.report.write import write_report
 from attnlaw.training.charts import step_figures
@@ -40,7 +41,7 @@ def test_the_first_screen_says_what_was_found(audit: attnlaw.Audit) -> None:
     page = audit_page(as_rows(audit))
     head = page[page.index('id="summary"') : page.index('id="heads"')]
     assert "40 of 40 matrices differ from noise; 0.4 expected of a fresh model" in head
-    assert "nothing found by 20 rules" in head
+    assert f"nothing found by {len(RULES)} rules" in head
     assert "log10 proxy" not in head  # proxies stand below
     assert page.index('id="proxies"') > page.index('id="heads"')
 

@@ -18,6 +18,7 @@ from attnlaw.analysis.audit.record import holds_audit
 from attnlaw.analysis.audit.remarks import null_test_sentence
 from attnlaw.core.files import to_json
 from attnlaw.report.write import write_report
+from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit import VERB
 
 TINY = "examples/tiny-decoder"
@@ -253,7 +254,7 @@ def test_every_number_of_an_approximate_summary_has_an_error(monkeypatch):
         proxies = dict(summary["proxies"])
         return [*proxies.pop("fixed_p").values(), *proxies.values(), summary["proxy_over_sqrt_samples"]]
 
-    assert len(entries(estimated)) == 8
+    assert len(entries(estimated)) == len(BOUNDS) + 1
     for entry, other in zip(entries(exact), entries(estimated), strict=True):
         assert set(entry) == {"log10"}
         assert abs(entry["log10"] - other["log10"]) <= 6 * other["error"] + 1e-9

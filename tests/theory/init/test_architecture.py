@@ -123,7 +123,10 @@ REFUSED = {
     "bloom": ({"model_type": "bloom"}, "ALiBi"),
     "bart": ({"model_type": "bart", "is_encoder_decoder": True}, "encoder with a decoder"),
     "deepseek": ({"model_type": "deepseek_v3"}, "latent attention"),
-    "unknown": ({"model_type": "coin"}, "its initialiser is not known; known: bert, gemma"),
+    "unknown": (
+        {"model_type": "coin"},
+        f"its initialiser is not known; known: {', '.join(known_types())}",
+    ),
     "no type": ({"hidden_size": 4}, "no model_type"),
     "narrow": ({"model_type": "opt", "word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),
     "activation": ({"model_type": "llama", "hidden_act": "sin"}, "activation 'sin'"),

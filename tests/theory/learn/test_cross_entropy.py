@@ -15,10 +15,12 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.theory.laws.free_convolution import FreeConvolution
 from attnlaw.theory.learn.agreement import agreement
 from attnlaw.theory.learn.attended_key import AttendedKey, proximal, solve
+from attnlaw.theory.learn.choices import OUTPUTS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Attended
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.training_data import draw_risk
 from attnlaw.theory.learn.untied_sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.theory.learn.untied_training import nuclear_gap
@@ -311,9 +313,11 @@ def test_what_is_refused(given: dict[str, Any], line: str) -> None:
 
 
 def test_more_that_is_refused() -> None:
-    assert error_message(VERB, loss="squared") == "--loss needs --output softmax"
+    rows = " or ".join(name for name, output in OUTPUTS.items() if output.selects_key)
+    assert error_message(VERB, loss="squared") == f"--loss needs --output {rows}"
     computed = {"output": "softmax", "tokens": 2, "student": "bayes"}
-    assert error_message(VERB, loss="squared", **computed) == "--loss needs --student factorized or direct"
+    trained = " or ".join(name for name, student in STUDENTS.items() if student.trainer is not None)
+    assert error_message(VERB, loss="squared", **computed) == f"--loss needs --student {trained}"
     assert error_message(VERB, soft_labels=True) == "--soft-labels needs --loss cross-entropy"
     assert error_message(SIMULATE, simulate=8, sensing="goe", **ASKED).startswith(
         "--sensing goe: expected tokens or"

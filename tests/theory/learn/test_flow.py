@@ -16,6 +16,7 @@ from attnlaw.theory.learn.flow import first_mode, half_time, least_flow_error, p
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
+from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.training_data import draw_risk
 from attnlaw.theory.learn.untied_sensing import hidden_target
 from attnlaw.verbs.learn import VERB
@@ -160,10 +161,12 @@ def test_refusals() -> None:
             VERB.cases(given)
         return caught.value.message(as_option)
 
+    flowing = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
     assert error_message(flow_time=2.0) == (
-        "--flow-time needs --student direct; what is known of factors in time is in attnlaw.theory.learn.flow"
+        f"--flow-time needs --student {flowing}; what is known of factors in time is in "
+        "attnlaw.theory.learn.flow"
     )
-    assert error_message(flow_time=2.0, student="bayes").startswith("--flow-time needs --student direct")
+    assert error_message(flow_time=2.0, student="bayes").startswith(f"--flow-time needs --student {flowing}")
     assert error_message(flow_time=2.0, student="direct", output="softmax", tokens=2).startswith(
         "--flow-time needs --output linear"
     )

@@ -15,6 +15,7 @@ from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.rectified import rectify
 from attnlaw.theory.laws.semicircle import Semicircle
+from attnlaw.theory.learn.choices import SENSINGS
 from attnlaw.theory.learn.direct import all_pairs
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.scaling import leading_error, scaling_law
@@ -301,11 +302,15 @@ def test_what_untied_attention_refuses(given: dict[str, Any], line: str) -> None
 
 def test_what_tied_attention_refuses() -> None:
     assert error_message(VERB, pairs="cross") == "--pairs needs --attention untied"
+    tied, untied = (
+        " or ".join(name for name, sensing in SENSINGS.items() if attention in sensing.draws)
+        for attention in ("tied", "untied")
+    )
     assert error_message(SIMULATE, simulate=8, sensing="ginibre") == (
-        "--sensing ginibre: expected tokens or signed or goe with --attention tied"
+        f"--sensing ginibre: expected {tied} with --attention tied"
     )
     assert error_message(SIMULATE, simulate=8, sensing="goe", attention="untied") == (
-        "--sensing goe: expected tokens or ginibre with --attention untied"
+        f"--sensing goe: expected {untied} with --attention untied"
     )
     with pytest.raises(InputError, match="product of two factors is not symmetric"):
         Problem(0.2, target=Target.product(0.5))

@@ -13,8 +13,10 @@ import pytest
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Outcome
+from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.sweep import curve
 from attnlaw.theory.learn.thresholds import thresholds
 from attnlaw.verbs import find_verb
@@ -22,6 +24,9 @@ from attnlaw.verbs.learn import SIMULATE, VERB
 
 SOFTMAX = {"output": "softmax", "tokens": 2}
 HARDMAX = {"output": "hardmax", "tokens": 2, "student": "bayes"}
+WITH_HARDMAX = " or ".join(name for name, student in STUDENTS.items() if "hardmax" in student.theories)
+PENALISED = " or ".join(name for name, student in STUDENTS.items() if student.penalised)
+IDENTIFYING = " or ".join(name for name, output in STATIC_OUTPUTS.items() if output.identifies_target)
 
 
 def run(of: Any, **given: Any) -> list[Any]:
@@ -160,14 +165,14 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
         (
             VERB,
             {"output": "hardmax", "tokens": 2},
-            "--student factorized: expected bayes with --output hardmax",
+            f"--student factorized: expected {WITH_HARDMAX} with --output hardmax",
         ),
         (VERB, {**HARDMAX, "tokens": 3}, "--tokens 3: expected 2 with --output hardmax"),
-        (VERB, {**HARDMAX, "thresholds": True}, "--thresholds needs --output linear or softmax"),
+        (VERB, {**HARDMAX, "thresholds": True}, f"--thresholds needs --output {IDENTIFYING}"),
         (
             VERB,
             {"student": "bayes", "weight_decay": 0.1},
-            "--weight-decay needs --student factorized or direct",
+            f"--weight-decay needs --student {PENALISED}",
         ),
         (VERB, {"target_rank": 0.3, "target_exponent": 1}, "--target-rank cannot stand beside --target-exp"),
         (VERB, {"target_dimension": 10}, "--target-dimension needs --target-exponent"),
@@ -180,7 +185,11 @@ def test_a_case_that_cannot_work_leaves_the_others_alone() -> None:
         (VERB, {**SOFTMAX, "beta": 1e5}, "--beta 100000: with it the logits spread over 1.22e+05"),
         (SIMULATE, {"simulate": 1}, "--simulate 1: expected a whole number of at least 2"),
         (SIMULATE, {"alpha": 0.3}, "--simulate is missing"),
-        (SIMULATE, {"simulate": 8, "sensing": "gue"}, "--sensing gue: expected one of tokens, signed, goe"),
+        (
+            SIMULATE,
+            {"simulate": 8, "sensing": "gue"},
+            f"--sensing gue: expected one of {', '.join(SENSINGS)}",
+        ),
         (SIMULATE, {"simulate": 8, "student": "bayes"}, "--student bayes: which is computed and not trained"),
         (SIMULATE, {"simulate": 3000}, "more than 2 GiB; choose a smaller --simulate or --alpha"),
         (

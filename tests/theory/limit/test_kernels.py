@@ -104,6 +104,6 @@ def test_kernel_map_handles_parallel_and_zero_tokens():
 @pytest.mark.parametrize("name", ["swish", "clip", "clip:", "clip:-1", "clip:nan", "clip:inf", "clip:C"])
 def test_unknown_activations_are_refused(name):
     with pytest.raises(
-        InputError, match="expected one of identity, relu, gelu, gelu_new, silu, clip:C, for example clip:2"
+        InputError, match=r"expected one of identity, relu, .*gelu_new, .*clip:C.*, for example .*clip:2"
     ):
         activation(name)

@@ -28,6 +28,7 @@ from attnlaw.theory.limit import (
     kernel_kl,
     output_law,
 )
+from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS
 from attnlaw.verbs.limit import VERB
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"
@@ -116,15 +117,8 @@ def test_tokens_of_a_checkpoint_and_of_a_gram_matrix(tmp_path):
         ),
         ({"heads": 0}, "heads: found 0, expected a whole number of at least 1 and of at most 1e+18"),
         ({"draws": 3}, "draws: found 3, expected a whole number of at least 40 and of at most 100000000"),
-        (
-            {"mask": "diagonal"},
-            "mask: found 'diagonal', expected one of none, causal, band:K, for example band:2",
-        ),
-        (
-            {"activation": "clip:-1"},
-            "activation: found 'clip:-1', expected one of identity, relu, gelu, gelu_new, silu, clip:C, "
-            "for example clip:2",
-        ),
+        ({"mask": "diagonal"}, f"mask: found 'diagonal', {MASKS.expected}"),
+        ({"activation": "clip:-1"}, f"activation: found 'clip:-1', {ACTIVATIONS.expected}"),
         ({"token": 5}, "token: found 5, expected one of the 4 tokens, from 1"),
         ({"token": 0}, "token: found 0, expected a whole number of at least 1"),
         (

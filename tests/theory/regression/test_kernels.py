@@ -20,6 +20,7 @@ from attnlaw.theory.regression.kernels import (
 )
 from attnlaw.theory.regression.risk import ridge_risk
 from attnlaw.theory.regression.simulate import simulate_kernel_ridge, simulate_ridge
+from attnlaw.theory.regression.variants import KERNELS
 
 
 @pytest.mark.parametrize("name", ["identity", "relu", "gelu"])
@@ -45,7 +46,7 @@ def test_slope_and_remainder_by_quadrature(name: str, variance: float) -> None:
 def test_an_activation_without_a_kernel_is_refused() -> None:
     with pytest.raises(InputError, match="activation: found 'clip:2', expected one whose kernel is known"):
         linearised("clip:2", 1.0)
-    with pytest.raises(InputError, match="kernel: found 'cubic', expected one of exp, identity, relu, gelu"):
+    with pytest.raises(InputError, match=f"kernel: found 'cubic', expected one of {', '.join(KERNELS)}$"):
         linear_equivalent(two_groups(20), "cubic")
 
 
