@@ -22,7 +22,7 @@ alpha = "0.1:1:10"
 Path("study.toml").write_text(STUDY)
 
 # %% [markdown]
-# Every case is checked before the first one runs. `Place(jobs=8)` would start eight workers.
+# Every case is checked before the first one runs. `Backend(jobs=8)` would start eight workers.
 
 # %%
 standing = run(read_study("study.toml"), Path("study-notebook"), Backend())
