@@ -13,14 +13,14 @@ import pytest
 from command.in_process import invoke
 
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import InProcess, Stop
+from attnlaw.study.engine import InProcessEngine, Stop
 from attnlaw.study.task import TaskResult
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TABLES = ("matrices", "spectra", "layers", "findings")
 
 
-class Interrupted(InProcess):
+class Interrupted(InProcessEngine):
     """Somebody presses Ctrl-C when three tasks are done."""
 
     def run(self, *given: Any, **more: Any) -> Iterator[list[TaskResult]]:
@@ -36,9 +36,9 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Backend]:
     asked: list[Backend] = []
 
     @contextmanager
-    def here(self: Backend, out: str, stop: Stop) -> Iterator[InProcess]:
+    def here(self: Backend, out: str, stop: Stop) -> Iterator[InProcessEngine]:
         asked.append(self)
-        yield Interrupted() if len(asked) == 1 else InProcess()
+        yield Interrupted() if len(asked) == 1 else InProcessEngine()
 
     monkeypatch.setattr(Backend, "open", here)
     return asked

@@ -23,8 +23,8 @@ from study.sample_verbs import calls, find, rows, study
 
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.study import Backend, read_study, run, status
-from attnlaw.study.cluster import AHEAD, Dask
-from attnlaw.study.engine import Policy, Stop
+from attnlaw.study.cluster import AHEAD, DaskEngine
+from attnlaw.study.engine import RetryPolicy, Stop
 from attnlaw.study.run import Cost
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
@@ -223,13 +223,13 @@ def test_whatever_dask_says_of_a_scheduler_that_went_away(tmp_path: Path, error:
         def nthreads(self) -> None:
             raise error
 
-    engine = Dask(Lost())  # type: ignore[arg-type]
+    engine = DaskEngine(Lost())  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the Dask scheduler went away"):
-        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
+        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, RetryPolicy(), Stop()))
 
 
 def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_workers: Backend) -> None:
     with Client(two_workers.dask, set_as_default=False) as client:
-        engine = Dask(client)
+        engine = DaskEngine(client)
     with pytest.raises(InputError, match="the Dask scheduler went away"):
-        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, Policy(), Stop()))
+        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, RetryPolicy(), Stop()))

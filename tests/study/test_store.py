@@ -36,10 +36,10 @@ def test_an_ending_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Pa
     second = TaskResult("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
     with open_store(tmp_path / "out", create=True) as store:
         store.add([first])
-        assert store.endings() == {"k": first}
+        assert store.task_results() == {"k": first}
         assert list(store.outcomes()) == [("k", 0.5, "failed")]
         store.add([second])
-        assert store.endings() == {"k": second}
+        assert store.task_results() == {"k": second}
         assert list(store.outcomes()) == [("k", 1.5, None)]
 
 
@@ -48,10 +48,10 @@ def test_an_outdated_ending_stays_until_another_takes_its_place(tmp_path: Path) 
         store.add([TaskResult("k", 0.5, '{"x": 1}'), TaskResult("l", 0.5, '{"x": 2}')])
         store.mark_stale(["k", "unknown"])
         assert store.stale_keys() == {"k", "unknown"}
-        assert store.endings()["k"].row == '{"x": 1}'
+        assert store.task_results()["k"].row == '{"x": 1}'
         store.add([TaskResult("k", 0.7, '{"x": 3}')])
         assert store.stale_keys() == {"unknown"}
-        assert store.endings()["k"] == TaskResult("k", 0.7, '{"x": 3}')
+        assert store.task_results()["k"] == TaskResult("k", 0.7, '{"x": 3}')
 
 
 def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=refusal), hold_lock(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
-            assert len(store.endings()) == 20
+            assert len(store.task_results()) == 20
     finally:
         holder.kill()  # with SIGKILL
         holder.communicate()
     assert not is_locked(tmp_path)
     with hold_lock(tmp_path), open_store(tmp_path) as store:
-        assert set(store.endings()) == {f"key {i}" for i in range(20)}
+        assert set(store.task_results()) == {f"key {i}" for i in range(20)}
 
 
 def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:

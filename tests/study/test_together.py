@@ -150,15 +150,19 @@ def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> 
 def test_a_batch_lasts_as_long_as_it_should() -> None:
     case = SHARED.settings(x=1.0)
     task, alone, pace = Task(SHARED, case), Task(find("square"), find("square").settings(x=1.0)), Pace()
-    assert pace.size(task, None) == 1
+    assert pace.batch_size(task, None) == 1
     for timed_task in (task, alone):
         pace.add_times(timed_task, [TaskResult("", 0.01)])
-    assert pace.size(task, None) == round(CHUNK / 0.01)
-    assert pace.size(alone, None) == round(BATCH / 0.01)
-    assert pace.size(task, 0.4) == 20  # half of the time limit
-    assert pace.size(alone, 0.4) == round(BATCH / 0.01)
+    assert pace.batch_size(task, None) == round(CHUNK / 0.01)
+    assert pace.batch_size(alone, None) == round(BATCH / 0.01)
+    assert pace.batch_size(task, 0.4) == 20  # half of the time limit
+    assert pace.batch_size(alone, 0.4) == round(BATCH / 0.01)
     # Alone it takes longer than a chunk should; what it takes with others is seen by trying.
     slow, slower = Pace(), Pace()
     slow.add_times(task, [TaskResult("", 2 * CHUNK)])
     slower.add_times(task, [TaskResult("", 2 * LONG)])
-    assert (slow.size(task, None), slow.size(task, 10 * CHUNK), slower.size(task, None)) == (LEAST, 2, 1)
+    assert (
+        slow.batch_size(task, None),
+        slow.batch_size(task, 10 * CHUNK),
+        slower.batch_size(task, None),
+    ) == (LEAST, 2, 1)

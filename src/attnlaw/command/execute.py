@@ -132,7 +132,7 @@ def _run_cases(
     tables = None if options.json else _terminal_module(verb)
     done: CaseResults = []
     with progress(verb.name) as report:
-        for case, result in zip(cases, options.results(verb, cases, report), strict=True):
+        for case, result in zip(cases, options.run_cases(verb, cases, report), strict=True):
             if isinstance(result, BadSetting) and len(cases) == 1:
                 raise result
             if isinstance(result, InputError):

@@ -68,7 +68,7 @@ class StudyRunSettings(StudyLocation, Backend):
         Backend.check(self)
 
     @property
-    def place(self) -> Backend:
+    def backend(self) -> Backend:
         return Backend(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
 
 
@@ -76,7 +76,7 @@ class StudyRunSettings(StudyLocation, Backend):
 class Run(StudyRunSettings):
     """Compute what is missing of a study and export its rows to DIR/rows.
 
-    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Place(jobs=...), force=...), and for
+    The same from Python: attnlaw.study.run(read_study(FILE), DIR, Backend(jobs=...), force=...), and for
     figures attnlaw.report.write.write_report([DIR], figures="png")
     """
 
@@ -90,7 +90,7 @@ class Run(StudyRunSettings):
 class Resume(StudyRunSettings):
     """Go on with a study that was stopped or killed: only what is missing is computed.
 
-    The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Place(...), retry_failed=...)
+    The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Backend(...), retry_failed=...)
     """
 
     failed: bool = setting(False, "Also try what failed once more.")
@@ -114,7 +114,7 @@ class Export(StudyLocation):
     """
 
 
-def list_shipped(asked: List) -> int:
+def list_shipped(options: List) -> int:
     from rich.table import Table
     from rich.text import Text
 
@@ -132,7 +132,7 @@ def list_shipped(asked: List) -> int:
         for name in shipped_studies()
         for study in (read_study(name),)
     ]
-    if asked.json:
+    if options.json:
         print_json(entries)
         return 0
     table = Table("study", box=None, pad_edge=False)
@@ -144,45 +144,45 @@ def list_shipped(asked: List) -> int:
     return 0
 
 
-def new(asked: New) -> int:
+def new(options: New) -> int:
     import sys
 
     from attnlaw.study.template import template
     from attnlaw.verbs import find_verb
 
-    sys.stdout.write(template(find_verb(asked.verb)))
+    sys.stdout.write(template(find_verb(options.verb)))
     return 0
 
 
-def run(asked: Run) -> int:
+def run(options: Run) -> int:
     from attnlaw.study.run import run
 
-    ended = _compute(run, asked, force=asked.force)
-    if asked.figures is not None and ended != STOPPED:
-        report(Report(directories=(asked.out,), out=None, figures=asked.figures))
+    ended = _compute(run, options, force=options.force)
+    if options.figures is not None and ended != STOPPED:
+        report(Report(directories=(options.out,), out=None, figures=options.figures))
     return ended
 
 
-def resume(asked: Resume) -> int:
+def resume(options: Resume) -> int:
     from attnlaw.study.run import resume
 
-    return _compute(resume, asked, retry_failed=asked.failed)
+    return _compute(resume, options, retry_failed=options.failed)
 
 
-def status(asked: Status) -> int:
+def status(options: Status) -> int:
     from attnlaw.study.run import status
 
-    _print_status(status(asked.read(), asked.out), asked, asked.json)
+    _print_status(status(options.read(), options.out), options, options.json)
     return 0
 
 
-def export(asked: Export) -> int:
+def export(options: Export) -> int:
     from attnlaw.render.terminal.console import print_message
     from attnlaw.study.export import export
     from attnlaw.study.store import open_store
 
-    study = asked.read()
-    with open_store(asked.out) as store:
+    study = options.read()
+    with open_store(options.out) as store:
         written = export(study, store)
     print_message(f"wrote {written}")
     return 0
@@ -201,7 +201,7 @@ COMMANDS = {
 def _compute(function: Callable[..., StudyStatus], run_settings: StudyRunSettings, **options: bool) -> int:
     from attnlaw.render.terminal.console import print_message, progress
 
-    study, place = run_settings.read(), run_settings.place
+    study, place = run_settings.read(), run_settings.backend
     with progress(f"study {Path(run_settings.file).name}") as shown:
         standing = function(
             study,

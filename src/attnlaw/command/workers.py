@@ -32,12 +32,12 @@ class WorkerOptions(OutputOptions):
 
     def check(self) -> None:
         super().check()
-        place = self.place
+        place = self.backend
         if self.force and place is None:
             raise BadSetting("force", "needs {workers}, {dask} or {slurm}")
 
     @property
-    def place(self) -> Backend | None:
+    def backend(self) -> Backend | None:
         """Where the workers are, checked; None without any, for which no study is imported."""
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
@@ -45,12 +45,12 @@ class WorkerOptions(OutputOptions):
 
         return Backend(jobs=self.workers, dask=self.dask, slurm=self.slurm)
 
-    def results(
+    def run_cases(
         self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
     ) -> Iterator[Any]:
-        place = self.place
+        place = self.backend
         if place is None or self.out is None:
-            yield from super().results(verb, cases, progress)
+            yield from super().run_cases(verb, cases, progress)
             return
         from attnlaw.command.study import format_duration
         from attnlaw.render.terminal.console import print_message

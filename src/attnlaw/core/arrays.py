@@ -23,14 +23,14 @@ def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any])
         raise InputError(f"{what}: found {shapes}; expected {expected}")
 
 
-def spectral_values(
+def require_spectral_values(
     name: str, values: ArrayLike, remedy: str, positive: bool = False, empty: bool = False
 ) -> NDArray[np.float64]:
     """Eigenvalues or singular values, flat: finite, none below 0, some unless `empty` is as good.
 
     Where `positive`, one of them is above 0.
 
-    >>> spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
+    >>> require_spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
     [2.0, 1.0]
     """
     flat_values = np.asarray(values, dtype=float).ravel()

@@ -42,7 +42,7 @@ class OutputOptions(Settings):
         if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
-    def results(
+    def run_cases(
         self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
     ) -> Iterator[Any]:
         """The results of cases, each as it comes, or the `InputError` that it met."""

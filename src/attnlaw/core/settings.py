@@ -219,7 +219,7 @@ class Settings:
         return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
 
     def to_plain(self) -> dict[str, Any]:
-        """All settings that are not local as plain values, from which `of` makes the same record again.
+        """Return the settings, without `machine_only` ones, as plain values that `parse` turns back.
 
         Those at their defaults are left out: said beside what takes their place they would contradict it.
         """

@@ -101,7 +101,7 @@ def _is_plain(dtype: pl.DataType) -> bool:
     return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
 
 
-def nan_to_null(table: pl.DataFrame, *infinite: str) -> pl.DataFrame:
+def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
     """The table with null for what is no number; infinity stays in the columns that are named.
 
     >>> infinity = float("inf")
@@ -111,7 +111,7 @@ def nan_to_null(table: pl.DataFrame, *infinite: str) -> pl.DataFrame:
     columns = []
     for name, dtype in table.schema.items():
         column, element = pl.col(name), pl.element()
-        if name in infinite and dtype.is_float():
+        if name in keep_infinite and dtype.is_float():
             columns.append(column.fill_nan(None))
         elif dtype.is_float():
             columns.append(pl.when(column.is_finite()).then(column).alias(name))

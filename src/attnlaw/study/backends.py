@@ -18,7 +18,7 @@ from attnlaw.core.errors import BadSetting, InputError, as_input_error, require_
 from attnlaw.core.files import writable_directory
 from attnlaw.core.settings import settings_dataclass
 from attnlaw.core.workers import Workers
-from attnlaw.study.engine import Engine, InProcess, Stop
+from attnlaw.study.engine import Engine, InProcessEngine, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 
 CONFIG = {
@@ -59,17 +59,17 @@ class Backend(Workers):
     def open(self, out: str | os.PathLike[str], stop: Stop) -> Iterator[Engine]:
         """The engine for a store in `out`, once its workers are seen to fit; they end with the context."""
         if self == Backend():
-            yield InProcess()
+            yield InProcessEngine()
             return
         with require_extra("a cluster", "cluster"):
             import dask
 
-            from attnlaw.study.cluster import Dask
+            from attnlaw.study.cluster import DaskEngine
         folder = writable_directory(out).absolute()
         with _silence_dask(), dask.config.set(CONFIG), self._client(folder, stop) as client:
             if not stop.is_requested:
                 _check_workers(client, folder)
-            yield Dask(client, None if self.dask else self.jobs or 1)
+            yield DaskEngine(client, None if self.dask else self.jobs or 1)
 
     def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
         if self.dask is not None:

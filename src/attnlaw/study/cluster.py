@@ -1,11 +1,11 @@
 """Tasks on a Dask cluster: a local one, one that is already there, or Slurm jobs through dask-jobqueue.
 
-Tasks travel in batches (see `pace`), a few ahead of the workers; back come short rows. Dask starts, watches
+Tasks travel in batches (see `pacing`), a few ahead of the workers; back come short rows. Dask starts, watches
 and restarts the worker processes. When one dies, its batch comes back as an error, and the markers that
 workers keep (see `task`) tell which task it was computing: that one has failed an attempt, the others have
 not. Tasks that are computed at once leave no marker: when their worker dies, each is computed alone.
 
-This module needs Dask (the extra `cluster`); `places.Place` imports it where a cluster is asked for.
+This module needs Dask (the extra `cluster`); `backends.Backend` imports it if a cluster is asked for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from distributed import Client, KilledWorker
 
 from attnlaw import __version__
 from attnlaw.core.errors import InputError
-from attnlaw.study.engine import Policy, Stop
+from attnlaw.study.engine import RetryPolicy, Stop
 from attnlaw.study.pacing import LEAST, Pace, pace_key
 from attnlaw.study.task import QUICK, Task, TaskResult, cause_of_death, error_line, group_tasks, run_batch
 
@@ -47,12 +47,12 @@ class _Pending:
     def is_suspect(self) -> bool:
         return bool(self.attempts or self.deaths)
 
-    def follows(self, other: _Pending) -> bool:
+    def can_share_batch(self, other: _Pending) -> bool:
         """Whether it may stand in a batch with another."""
         return not self.is_suspect and pace_key(self.task) == pace_key(other.task)
 
 
-class Dask:
+class DaskEngine:
     """Computes tasks through a Dask client (an `Engine`).
 
     A cluster of ours is to have `planned` workers. Dask restarts a worker that dies, but gives up where that
@@ -71,7 +71,7 @@ class Dask:
         return self.planned or max(1, len(self.client.nthreads()))
 
     def run(
-        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
     ) -> Iterator[list[TaskResult]]:
         """As of every engine; an `InputError` where the scheduler goes away."""
         try:
@@ -86,7 +86,7 @@ class Dask:
             ) from error
 
     def _run(
-        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool
+        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool
     ) -> Iterator[list[TaskResult]]:
         waiting = deque(_Pending(task) for group in group_tasks(tasks) for task in group)
         flying: dict[Any, list[_Pending]] = {}
@@ -121,14 +121,18 @@ class Dask:
         share = math.ceil(len(waiting) / (AHEAD * workers))
         if first.task.group is not None:  # in small chunks each would cost as much as alone
             share = max(share, LEAST)
-        size = 1 if first.is_suspect else min(share, self.pace.size(first.task, time_limit))
+        size = 1 if first.is_suspect else min(share, self.pace.batch_size(first.task, time_limit))
         batch = [waiting.popleft()]
-        while waiting and len(batch) < size and waiting[0].follows(first):
+        while waiting and len(batch) < size and waiting[0].can_share_batch(first):
             batch.append(waiting.popleft())
         return batch
 
     def _drain(
-        self, flying: dict[Any, list[_Pending]], ended: queue.SimpleQueue[Any], folder: Path, policy: Policy
+        self,
+        flying: dict[Any, list[_Pending]],
+        ended: queue.SimpleQueue[Any],
+        folder: Path,
+        policy: RetryPolicy,
     ) -> Iterator[list[TaskResult]]:
         """After a stop: call back what no worker has begun, and keep what ends soon."""
         if not flying:
@@ -144,7 +148,7 @@ class Dask:
         self.client.cancel(list(flying), force=True)
 
     def _collect_batch(
-        self, future: Any, batch: list[_Pending], folder: Path, policy: Policy
+        self, future: Any, batch: list[_Pending], folder: Path, policy: RetryPolicy
     ) -> tuple[list[TaskResult], list[_Pending]]:
         """Finished endings of a batch that ended, and tasks to try again."""
         endings: Sequence[TaskResult | None]
@@ -195,7 +199,7 @@ def _take_ended(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
 
 
 def _result_after_death(
-    error: BaseException, pending: _Pending, folder: Path, policy: Policy
+    error: BaseException, pending: _Pending, folder: Path, policy: RetryPolicy
 ) -> TaskResult | None:
     """What became of a task whose batch did not come back; None if it was not to blame."""
     key = pending.task.key

@@ -28,7 +28,7 @@ from attnlaw.study.task import (
 
 
 @dataclass(frozen=True)
-class Policy:
+class RetryPolicy:
     """What a task may cost: seconds for an attempt (None: no limit), and attempts after the first."""
 
     time_limit: float | None = None
@@ -81,7 +81,7 @@ class Engine(Protocol):
     def workers(self) -> int: ...
 
     def run(
-        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
     ) -> Iterator[list[TaskResult]]: ...
 
 
@@ -89,7 +89,7 @@ class TimeUp(BaseException):
     """Raised inside a task that exceeds its limit; not an `Exception`, so that no task swallows it."""
 
 
-class InProcess:
+class InProcessEngine:
     """Computes tasks in this process. A task that exits the process ends the run; a cluster survives that."""
 
     workers = 1
@@ -98,14 +98,14 @@ class InProcess:
         self.pace = Pace()
 
     def run(
-        self, tasks: Sequence[Task], folder: Path, policy: Policy, stop: Stop, first: bool = False
+        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
     ) -> Iterator[list[TaskResult]]:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
             for group in group_tasks(tasks):
                 while group and not stop.is_requested:
-                    size = 1 if first else self.pace.size(group[0], policy.time_limit)
+                    size = 1 if first else self.pace.batch_size(group[0], policy.time_limit)
                     chunk, group = group[:size], group[size:]
                     done = self._run_group(chunk, folder, policy, stop) if len(chunk) > 1 else []
                     if done:
@@ -116,7 +116,9 @@ class InProcess:
                         if task.key not in keys:
                             yield from self._run_alone(task, folder, policy, stop, first)
 
-    def _run_group(self, tasks: list[Task], folder: Path, policy: Policy, stop: Stop) -> list[TaskResult]:
+    def _run_group(
+        self, tasks: list[Task], folder: Path, policy: RetryPolicy, stop: Stop
+    ) -> list[TaskResult]:
         """The endings of those that are done at once."""
         try:
             with _computing(stop), _alarm(policy.time_limit):
@@ -125,7 +127,7 @@ class InProcess:
             return []
 
     def _run_alone(
-        self, task: Task, folder: Path, policy: Policy, stop: Stop, first: bool
+        self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop, first: bool
     ) -> Iterator[list[TaskResult]]:
         """How one task ended; nothing if the user asked to stop."""
         ending = self._run_with_retries(task, folder, policy, stop)
@@ -137,7 +139,9 @@ class InProcess:
             self.pace.add_times(task, [ending])
         yield [ending]
 
-    def _run_with_retries(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> TaskResult | None:
+    def _run_with_retries(
+        self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop
+    ) -> TaskResult | None:
         """The ending after as many attempts as it takes and the policy allows."""
         attempts = 0
         while (ending := self._attempt(task, folder, policy, stop)) is not None:
@@ -147,7 +151,7 @@ class InProcess:
                 break
         return ending
 
-    def _attempt(self, task: Task, folder: Path, policy: Policy, stop: Stop) -> TaskResult | None:
+    def _attempt(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> TaskResult | None:
         """The ending, or None if the user asked to stop."""
         if stop.is_requested:
             return None

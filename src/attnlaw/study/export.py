@@ -40,7 +40,7 @@ def export(study: Study, store: Store) -> Path:
     """
     if holds_other_study(study, store):
         raise other_study_error(store)
-    lost, endings = store.missing_tables(), store.endings()
+    lost, endings = store.missing_tables(), store.task_results()
     finished = [(task, endings[task.key]) for task in study.tasks if task.key in endings]
     for task, _ in finished:
         if task.key in lost:

@@ -43,7 +43,7 @@ class Pace:
         if known:
             self.seconds[pace_key(task)] = sum(known) / len(known)
 
-    def size(self, task: Task, time_limit: float | None) -> int:
+    def batch_size(self, task: Task, time_limit: float | None) -> int:
         """How many tasks like this one make a batch; one where none was measured.
 
         A group has the time limit of one task: it should need no more than half of it.

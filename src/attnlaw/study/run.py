@@ -19,7 +19,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result_files import STORE, STUDY_ROWS
 from attnlaw.core.values import infinity_as_text
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import Engine, Policy, Stop
+from attnlaw.study.engine import Engine, RetryPolicy, Stop
 from attnlaw.study.export import KEY, export, holds_other_study, other_study_error
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store, hold_lock, is_locked, open_store
@@ -98,7 +98,7 @@ class StudyStatus:
 def run(
     study: Study,
     out: str | os.PathLike[str],
-    place: Backend | None = None,
+    backend: Backend | None = None,
     *,
     force: bool = False,
     retry_failed: bool = False,
@@ -121,7 +121,7 @@ def run(
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
-                with (place or Backend()).open(out, stop) as engine:
+                with (backend or Backend()).open(out, stop) as engine:
                     if force:  # not earlier: where nothing can run, nothing changes
                         store.mark_stale(task.key for task in todo)
                     try:
@@ -137,12 +137,12 @@ def run(
 
 
 def resume(
-    study: Study, out: str | os.PathLike[str], place: Backend | None = None, **options: Any
+    study: Study, out: str | os.PathLike[str], backend: Backend | None = None, **options: Any
 ) -> StudyStatus:
     """`run` for a directory that already holds the study."""
     with open_store(out):
         pass
-    return run(study, out, place, **options)
+    return run(study, out, backend, **options)
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
@@ -172,7 +172,7 @@ def _compute(
     progress: Progress | None,
 ) -> int:
     """Compute tasks and keep how they end as it comes; how many were kept."""
-    policy = Policy(study.time_limit, study.retries)
+    policy = RetryPolicy(study.time_limit, study.retries)
     computed = 0
 
     def keep(tasks: list[Task], first: bool) -> Iterator[TaskResult]:
@@ -213,7 +213,7 @@ def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, TaskResult]) -> d
 
 
 def compute_and_store(
-    tasks: Sequence[Task], store: Store, engine: Engine, policy: Policy, stop: Stop, first: bool = False
+    tasks: Sequence[Task], store: Store, engine: Engine, policy: RetryPolicy, stop: Stop, first: bool = False
 ) -> Iterator[list[TaskResult]]:
     """Compute tasks; how they ended, once it is in the store."""
     for endings in engine.run(tasks, store.folder, policy, stop, first):

@@ -24,7 +24,7 @@ NO_DASHBOARD = "127.0.0.1:0"  # without an address Dask opens port 8787 to every
 
 
 @settings_dataclass
-class Job(Settings):
+class SlurmOptions(Settings):
     """What `--slurm` may say of one job."""
 
     partition: str | None = setting(None, "Queue of the job.")
@@ -40,21 +40,21 @@ class Job(Settings):
             raise BadSetting("memory", "expected a size from 1MB on, such as 32GB", self.memory)
 
 
-def parse_options(text: str) -> Job:
+def parse_options(text: str) -> SlurmOptions:
     """`a=1,b=2` as the options of a job.
 
     >>> parse_options("partition=cpu,cores=8,memory=32GB").cores
     8
     """
     given: dict[str, Any] = {}
-    known = setting_fields(Job)
+    known = setting_fields(SlurmOptions)
     try:
         for item in filter(None, text.split(",")):
             name, _, value = (part.strip() for part in item.partition("="))
             if name in given or not value:
                 raise InputError(f"found {item!r}, expected NAME=VALUE, each name once")
             given[name] = known[require_known(name, known, "a job")].parse_word(value)
-        return Job.parse(given, "a job")
+        return SlurmOptions.parse(given, "a job")
     except InputError as error:
         raise BadSetting("slurm", f"cannot be read: {error}") from error
 

@@ -1,6 +1,6 @@
 """One large case on many workers: its parts are tasks, and its result is joined of what they left.
 
-    results = spread(verb("audit"), cases, "DIR/store", Place(jobs=8))
+    results = run_split(find_verb("audit"), cases, "DIR/store", Backend(jobs=8))
 
 The store is that of a study: parts that are finished are never computed again, and a kill loses what was in
 flight. A part that fails for good makes the rest of its case vain: it is the error of the case.
@@ -17,7 +17,7 @@ from typing import Any
 from attnlaw.core.errors import InputError
 from attnlaw.core.verb import CaseSplit, Verb
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import Engine, Policy, Stop
+from attnlaw.study.engine import Engine, RetryPolicy, Stop
 from attnlaw.study.run import clean_up, compute_and_store, pending_tasks
 from attnlaw.study.store import Store, hold_lock, open_store
 from attnlaw.study.task import Task, TaskResult
@@ -42,7 +42,7 @@ def run_split(
     verb: Verb[Any, Any],
     cases: Sequence[Any],
     store: str | os.PathLike[str],
-    place: Backend | None = None,
+    backend: Backend | None = None,
     *,
     force: bool = False,
     progress: TimedProgress | None = None,
@@ -67,14 +67,14 @@ def run_split(
                 count, of = (sum(task.count for task in tasks) for tasks in (todo, every))
                 announce(f"{count} of {of} {split.part_noun} to compute, in {len(todo)} tasks")
             stop = Stop()
-            with stop.on_signals(), (place or Backend()).open(store, stop) as engine:
+            with stop.on_signals(), (backend or Backend()).open(store, stop) as engine:
                 if force:  # not earlier: where nothing can run, nothing changes
                     opened.mark_stale(task.key for task in todo)
                 _compute(plans, todo, opened, engine, stop, progress)
             clean_up(opened)
             if stop.by_user:
                 raise SplitStopped
-        endings = opened.endings()
+        endings = opened.task_results()
         for plan in plans:
             yield plan.error or _join_parts(split, plan, opened, endings)
 
@@ -102,7 +102,7 @@ def _compute(
     for plan in plans:
         stop.is_pointless = False
         pending = pending_tasks(plan.tasks, store, retry_failed=True)  # cases may share some
-        for endings in compute_and_store(pending, store, engine, Policy(), stop):
+        for endings in compute_and_store(pending, store, engine, RetryPolicy(), stop):
             stop.is_pointless |= any(ending.error is not None for ending in endings)
             done_count += sum(tasks[ending.key].count for ending in endings)
             done += sum(tasks[ending.key].work for ending in endings)

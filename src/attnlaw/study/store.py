@@ -56,7 +56,7 @@ class Store:
         """The keys of tasks that are to be computed anew."""
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
-    def endings(self) -> dict[str, TaskResult]:
+    def task_results(self) -> dict[str, TaskResult]:
         """All that was kept, by key."""
         query = "SELECT key, seconds, row, parts, error, attempts FROM outcomes"
         return {

@@ -50,7 +50,7 @@ def test_grouped_queries_move_within_and_between_groups():
     base = [(query, keys[place // 2]) for place, query in enumerate(queries)]
     order = [4, 5, 1, 0, 2, 3]
     model = [base[place] for place in order]
-    assert match_heads([base], [model], groups=3) == [order.index(place) for place in range(6)]
+    assert match_heads([base], [model], key_value_heads=3) == [order.index(place) for place in range(6)]
 
 
 def test_neurons_in_another_order():

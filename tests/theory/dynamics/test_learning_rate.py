@@ -126,7 +126,7 @@ def test_at_the_limit_the_error_of_the_direct_student_grows_with_the_noise_of_la
     problem = Problem(student="direct", noise=0.5)
     path = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0))
     assert np.diff(path.estimation_error) == pytest.approx([1.0, 1.0], rel=1e-6)
-    assert (str(path.outcome), path.runs_away) == ("unstable", None)
+    assert (str(path.outcome), path.divergence_time) == ("unstable", None)
     assert "learning rate at 1: S* is not stable" in (path.remark or "")
     held = trajectory(problem, Schedule([0.5, 1.0], learning_rate=1.0, decay=1.0))
     assert str(held.outcome) == "done"

@@ -31,7 +31,7 @@ def remarks(summary: dict[str, Any]) -> list[str]:
     logits = logit_sentence(summary)
     meaning = [summary["meaning"]] if summary["proxies"] else []
     return [
-        norms_sentence(summary),
+        norm_basis_sentence(summary),
         *([] if logits is None else [logits]),
         *meaning,
         *proxy_remarks(summary),
@@ -67,7 +67,7 @@ def extension_remarks(summary: dict[str, Any]) -> list[str]:
     return [f"Extension beyond the paper's setting: {named}."] if named else []
 
 
-def norms_sentence(summary: dict[str, Any]) -> str:
+def norm_basis_sentence(summary: dict[str, Any]) -> str:
     """Whether norms are shown as applied or as stored."""
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if summary["norms"] == "stored":

@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.diff.vectors import SIDES, ProductVectors, Side, Vectors
+from attnlaw.analysis.diff.vectors import SIDES, ProductVectors, Side, SingularVectors
 
 Matrix = NDArray[np.float64]
 MOVED_DEVIATIONS = 4.0  # standard deviations from which a value has moved
@@ -72,7 +72,7 @@ def head_moves(
     return np.asarray((after[first] - s[first] - mean) / deviation)
 
 
-def count_intruders(base: Vectors, model: Vectors) -> dict[Side, tuple[int, int]]:
+def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side, tuple[int, int]]:
     """On each side: vectors among the model's first 10 that are no base vector, and those that are new."""
     count = min(LEADING_COUNT, model.values.size)
     by_side: dict[Side, tuple[int, int]] = {}
@@ -85,7 +85,7 @@ def count_intruders(base: Vectors, model: Vectors) -> dict[Side, tuple[int, int]
     return by_side
 
 
-def overlap(base: Vectors, model: Vectors, side: Side, k: int) -> float:
+def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -> float:
     """Mean squared cosine of the angles between the spans of the first k vectors of both."""
     crossed = base.leading(side, k).T @ model.leading(side, k)
     return float(np.sum(crossed**2) / k)

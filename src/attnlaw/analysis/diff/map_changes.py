@@ -44,7 +44,7 @@ from attnlaw.analysis.diff.update import (
     product_inner,
     triangle,
 )
-from attnlaw.analysis.diff.vectors import SIDES, MatrixVectors, ProductVectors, Side, Vectors
+from attnlaw.analysis.diff.vectors import SIDES, MatrixVectors, ProductVectors, Side, SingularVectors
 from attnlaw.analysis.fit.null import null_of_shape
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 
@@ -119,7 +119,7 @@ def compare_heads(
             after,
             head_update_values(left0, right0, left1, right1),
             norms=(_norm(before.values), _norm(after.values)),
-            inner=product_inner(left0, right0, left1, right1),
+            inner_product=product_inner(left0, right0, left1, right1),
             shape=shape,
             d=d,
             k=_outliers(before.values, shape, d) if steps is not None else None,
@@ -163,7 +163,7 @@ def compare_matrices(
             after,
             known,
             norms=(_norm(before_map), _norm(after_map)),
-            inner=float(np.einsum("ij,ij->", before_map, after_map)),
+            inner_product=float(np.einsum("ij,ij->", before_map, after_map)),
             shape=shape,
             d=None,
             k=k,
@@ -193,11 +193,11 @@ def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None
 
 @dataclass(frozen=True, eq=False)
 class _MapComparison:
-    before: Vectors
-    after: Vectors
+    before: SingularVectors
+    after: SingularVectors
     values: Matrix
     norms: tuple[float, float]
-    inner: float
+    inner_product: float
     shape: tuple[int, int]
     d: int | None
     k: int | None
@@ -217,8 +217,8 @@ def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChan
         numbers |= {
             "size": size / norm0,
             "size_2": float(values[0] / before.values[0]),
-            "scale": comparison.inner / norm0**2,
-            "cosine": comparison.inner / (norm0 * norm1) if norm1 > 0 else None,
+            "scale": comparison.inner_product / norm0**2,
+            "cosine": comparison.inner_product / (norm0 * norm1) if norm1 > 0 else None,
             "floor": None if comparison.floor is None else comparison.floor / float(before.values[0]),
         }
         if k:
@@ -297,7 +297,7 @@ def _rescale(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
     return first / scale, second / scale, scale
 
 
-def _relative(values: Matrix, before: Vectors) -> Matrix | None:
+def _relative(values: Matrix, before: SingularVectors) -> Matrix | None:
     """Over the largest singular value of the base."""
     return values / before.values[0] if before.values[0] > 0 else None
 

@@ -21,7 +21,7 @@ SETTLED = 0.8
 
 
 def match_heads(
-    base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], groups: int = 0
+    base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], key_value_heads: int = 0
 ) -> list[int] | None:
     """The model's head that each of the base's heads became; None where they kept their order.
 
@@ -32,7 +32,7 @@ def match_heads(
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
         return None
     cosines = np.mean([head_cosines(*factors) for factors in kinds], axis=0)
-    return _accept_moves(cosines, _assign_heads(cosines, groups))
+    return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))
 
 
 def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:

@@ -136,7 +136,9 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
     parts = [f"{name}: {MODEL_VERDICTS[name].says}" for name in verdicts if name in MODEL_VERDICTS]
     parts += [_describe_verdict(name, changes, len(inside)) for name, changes in by.items() if changes]
     if len(by["dense"]) > len(inside) / 2:
-        more = "".join(f", {text}" for text in (*_heads(comparison), *_most_changed_layer(comparison)))
+        more = "".join(
+            f", {text}" for text in (*_describe_heads(comparison), *_most_changed_layer(comparison))
+        )
         parts = [f"fine-tuned: {part}{more}" if part.startswith("dense") else part for part in parts]
         parts += _describe_scale_change(comparison)
     new = _total(comparison, "new")
@@ -164,7 +166,7 @@ def _describe_verdict(name: str, changes: Sequence[TensorChange], total: int) ->
     return f"{text}, {_percent(sizes)}" if sizes and name != "unrelated" else text
 
 
-def _heads(comparison: ModelComparison) -> list[str]:
+def _describe_heads(comparison: ModelComparison) -> list[str]:
     """How much the products of heads changed at most."""
     sizes = [
         map_change.numbers.get("size") or 0.0

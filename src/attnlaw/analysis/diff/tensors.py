@@ -163,12 +163,12 @@ def _verdict(update: Matrix, values: Matrix, rank: int, rounding: float, sums: _
     if sums.cosine is None or abs(sums.cosine) < max(LEAST_COSINE, CHANCE / np.sqrt(n * m)):
         return "unrelated"
     along = sums.along / float(np.sqrt(sums.update * sums.before))
-    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _most_signed_norm(update):
+    if abs(along) < NOISE_COSINE and values[0] < NOISE_EDGE * _random_sign_norm_bound(update):
         return "noise" if values[0] < NOISE_EDGE * _signed_norm(update) else "dense"
     return "dense"
 
 
-def _most_signed_norm(update: Matrix) -> float:
+def _random_sign_norm_bound(update: Matrix) -> float:
     """More than the largest singular value with random signs ever is (Bandeira and van Handel 2016)."""
     columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
     largest = max(float(update.max()), -float(update.min()))

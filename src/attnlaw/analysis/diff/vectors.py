@@ -24,7 +24,7 @@ ROUND_OFF = 1e-7
 FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 
-class Vectors(Protocol):
+class SingularVectors(Protocol):
     """What both kinds answer."""
 
     @property

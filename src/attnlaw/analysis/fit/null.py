@@ -94,9 +94,9 @@ class Null:
             count = self.draws.shape[0]
             wasserstein = float(np.abs(normalised - self.mean).mean())
             # Leaving one out of the mean of all stretches its distance to that mean by (count + 1)/count.
-            everyone = (count * self.mean + normalised) / (count + 1)
-            distances = np.abs(self.draws - everyone).mean(axis=1)
-            distance = float(np.abs(normalised - everyone).mean())
+            pooled_mean = (count * self.mean + normalised) / (count + 1)
+            distances = np.abs(self.draws - pooled_mean).mean(axis=1)
+            distance = float(np.abs(normalised - pooled_mean).mean())
             p_value = float((1 + np.count_nonzero(distances >= distance)) / (1 + count))
         if not values[self._middle].all():
             return NullComparison(wasserstein, p_value, scale=None, edge=None, edge_scale=None, outliers=None)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.core.arrays import spectral_values
+from attnlaw.core.arrays import require_spectral_values
 
 Reals = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -49,7 +49,9 @@ class PowerLawTail:
 
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
     """The positive values in ascending order, one axis."""
-    x = np.sort(spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True))
+    x = np.sort(
+        require_spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True)
+    )
     return x[x > 0]
 
 

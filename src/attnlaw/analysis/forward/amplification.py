@@ -136,8 +136,8 @@ def network_amplification(
                 norms, used, left, enough = _power_iteration(out, states, batch, seed, tolerance)
                 rounds, residual = np.maximum(rounds, used), np.maximum(residual, left)
                 converged = converged and enough
-        values[:, batch.places] = norms
-        done += len(batch.places)
+        values[:, batch.input_indices] = norms
+        done += len(batch.input_indices)
         progress(done, len(inputs))
     rows = tuple(
         LayerAmplification(

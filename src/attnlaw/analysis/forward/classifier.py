@@ -52,7 +52,7 @@ class Batch:
     `visible` are the tokens up to the position that is read, all of them for a classifier.
     """
 
-    places: list[int]
+    input_indices: list[int]
     tensor: Any
     mask: Any
     visible: Any
@@ -95,7 +95,7 @@ class Classifier:
         read = logits[torch.arange(len(logits)), batch.positions] if self.causal else logits
         lost = ~torch.isfinite(read).all(dim=1)
         if lost.any():
-            number = batch.places[int(lost.nonzero()[0, 0])]
+            number = batch.input_indices[int(lost.nonzero()[0, 0])]
             raise InputError(
                 f"{self.name}: the logits of input {number} (from 0) are not finite; "
                 "leave it out, or use an earlier checkpoint"

@@ -133,8 +133,8 @@ def network_condition(
         with _accumulate_norm_products(maps, batch):
             m = MARGINS[margin](network.logits(batch))
             m.sum().backward()
-        margins[batch.places] = m.detach()
-        done += len(batch.places)
+        margins[batch.input_indices] = m.detach()
+        done += len(batch.input_indices)
         progress(done, len(inputs))
     norms = np.array([_spectral_norm(linear_map.module) for linear_map in maps])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -216,7 +216,7 @@ def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> Abstr
             result = output if output.requires_grad else output.detach().requires_grad_()
 
             def add(gradient: Any) -> None:
-                linear_map.norm_products[batch.places] += (z * _visible_norms(gradient, batch)).numpy()
+                linear_map.norm_products[batch.input_indices] += (z * _visible_norms(gradient, batch)).numpy()
 
             result.register_hook(add)
             return result

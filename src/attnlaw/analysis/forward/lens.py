@@ -208,10 +208,10 @@ def _logit_bounds_by_head(source: str | os.PathLike[str]) -> dict[tuple[int, int
     return {(place.layer or 0, place.head or 0): logits for place, logits in bounds if place.kind == "qk"}
 
 
-def _score_error(passed: Trace) -> float:
+def _score_error(trace: Trace) -> float:
     """The largest difference of a probability between the network's attention and that of its scores."""
     return max(
         float(np.abs(scores.attention(scores.logits(head)) - block.probabilities[head]).max())
-        for scores, block in zip(passed.scores, attentions(passed.chain), strict=True)
+        for scores, block in zip(trace.scores, attentions(trace.chain), strict=True)
         for head in range(scores.heads)
     )

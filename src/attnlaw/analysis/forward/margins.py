@@ -217,7 +217,7 @@ def relative_margins(
     spread, rows, done = HiddenSpread(), [], 0
     for batch in batches(inputs, network, positions, seed):
         rows += _measure_batch(network, batch, margin, at, spread)
-        done += len(batch.places)
+        done += len(batch.input_indices)
         progress(done, len(inputs))
     s = spread.value()
     rows.sort(key=lambda row: row["input"])
@@ -309,7 +309,7 @@ def _measure_batch(
     spread.add(leaves[0].detach(), batch.mask)
     g = gradient.flatten(1).norm(dim=1)
     confidence, predicted = logits.detach().softmax(dim=1).max(dim=1)
-    columns = (batch.places, batch.tokens, batch.positions, predicted, m.detach(), g, confidence)
+    columns = (batch.input_indices, batch.tokens, batch.positions, predicted, m.detach(), g, confidence)
     names = ("input", "tokens", "position", "predicted", "margin", "gradient", "confidence")
     lists = [column if isinstance(column, list) else column.tolist() for column in columns]
     rows = [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]

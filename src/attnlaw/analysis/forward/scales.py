@@ -122,10 +122,10 @@ def log_scales(
     margins = np.zeros(len(inputs))
     done = 0
     for batch in batches(inputs, network, positions, seed):
-        margins[batch.places], norms = _margins_and_norms(network, parts, batch)
+        margins[batch.input_indices], norms = _margins_and_norms(network, parts, batch)
         for key, input_norms in norms:
             squares[key] = squares.get(key, 0.0) + float((input_norms**2).sum())
-        done += len(batch.places)
+        done += len(batch.input_indices)
         progress(done, len(inputs))
     middle = float(np.median(margins))
     if middle == 0:
@@ -237,8 +237,8 @@ def _record_blocks(
     return temporary_hooks(hooks)
 
 
-def _record_input(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    record.attention_input = words[0].detach()
+def _record_input(record: _BlockRecord, module: Any, args: Any, result: Any) -> None:
+    record.attention_input = args[0].detach()
 
 
 def _record_attention(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:

@@ -30,7 +30,7 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
         if x is None or counts[x] < LEAST_NUMBERS:
             continue
         by = [name for name in names if name != x and counts[name] > 1]
-        if by and not _is_finite(quantity_lines, x):  # names of several kinds at once make no axis
+        if by and not _has_numeric_axis(quantity_lines, x):  # names of several kinds at once make no axis
             continue
         draw = partial(_draw_comparison, quantity_lines, x, by, quantity, label)
         title = f"{label(quantity)[0].upper()}{label(quantity)[1:]}: theirs and ours"
@@ -42,7 +42,7 @@ def _draw_comparison(
     lines: Lines, x: str, by: Sequence[str], quantity: str, label: Callable[[str], str]
 ) -> Any:
     places = [_number(line["settings"].get(x, "")) for line in lines]
-    whole = _is_finite(lines, x)
+    whole = _has_numeric_axis(lines, x)
     series = [", ".join(f"{label(name)} {line['settings'].get(name, '')}" for name in by) for line in lines]
     entries: list[dict[str, Any]] = [
         {"x": place if whole else str(place), "series": name, "line": line}
@@ -76,7 +76,7 @@ def _kind(kind: str) -> str:
     return "of another kind" if kind == "beside" else kind
 
 
-def _is_finite(lines: Lines, x: str) -> bool:
+def _has_numeric_axis(lines: Lines, x: str) -> bool:
     places = [_number(line["settings"].get(x, "")) for line in lines]
     return all(isinstance(place, float) and abs(place) < float("inf") for place in places)
 

@@ -171,18 +171,18 @@ def _probable_maximum(part: ScorePart, scale: float) -> float:
         q0, k0 = (sqrt(float(side.along.sum())) for side in part.lengths)
         values = first.values * second.values
         query, key, shifts = first.values[0] * k0, second.values[0] * q0, q0 * k0
-    linear = query**2 + key**2
+    linear_variance = query**2 + key**2
     level = log(2 * TOKENS**2 / CHANCE)
-    variance = float(values @ values) + linear
+    variance = float(values @ values) + linear_variance
     if variance == 0 or not isfinite(variance):
         return scale * (shifts + variance)
     size = sqrt(variance)  # t in units of 1 / size
-    w, linear = values / size, linear / variance
+    w, linear_share = values / size, linear_variance / variance
     most = min(sqrt(2 * level), (1 - 1e-6) / w[0] if w[0] > 0 else np.inf)
     low, high = 0.0, most
     for _ in range(3):
         t = np.linspace(low, high, 33)[1:]
-        growth = -np.log1p(-((t[:, None] * w) ** 2)).sum(axis=1) + t**2 * linear / (1 - t * w[0])
+        growth = -np.log1p(-((t[:, None] * w) ** 2)).sum(axis=1) + t**2 * linear_share / (1 - t * w[0])
         levels = (level + growth / 2) / t
         best = int(np.argmin(levels))
         low, high = (t[best - 1] if best else low), t[min(best + 1, t.size - 1)]

@@ -194,7 +194,7 @@ class Untied:
         ]
 
     def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:
-        numbers = np.array([untied.numbers_of(M[None], self.target[None])[0] for M in matrices])
+        numbers = np.array([untied.order_parameters(M[None], self.target[None])[0] for M in matrices])
         statistics = untied.untied_arrays(untied.observed_pairs(self.problem), numbers)
         return statistics | {"trace": np.full(len(matrices), math.nan)}
 

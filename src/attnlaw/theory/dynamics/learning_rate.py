@@ -38,8 +38,8 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
     return limit, problem.noise / 2 * z / (1 - z) if ends else None
 
 
-def stability(problem: Problem, schedule: Schedule, runs_away: float | None) -> dict[str, Any]:
-    """The outcome and the remark of a trajectory that is not stable, or that `runs_away` from some time on.
+def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
+    """The outcome and the remark of a trajectory that is not stable, or that diverges at `divergence_time`.
 
     At the limit itself S* is not stable either, unless decay holds it.
     """
@@ -48,7 +48,7 @@ def stability(problem: Problem, schedule: Schedule, runs_away: float | None) -> 
         place = "above" if eta > limit else "at"
         name = STABLE[problem.attention, problem.student]
         remark = f"learning rate {place} {name}: S* is not stable; take one below {limit:.3g}"
-    elif runs_away is not None:
+    elif divergence_time is not None:
         remark = "the noise of its gradient carries the student away; take a smaller learning rate"
     else:
         return {}

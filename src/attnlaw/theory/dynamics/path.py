@@ -29,7 +29,7 @@ NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm",
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Path(DisplayMixin):
+class StudentPath(DisplayMixin):
     """A student over time, one entry of each array for each of the schedule's times.
 
     `error` holds standard errors by quantity, where a quantity is an average over several draws. Alignment is

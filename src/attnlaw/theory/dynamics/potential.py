@@ -298,7 +298,7 @@ def linear(problem: Problem) -> tuple[Potential, ...]:
     return (LinearPotential(problem.tokens, problem.noise, problem.target.second_moment),)
 
 
-def softmax(problem: Problem) -> tuple[Potential, ...]:
+def softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
     """Of the softmax output: a rule of quadrature for two tokens, scrambled sequences for more."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.result import DisplayMixin
-from attnlaw.theory.dynamics.path import NAMES, Path
+from attnlaw.theory.dynamics.path import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import MeasuredTrajectory
 from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
@@ -27,7 +27,7 @@ LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are gi
 class _Rows(DisplayMixin):
     """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
-    path: Path
+    path: StudentPath
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ class SgdRows(_Rows, verb="dynamics.simulate"):
         ]
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
+def rows_of(path: StudentPath) -> list[dict[str, Any]]:
     """A row for each time: samples and quantities, each with its error."""
     samples = path.samples
     return [
@@ -119,7 +119,7 @@ def snapshot_indices(times: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
-def _value_and_error(path: Path, name: str, i: int) -> tuple[Any, float | None]:
+def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float | None]:
     """A value, None where it is not defined, and its error."""
     value = float(getattr(path, name)[i])
     errors = path.error.get(name)

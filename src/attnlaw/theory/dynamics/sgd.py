@@ -21,9 +21,9 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import generators
 from attnlaw.theory.dynamics.learners import Learner
-from attnlaw.theory.dynamics.path import NAMES, Path
+from attnlaw.theory.dynamics.path import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.dynamics.trajectory import check_motion, motion_of
+from attnlaw.theory.dynamics.trajectory import check_motion, student_dynamics
 from attnlaw.theory.learn.choices import ATTENTIONS
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.sensing import check_sensing
@@ -34,7 +34,7 @@ LARGEST = 1e6  # of an entry: beyond it a run has diverged
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MeasuredTrajectory(Path, verb="dynamics.simulate"):
+class MeasuredTrajectory(StudentPath, verb="dynamics.simulate"):
     """What `seeds` runs of SGD did: means and, in `error`, standard errors, without them for a single seed.
 
     `added` has what SGD added to the flow from the same start, by quantity, shape (seeds, times);
@@ -143,7 +143,7 @@ class _Run:
 def _train_student(
     problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
 ) -> _Run:
-    student: Learner = resolve(motion_of(problem).learner).from_problem(problem, schedule, size, rng)
+    student: Learner = resolve(student_dynamics(problem).learner).from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
     rate, decay = eta / size, eta * batch / size**2 * schedule.decay  # lr/B, and gamma over a step's time
     lost = np.full((size, size), math.nan)

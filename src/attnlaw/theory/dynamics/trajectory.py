@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.lazy import resolve
 from attnlaw.theory.dynamics.learning_rate import largest_rate_and_plateau, stability
-from attnlaw.theory.dynamics.path import Path
+from attnlaw.theory.dynamics.path import StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.choices import DYNAMIC_OUTPUTS
@@ -31,7 +31,7 @@ FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, a
 
 
 @dataclass(frozen=True)
-class Motion:
+class StudentDynamics:
     """How one kind of student moves: functions of a problem and a schedule.
 
     `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`;
@@ -48,24 +48,24 @@ class Motion:
 
 
 HERE = "attnlaw.theory.dynamics"
-MOTIONS = {
-    ("tied", "factorized"): Motion(
+STUDENT_DYNAMICS = {
+    ("tied", "factorized"): StudentDynamics(
         f"{HERE}.tied:solve", f"{HERE}.learners:Tied", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"
     ),
-    ("tied", "direct"): Motion(
+    ("tied", "direct"): StudentDynamics(
         f"{HERE}.direct:solve",
         f"{HERE}.learners:Direct",
         f"{HERE}.direct:spectrum",
         f"{HERE}.direct:outliers",
     ),
-    ("untied", "factorized"): Motion(
+    ("untied", "factorized"): StudentDynamics(
         f"{HERE}.untied:solve", f"{HERE}.learners:Untied", check=f"{HERE}.untied:check"
     ),
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Trajectory(Path, verb="dynamics"):
+class Trajectory(StudentPath, verb="dynamics"):
     """A student over time in the limit of large dimension; `error` where it is an average over draws.
 
     `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
@@ -153,7 +153,7 @@ class Trajectory(Path, verb="dynamics"):
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property
-    def runs_away(self) -> float | None:
+    def divergence_time(self) -> float | None:
         """The first time at which the norm is no number any more; None where it stays one."""
         lost = ~np.isfinite(self.norm)
         return float(self.time[lost.argmax()]) if lost.any() else None
@@ -162,7 +162,7 @@ class Trajectory(Path, verb="dynamics"):
         return replace(self.schedule, times=(time,))
 
     def _theory_function(self, what: str) -> Callable[..., Any]:
-        path = getattr(motion_of(self.problem), what)
+        path = getattr(student_dynamics(self.problem), what)
         if path is None:
             raise InputError(f"{what}: has no theory for {self.problem.attention} factors")
         return resolve(path)  # type: ignore[no-any-return]
@@ -177,23 +177,23 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """
     check_motion(problem, schedule)
     with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
-        arrays = resolve(motion_of(problem).solve)(problem, schedule)
+        arrays = resolve(student_dynamics(problem).solve)(problem, schedule)
     path = Trajectory(problem=problem, schedule=schedule, **arrays)
-    return replace(path, **stability(problem, schedule, path.runs_away))
+    return replace(path, **stability(problem, schedule, path.divergence_time))
 
 
-def motion_of(problem: Problem) -> Motion:
+def student_dynamics(problem: Problem) -> StudentDynamics:
     """How the student of a problem moves; a `BadSetting` where that is not known."""
     kind = (problem.attention, problem.student)
-    if kind not in MOTIONS:
-        able = [student for attention, student in MOTIONS if attention == problem.attention]
+    if kind not in STUDENT_DYNAMICS:
+        able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]
         raise BadSetting("student", f"expected {' or '.join(able)}: no other moves in time", problem.student)
-    return MOTIONS[kind]
+    return STUDENT_DYNAMICS[kind]
 
 
 def check_motion(problem: Problem, schedule: Schedule) -> None:
     """An `InputError` for a problem whose dynamics is not known."""
-    motion_of(problem)
+    student_dynamics(problem)
     for name in ("width", "flow_time"):
         given = getattr(problem, name)
         if given is not None:
@@ -208,6 +208,6 @@ def check_motion(problem: Problem, schedule: Schedule) -> None:
         raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
     if problem.groups:
         raise InputError("groups: have no dynamics; leave them out")
-    check = motion_of(problem).check
+    check = student_dynamics(problem).check
     if check is not None:
         resolve(check)(problem, schedule)

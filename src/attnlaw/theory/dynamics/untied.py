@@ -57,7 +57,7 @@ class Factors:
     @property
     def numbers(self) -> Reals:
         """q1, q2, m1, m2 of each start."""
-        return numbers_of(self.U @ self.V.conj().swapaxes(1, 2), self.target)
+        return order_parameters(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def _targets(query: Matrices, key: Matrices) -> Matrices:
     return _scale_factor(query @ _project_out(key, (query,)).conj().swapaxes(1, 2), 1.0)
 
 
-def numbers_of(M: Matrices, target: Matrices) -> Reals:
+def order_parameters(M: Matrices, target: Matrices) -> Reals:
     """q1, q2, m1, m2 of each product, shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
@@ -175,7 +175,7 @@ def numbers_of(M: Matrices, target: Matrices) -> Reals:
 
 
 def states(
-    sight: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
+    observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
     """The factors of each start at each time, by RK4 between two halves of the noise.
 
@@ -203,7 +203,7 @@ def states(
     for time in schedule.times[1:]:
         while now < time * (1 - 1e-12):
             mean = Factors(U, V, target).numbers.mean(axis=0)
-            gains = sight.gains(mean)
+            gains = observed.gains(mean)
             rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
             h = min(fine / rate, time - now)
             U, V = kicked(U, V, h / 2)

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.core.arrays import spectral_values
+from attnlaw.core.arrays import require_spectral_values
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 
@@ -73,7 +73,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
         "cols", cols, float, greater_than=0
     )
     return float(
-        L * sides ** (1 / L) * spectral_values("singular values", values, SINGULAR).sum() ** (2 * (L - 1) / L)
+        L
+        * sides ** (1 / L)
+        * require_spectral_values("singular values", values, SINGULAR).sum() ** (2 * (L - 1) / L)
     )
 
 
@@ -87,7 +89,7 @@ def least_decay(values: ArrayLike, depth: int) -> float:
     9.0
     """
     L = check_value("depth", depth, int, minimum=2)
-    return float(L * (spectral_values("singular values", values, SINGULAR) ** (2 / L)).sum())
+    return float(L * (require_spectral_values("singular values", values, SINGULAR) ** (2 / L)).sum())
 
 
 def _square(matrix: Matrix) -> float:

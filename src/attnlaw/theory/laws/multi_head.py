@@ -104,8 +104,8 @@ class MultiHeadLaw(Law):
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
         """Where the density is on between neighbouring critical values of z."""
-        top = float(self.map.place(self.map.top))
-        ends = np.sort(self.map.place(self.map.real_critical))
+        top = float(self.map.z_at(self.map.top))
+        ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
         # Two ends within rounding of each other are a gap about to open: closed.
         ends = ends[np.append(True, np.diff(ends) > 1e-7 * ends[1:])]
@@ -120,7 +120,7 @@ class MultiHeadLaw(Law):
     @property
     def pieces(self) -> tuple[Piece, ...]:
         """The intervals, each divided where a gap would open, since the density is sharp there."""
-        places = self.map.place(self.map.critical)
+        places = self.map.z_at(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
         pieces: list[Piece] = []
@@ -161,7 +161,7 @@ class MultiHeadLaw(Law):
         (2.747, None)
         """
         y = self.theta / squared_size if squared_size > 0 else np.inf
-        return float(self.mean * self.map.place(y)) if y < self.map.top else None
+        return float(self.mean * self.map.z_at(y)) if y < self.map.top else None
 
     @cached_property
     def map(self) -> RationalMap:

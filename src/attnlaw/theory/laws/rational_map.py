@@ -34,7 +34,7 @@ class RationalMap:
     """`u(y)` and `z(y)` of the shares and factors of a law, and what follows from them.
 
     >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
-    >>> float(plain.place(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
+    >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
     (4.0, [1.0, 2.0, 5.0])
     """
 
@@ -50,7 +50,7 @@ class RationalMap:
         """`du/dy`."""
         return self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None]) ** 2).sum(-1)
 
-    def place(self, y: Any) -> Any:
+    def z_at(self, y: Any) -> Any:
         """`z(y)`."""
         u = self.u(y)
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
@@ -109,8 +109,8 @@ class RationalMap:
             u = self.u(y)
             steep = sum(self.slope(y) / (a + u) for a in self.factors) - 1 / y
             with np.errstate(all="ignore"):
-                new = y - np.log(self.place(y) / z) / steep
-            better = np.abs(self.place(new) / z - 1) < np.abs(self.place(y) / z - 1)
+                new = y - np.log(self.z_at(y) / z) / steep
+            better = np.abs(self.z_at(new) / z - 1) < np.abs(self.z_at(y) / z - 1)
             y = np.where(better, new, y)
         return np.asarray(y)
 
@@ -148,7 +148,7 @@ class RationalMap:
             y = 1 / s
             u = self.u(y)
             turn = np.abs(np.angle(z))[..., None] + sum(np.angle(1 + u / a) for a in others)
-            residual = np.abs(self.place(y) / z[..., None] - 1)
+            residual = np.abs(self.z_at(y) / z[..., None] - 1)
         # Real roots have imaginary parts by rounding.
         passes = (y.imag > 1e-12 * np.abs(y)) & (u.imag > 0) & (turn < np.pi)
         return y, passes, np.where(np.isfinite(residual), residual, np.inf)
@@ -166,7 +166,7 @@ class RationalMap:
         return np.asarray(size ** (1 / self._smallest_count) * np.exp(1j * turn / self._smallest_count))
 
     @cached_property
-    def _at_zero(self) -> float:
+    def _y_at_zero(self) -> float:
         """y where u reaches minus the smallest factor."""
         _, B = self._polynomials
         roots = poly.polyroots(B[0]).astype(complex)
@@ -175,7 +175,7 @@ class RationalMap:
     @cached_property
     def _edge_radius(self) -> float:
         """Up to this z the smallest factor is below 0.03."""
-        y = np.array(self._at_zero, dtype=complex)
+        y = np.array(self._y_at_zero, dtype=complex)
         return float(
             0.03**self._smallest_count
             / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** self._smallest_count
@@ -183,7 +183,7 @@ class RationalMap:
 
     def _from_zero(self, z: Complexes) -> Complexes:
         """y near a hard edge: the smallest factor gives u, a step of Newton's method y; each gains digits."""
-        y = np.full(z.shape, self._at_zero, dtype=complex)
+        y = np.full(z.shape, self._y_at_zero, dtype=complex)
         with np.errstate(all="ignore"):
             for _ in range(16):
                 u = self.factors[0] * (self._least_factor(y, z) - 1)

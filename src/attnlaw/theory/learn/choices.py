@@ -130,7 +130,7 @@ SOFTMAX = Output(
     "a softmax of each row",
     _logits,
     loss="attnlaw.theory.learn.risk:softmax_loss",
-    potential="attnlaw.theory.dynamics.potential:softmax",
+    potential="attnlaw.theory.dynamics.potential:softmax_potentials",
     uses_temperature=True,
     least_tokens=2,
     selects_key=True,

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import zeta
 
-from attnlaw.core.arrays import spectral_values
+from attnlaw.core.arrays import require_spectral_values
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value, setting_fields
 from attnlaw.theory.laws.discrete import Discrete
@@ -91,7 +91,9 @@ class Target:
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
         """Any list of non-negative eigenvalues; equal weights unless told, else divided by their sum."""
         remedy = "the teacher S* is positive semidefinite"
-        values = tuple(spectral_values("target eigenvalues", eigenvalues, remedy, positive=True).tolist())
+        values = tuple(
+            require_spectral_values("target eigenvalues", eigenvalues, remedy, positive=True).tolist()
+        )
         shares = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
         if shares.shape != (len(values),) or not np.all(shares > 0):
             raise InputError("target weights: expected one positive weight for each eigenvalue")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attnlaw.core.arrays import spectral_values
+from attnlaw.core.arrays import require_spectral_values
 from attnlaw.core.settings import check_value
 
 Reals = NDArray[np.float64]
@@ -87,7 +87,7 @@ def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
     ([1.5, 2.0, 1.0], [2.0, 2.0, 1.0])
     """
     remedy = "give eigenvalues of a covariance, or square singular values first"
-    values = np.sort(spectral_values("effective ranks", eigenvalues, remedy, positive=True))
+    values = np.sort(require_spectral_values("effective ranks", eigenvalues, remedy, positive=True))
     relative = values[values > 0] / values[-1]
     # Ascending: sums over the tail are running sums, the smallest first.
     sums, squares = np.cumsum(relative), np.cumsum(relative**2)

@@ -13,7 +13,7 @@ from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
 from attnlaw.analysis.audit.remarks import (
     extension_remarks,
     findings_sentence,
-    norms_sentence,
+    norm_basis_sentence,
     null_test_sentence,
     proxy_entries,
     proxy_remarks,
@@ -119,7 +119,7 @@ def _model_card(summary: dict[str, Any], short: str, place: int | None, groups: 
         for key, (called, form) in CARD_NUMBERS.items()
         if summary[key] is not None
     )
-    said = [norms_sentence(summary), *extension_remarks(summary)]
+    said = [norm_basis_sentence(summary), *extension_remarks(summary)]
     path = "" if short == name else f'<p class="path">{escape(name)}</p>'
     return (
         f"<article><h3>{_colour_key(place)}{escape(short)}</h3>{path}"

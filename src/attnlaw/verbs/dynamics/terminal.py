@@ -64,7 +64,7 @@ def _headline(result: Any) -> str:
 
 
 def _not_reached(trajectory: Any) -> str:
-    alignment, lost = trajectory.quantities["alignment"], trajectory.path.runs_away
+    alignment, lost = trajectory.quantities["alignment"], trajectory.path.divergence_time
     if lost is not None:
         return f"the student has run away from the target by τ = {lost:.4g}"
     if alignment is None:
