@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SLOW = """
 import time
 import attnlaw.core.progress as shown
-shown.WAIT = shown.BETWEEN = 0.0
+shown.FIRST_DRAW_DELAY = shown.REDRAW_INTERVAL = 0.0
 watch = shown.notebook_progress("work <b>")
 for done in range(4):
     watch(done, 3)

@@ -51,7 +51,7 @@ def _(curve):
 
 @app.cell
 def _(progress):
-    progress.WAIT = 0.0
+    progress.FIRST_DRAW_DELAY = 0.0
     watch = progress.notebook_progress("work")
     watch(1, 3)
     return

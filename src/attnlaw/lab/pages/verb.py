@@ -68,7 +68,7 @@ def _(InputError, desk, mo, shown, trained, values):
         """What the page shows, or the mistake in its settings."""
         try:
             state, run = desk.state(values), trained()
-            if run is None or run.state.given != state.given:
+            if run is None or run.state.arguments != state.arguments:
                 return shown.PageResult(state, shown.solve(state))
             return shown.PageResult(run.state, shown.solve(state), run.pairs)
         except InputError as error:
@@ -116,7 +116,7 @@ def _(clock, mo, runs, set_trained, shown):
         if not runs:
             return ""
         run = runs[-1]
-        if run.is_over and run.found is not None:
+        if run.is_over and run.results is not None:
             set_trained(run)
         ticking = clock is not None and not run.is_over and not run.is_stopped
         hidden = f'<div class="lab-clock">{clock}</div>' if ticking else ""
