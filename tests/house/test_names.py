@@ -26,6 +26,7 @@ PAGES = [
 DOTTED = re.compile(r"\battnlaw(?:\.[A-Za-z_]\w*)+")
 # A file of results, two placeholders, and the verb that a reader of docs/how-to/add-a-verb.md adds.
 NOT_NAMES = {"attnlaw.json", "attnlaw.NAME", "attnlaw.VERB", "attnlaw.coin"}
+IMPORT = re.compile(r"\bfrom (attnlaw[\w.]*) import (\((?:[^)]*)\)|[\w, ]+)")
 REPOSITORY_PATH = re.compile(
     r"(?<![\w./-])((?:src|tests|docs|examples|benchmarks|tools|verbs|theory|analysis|checkpoints)/[\w./-]*\w)"
 )
@@ -67,6 +68,17 @@ def test_a_page_names_modules_symbols_and_files_that_exist(page: Path):
         if not MADE.search(path):
             candidates = [ROOT / path, ROOT / "src" / "attnlaw" / path, page.parent / path]
             assert any(candidate.exists() for candidate in candidates), f"{page.name}: no file {path}"
+
+
+@pytest.mark.parametrize("folder", ["docs", "tools", "benchmarks", "examples", "tests"])
+def test_imports_inside_texts_name_what_exists(folder: str):
+    """Pages and scripts hold code in texts, which no linter reads."""
+    for path in sorted((ROOT / folder).rglob("*")):
+        if path.suffix in (".py", ".md"):
+            for module, names in IMPORT.findall(path.read_text(encoding="utf-8")):
+                for name in re.findall(r"\w+", re.sub(r" as \w+", "", names)):
+                    known = name == "annotations" or resolves(f"{module}.{name}")
+                    assert known, f"{path.relative_to(ROOT)}: from {module} import {name}"
 
 
 def test_a_name_that_is_gone_does_not_resolve():
