@@ -227,3 +227,8 @@ def test_bad_gram_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "gram.txt"
     path.write_text(text)
     assert message in run("--draws", 100, "--gram", path, "--width", 2, status=1).stderr
+
+
+def test_lists_of_several_depths_stand_in_one_table() -> None:
+    done = run("--depth", "1,3", "--residual", "--width", "16,inf", "--draws", 50)
+    assert (done.status, done.stderr) == (0, "")

@@ -11,6 +11,7 @@ import pytest
 
 from attnlaw.analysis.audit.units import RECORDS
 from attnlaw.checkpoints.norms import NormFold
+from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.packing import pack, unpack
 from attnlaw.spectra.exact import matrix_spectrum
@@ -61,7 +62,7 @@ def test_values_that_are_not_finite_bytes_and_nested_tuples() -> None:
 
 def test_only_known_classes_are_made_and_only_plain_values_packed() -> None:
     data = pack(Estimate(1.0))
-    with pytest.raises(KeyError, match="Estimate"):
+    with pytest.raises(InputError, match="Estimate"):
         unpack(data, [])
     for value in ({"a": 1}, np.float32(1), [1]):
         with pytest.raises(TypeError, match="is no part of a record"):
@@ -69,3 +70,17 @@ def test_only_known_classes_are_made_and_only_plain_values_packed() -> None:
     with pytest.raises(ValueError, match="allow_pickle=False"):
         pack((np.array([object()]),))
     assert unpack(pack((np.zeros(2, ml_dtypes.bfloat16).view(np.uint16),)), [])[0].dtype == np.uint16
+
+
+@dataclass(frozen=True)
+class Renamed:
+    value: float
+
+
+def test_a_record_of_another_version_is_one_line():
+    for kinds in ([Estimate], []):  # a field of another name, and a class of another name
+        data = pack(Renamed(1.0)).replace(b"Renamed", b"Estimate") if kinds else pack(Renamed(1.0))
+        with pytest.raises(
+            InputError, match="from another version of attnlaw; compute it again with --force"
+        ):
+            unpack(data, kinds)

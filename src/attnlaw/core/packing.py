@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.core.errors import InputError
+
 
 def pack(record: Any) -> bytes:
     """A frozen record of None, truth values, numbers, texts, bytes, tuples, arrays and such records.
@@ -70,4 +72,10 @@ def _decode(tree: Any, kinds: dict[str, type], arrays: Iterator[NDArray[Any]]) -
         return bytes.fromhex(content)
     if kind == "tuple":
         return tuple(_decode(part, kinds, arrays) for part in content)
-    return kinds[kind](**{name: _decode(part, kinds, arrays) for name, part in content})
+    values = {name: _decode(part, kinds, arrays) for name, part in content}
+    record = kinds.get(kind)
+    if record is None or {field.name for field in fields(record)} != {*values}:
+        raise InputError(
+            f"a stored {kind} comes from another version of attnlaw; compute it again with --force"
+        )
+    return record(**values)

@@ -133,7 +133,7 @@ class SettingField:
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def parse_words(self, word: Any) -> list[Any]:
-        """The values that words of the command line stand for: several where `many` of them make cases."""
+        """Return the values that words of the command line stand for; several make cases if `sweepable`."""
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):

@@ -49,7 +49,7 @@ def lanczos(
 ) -> KrylovRun:
     """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past.
 
-    It ends after `FIRST` steps where these are `should_stop`.
+    It ends after `FIRST_CHECK` steps where these are `should_stop`.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command.in_process import invoke
 
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
@@ -145,3 +146,10 @@ def test_three_tokens_carry_the_error_of_their_draws(monkeypatch: pytest.MonkeyP
     assert 0 < path.error["norm"][1] < 0.01
     two = trajectory(Problem(tokens=2, output="softmax"), Schedule([0.02]))
     assert path.alignment[1] > two.alignment[1]
+
+
+def test_a_quantity_that_is_not_defined_has_no_error_either() -> None:
+    """The trace of untied students is not defined; its error was NaN, which is not JSON."""
+    words = "--attention untied --learning-rate 0.2 --times 0.01:0.1:3 --simulate 8 --seeds 2 --json"
+    _, trained = json.loads(invoke("dynamics", *words.split()).stdout)
+    assert all(run["trace"] is None for run in trained["tables"]["runs"])

@@ -4,8 +4,8 @@
 |---|---|
 | `columns` | the numbers in which models are compared, from the rows of audits |
 | `kinds` | what kind of model a family is |
-| `shipped` | the rows that ship, and those of a study |
-| `beside` | where a model lies among them |
+| `atlas` | the rows that ship, and those of a study |
+| `compare` | where a model is among them |
 """
 
 from attnlaw.analysis.atlas.atlas import Atlas, atlas

@@ -77,10 +77,10 @@ class Atlas:
 
         return compare_with_atlas(audit, self)
 
-    def save(self, folder: Path = FOLDER) -> None:
+    def save(self, folder: str | os.PathLike[str] = FOLDER) -> None:
         """Write the three tables, as they ship."""
         tables = {"models": self.models, "matrices": self.matrices, "layers": self.layers}
-        write_all({folder / f"{name}.parquet": to_parquet(table) for name, table in tables.items()})
+        write_all({Path(folder) / f"{name}.parquet": to_parquet(table) for name, table in tables.items()})
 
     def __repr__(self) -> str:
         trained = self.models["trained"].sum()

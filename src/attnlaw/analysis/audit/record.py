@@ -42,7 +42,7 @@ class Audit(ModelTables, verb="audit"):
     """The numbers of one or several models: rows, the trees that they were flattened from, a summary each.
 
     `findings`, `matrices`, `spectra` and `layers` are polars tables whose columns
-    `attnlaw.analysis.columns` lists; so are `fits` and `curves`, once `fitted()`. `summaries` are dicts of
+    `attnlaw.analysis.columns` lists; so are `fits` and `curves`, once `with_fits()`. `summaries` are dicts of
     plain values, `cases` the quantities of each model by name, `trees` the measured spectra (None where a
     matrix was not selected), `subjects` what the rules of findings looked at.
     """

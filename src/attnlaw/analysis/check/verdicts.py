@@ -172,7 +172,7 @@ class Verdicts(DisplayMixin, verb="check"):
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:
-        """A row for each rule, by `attnlaw.analysis.check.columns.RULES`."""
+        """A row for each rule, by `attnlaw.analysis.check.columns.VERDICTS`."""
         from attnlaw.analysis.check.rows import rule_table
 
         return rule_table(self)

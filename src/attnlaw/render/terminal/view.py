@@ -68,8 +68,13 @@ def _show_rows(done: VerbRuns, console: Console) -> None:
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
     """A quantity that is a list, a column for each case; a case without one has none."""
-    columns = {name: list(map(format_value, values)) for name, values in lists.items() if values}
-    places = [str(i) for i in range(len(next(iter(columns.values()))))]
+    length = max(map(len, lists.values()))
+    places = [str(i) for i in range(length)]
+    columns = {
+        name: [*map(format_value, values), *[""] * (length - len(values))]
+        for name, values in lists.items()
+        if values
+    }
     console.print(Text(quantity.description or quantity.label, style="bold"))
     print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
 

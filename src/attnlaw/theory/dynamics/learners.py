@@ -1,8 +1,9 @@
 """Real students for SGD, one class for each way to move: their start, a step, and their flow without noise.
 
-A learner is drawn at a dimension d with the target that its labels show. `moved` is one step of the learning
-rate `rate` along `gradient`, dR/dS of the mean loss, with the decay gamma/d; `flow` is the population's flow
-from the same start, at each time of the schedule; `told` gives the arrays of a `Path`.
+A learner is drawn at a dimension d with the target that its labels show. `after_gradient_step` is one step
+of the learning rate `rate` along `gradient`, dR/dS of the mean loss, with the decay gamma/d; `flow` is the
+population's flow from the same start, at each time of the schedule; `statistics` gives the arrays of a
+`StudentPath`.
 
     tied    W <- W - 2 rate dR/dS W        direct  S <- S - rate dR/dS
     untied  U <- U - rate dR/dM V,  V <- V - rate dR/dM^T U

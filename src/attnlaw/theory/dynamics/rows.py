@@ -122,11 +122,13 @@ def snapshot_indices(times: int) -> NDArray[np.intp]:
 def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float | None]:
     """A value, None where it is not defined, and its error."""
     value = float(getattr(path, name)[i])
+    if np.isnan(value):
+        return None, None
     errors = path.error.get(name)
     error = None if errors is None else float(errors[i])
     # What is matched at the start is exact but for rounding.
     exact = error is None or error < ROUND_OFF
-    return None if np.isnan(value) else value if abs(value) > ROUND_OFF else 0.0, None if exact else error
+    return value if abs(value) > ROUND_OFF else 0.0, None if exact else error
 
 
 def trajectory_with_rows(
