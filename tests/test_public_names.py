@@ -19,6 +19,7 @@ def test_every_public_name_is_there() -> None:
     assert set(attnlaw.__all__) == set(dir(attnlaw))
 
 
+@pytest.mark.slow
 def test_importing_every_room_leaves_every_verb_a_function() -> None:
     """Importing a package sets the attribute of its name: a room `audit` would hide `attnlaw.audit`."""
     for room in pkgutil.iter_modules(attnlaw.__path__, "attnlaw."):

@@ -112,6 +112,7 @@ def towers(**widths: int) -> torch.nn.ModuleDict:
     return torch.nn.ModuleDict({name: tower(width) for name, width in widths.items()})
 
 
+@pytest.mark.slow
 def test_towers_of_different_width_have_no_proxies() -> None:
     """Whatever they are called, each keeps its own spectra, and no hidden size is made up for both."""
     alone = {width: audit(towers(text=width), heads=4, jobs=1) for width in (32, 64)}

@@ -199,6 +199,7 @@ def test_layers_of_linear_attention_are_named_and_the_others_keep_their_numbers(
     assert audit_result.matrices.filter(kind="qk", head=1)["spectral_norm"].item() == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_numbers_of_layers_are_the_models_everywhere(tmp_path: Path) -> None:
     _, model = opened(tmp_path, "Qwen3_5ForCausalLM", QWEN)
     assert {beta.layer for beta in effective_betas(model)} == {2}

@@ -40,6 +40,7 @@ def renamed(folder: Path, old: str, new: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_stack_that_no_table_names_is_counted_and_there_are_no_proxies(tmp_path: Path) -> None:
     make("BartForConditionalGeneration", **BART).save_pretrained(tmp_path)
     whole = audit(tmp_path, jobs=1).summary
@@ -87,6 +88,7 @@ def test_the_tower_beside_a_language_model_is_counted_and_its_proxies_stay(tmp_p
     assert model.network.unread is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["CLIPModel", "SiglipModel"])
 def test_towers_have_the_proxies_that_each_has_alone(name: str, tmp_path: Path) -> None:
     make(name, **TOWERS).save_pretrained(tmp_path)

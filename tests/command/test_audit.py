@@ -40,6 +40,7 @@ def test_json_goes_alone_to_standard_output_and_keeps_the_contract():
     assert "pre-norm" in summary["extensions"]
 
 
+@pytest.mark.slow
 def test_table_says_that_proxies_are_not_guarantees():
     done = audit(TINY, "--samples", "100")
     flat = " ".join(done.stdout.split())
@@ -99,6 +100,7 @@ def test_embeddings_are_rows_when_asked_for():
     assert summary["matrices"] == 1
 
 
+@pytest.mark.slow
 def test_several_models_give_a_list_and_one_bad_one_does_not_lose_the_others(tmp_path):
     some = ("--layers", "0", "--only", "qk")
     done = audit(TINY, tmp_path / "absent", TINY, *some, "--json", "--out", tmp_path / "o", status=1)
@@ -143,6 +145,7 @@ def test_bad_input_is_one_line(case, tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["audit", "fit"])
 def test_written_files_are_named_and_nothing_in_their_path_is_obeyed(verb, tmp_path):
     out = tmp_path / "a\x1b[31m\nb"
@@ -271,6 +274,7 @@ def test_a_narrow_screen_shows_fewer_columns_and_whole_numbers(width):
     assert has_hint == (width < 80)
 
 
+@pytest.mark.slow
 def test_several_models_stand_below_each_other_and_notes_stand_once():
     done = audit(TINY, TINY, "--samples", "100")
     flat = " ".join(done.stdout.split())

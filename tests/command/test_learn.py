@@ -88,6 +88,7 @@ def test_thresholds() -> None:
     assert "threshold interpolation" in learn("--thresholds", "--noise", 0.5).stdout
 
 
+@pytest.mark.slow
 def test_interpolation_is_that_of_the_student(tmp_path: Path) -> None:
     options = ("--noise", 0.5, "--thresholds")
     shown = learn("--student", "direct", *options).stdout

@@ -31,6 +31,7 @@ def test_json_is_the_library_call() -> None:
     assert case["status"] == "done"
 
 
+@pytest.mark.slow
 def test_table_and_files(tmp_path: Path) -> None:
     shown = run(EXAMPLE, "--ids", "97,98", "--out", tmp_path / "out").stdout
     assert "reconstruction error" in shown
@@ -41,6 +42,7 @@ def test_table_and_files(tmp_path: Path) -> None:
     assert "vega" not in page.lower()
 
 
+@pytest.mark.slow
 def test_several_models_on_one_page(tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(EXAMPLE, other)
@@ -52,6 +54,7 @@ def test_several_models_on_one_page(tmp_path: Path) -> None:
     assert data["shown"][0] == ["model", "model"]
 
 
+@pytest.mark.slow
 def test_a_narrow_screen_goes_without_rollout() -> None:
     shown = run(EXAMPLE, "--ids", ",".join(map(str, range(11))), "--top", 1, columns=60).stdout
     assert "…" not in shown
@@ -59,6 +62,7 @@ def test_a_narrow_screen_goes_without_rollout() -> None:
     assert "A wider screen also shows: rollout." in shown
 
 
+@pytest.mark.slow
 def test_many_tokens_are_estimated_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     from attnlaw.analysis.forward import token_maps as maps
 
@@ -128,6 +132,7 @@ def test_what_heads_do_comes_first() -> None:
     assert "␣" in shown
 
 
+@pytest.mark.slow
 def test_a_page_of_a_text_holds_it_escaped_and_says_so(tmp_path: Path) -> None:
     run(EXAMPLE, "--text", "<b>&", "--only", "heads", "--out", tmp_path, "--figures", "svg")
     page = (tmp_path / "report.html").read_text()

@@ -90,6 +90,7 @@ def test_closed_streams() -> None:
     assert subprocess.run(f"{ATTNLAW} --version >&- 2>&-", shell=True, capture_output=True).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
     ended = subprocess.run(f"{ATTNLAW} learn --json | head -c 1", shell=True, capture_output=True, text=True)
     assert (ended.stdout, ended.stderr) == ("{", "")

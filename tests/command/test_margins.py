@@ -45,6 +45,7 @@ def test_json_is_the_library_call() -> None:
     assert case["tables"]["amplification"] is None
 
 
+@pytest.mark.slow
 def test_a_text_for_each_input() -> None:
     """Words of the command line, commas and all, are what the lines of a file are."""
     lines = [f"{line}, a" for line in SENTENCES.read_text().splitlines()[:12]]

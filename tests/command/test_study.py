@@ -90,6 +90,7 @@ def test_a_failure_says_how_to_retry(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["computed"] == 2
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
     with hold_lock(tmp_path / "busy"):
         refused = study("run", file, "--out", tmp_path / "busy", status=1)
@@ -111,6 +112,7 @@ def test_bad_input_is_one_line(tmp_path: Path, file: Path) -> None:
     assert "requires an argument" in study("run", file, status=2).stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     file, out = tmp_path / "study.toml", tmp_path / "out"
     text = 'verb = "limit"\n[fixed]\ndraws = 20000\nwidth = 64\n[run]\nseeds = 1000\n'

@@ -158,6 +158,7 @@ def test_trajectories_and_widths_draw_themselves():
         assert words in result.plot()._repr_mimebundle_()["image/svg+xml"]
 
 
+@pytest.mark.slow
 def test_a_model_tells_its_matrices_and_draws_its_audit():
     model = attnlaw.open_model(EXAMPLE)
     assert repr(model) == "<Model examples/tiny-decoder: gpt2, layers 4, hidden size 128, heads 4>"

@@ -49,6 +49,7 @@ def ran(text):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), CASES)
 def test_a_state_is_repeated_by_its_words(name, values):
     desk = PageModel.of(name)
@@ -69,6 +70,7 @@ def test_a_state_is_repeated_by_its_words(name, values):
         assert ours["settings"] == theirs["settings"]
 
 
+@pytest.mark.slow
 def test_trained_students_are_repeated_too():
     desk = PageModel.of("learn")
     state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
@@ -137,6 +139,7 @@ def test_a_head_is_repeated_by_its_words(saved, tmp_path):
     assert "VO, layer 2, head 1" in page
 
 
+@pytest.mark.slow
 def test_a_matrix_without_heads_needs_none():
     audited = heads.AuditedModel.from_source(EXAMPLE)
     first = {control.name: control.value for control in audited.controls}
@@ -148,6 +151,7 @@ def test_a_matrix_without_heads_needs_none():
         attnlaw.spectrum_at(EXAMPLE, layer=1, kind="qk")
 
 
+@pytest.mark.slow
 def test_packages_are_asked_for_plugins_once(monkeypatch):
     from marimo._entrypoints import registry
     from marimo._runtime.executor.evaluator import resolve_executor

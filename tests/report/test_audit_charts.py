@@ -105,6 +105,7 @@ def test_a_dead_head_is_left_out_of_the_curves():
     assert sum(len(dots) for dots in panels[1::2]) == matrices.height - 2
 
 
+@pytest.mark.slow
 def test_compare_shows_both_models_layer_by_layer(family):
     labels = {"2-8-0": "before", "2-8-1": "after"}
     matrices = fill_applied_sizes(family[0].filter(pl.col("model").is_in(list(labels))), applied=False)

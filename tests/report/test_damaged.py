@@ -66,6 +66,7 @@ def test_a_name_like_a_pattern_is_a_name(
         assert set(values) == {2.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["audit", "study", "steps"])
 def test_a_name_that_is_no_unicode_is_read_and_written_out(kind: str, whole: Path, tmp_path: Path) -> None:
     {"audit": partial(audit_with, whole), "study": study_with, "steps": steps_with}[kind](

@@ -37,6 +37,7 @@ def with_findings(audit: attnlaw.Audit, *rows: dict[str, object]) -> AuditRows:
     return AuditRows(plain.summaries, plain.tables | {"findings": table})
 
 
+@pytest.mark.slow
 def test_the_first_screen_says_what_was_found(audit: attnlaw.Audit) -> None:
     page = audit_page(as_rows(audit))
     head = page[page.index('id="summary"') : page.index('id="heads"')]
@@ -57,6 +58,7 @@ def test_findings_have_their_level_place_value_and_meaning(audit: attnlaw.Audit)
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.slow
 def test_a_saved_level_that_is_none_is_refused(audit: attnlaw.Audit, tmp_path: Path) -> None:
     folder = audit.save(tmp_path / "saved")
     assert read_audit(folder).tables["findings"].height == 0

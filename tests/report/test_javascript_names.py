@@ -42,6 +42,7 @@ def test_figures_of_several_models_name_all_in_their_order(figure: str, audited:
     assert named(inline_svg(chart, figure)) == list(NAMES)
 
 
+@pytest.mark.slow
 def test_one_model_alone_is_drawn(audited: AuditRows) -> None:
     tables = {name: table.filter(model="constructor") for name, table in audited.tables.items()}
     for figure in audit_figures(AuditRows(audited.summaries[:1], tables)):

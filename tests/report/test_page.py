@@ -94,6 +94,7 @@ def test_only_the_script_of_the_page_may_run(page):
     assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
+@pytest.mark.slow
 def test_numbers_on_the_page_are_those_of_the_rows(model):
     data = data_of(audit_page(as_rows(model)))
     source = audit_page(as_rows(model))

@@ -44,6 +44,7 @@ def chart_of(audit, name):
     return figure.draw()
 
 
+@pytest.mark.slow
 def test_narrow_and_wide_charts_fill_one_column_and_two(audit, tmp_path):
     for chart, width in (
         (chart_of(audit, "amplification"), COLUMN),
@@ -60,6 +61,7 @@ def width_of(chart, path):
     return float(box[1])
 
 
+@pytest.mark.slow
 def test_models_with_every_kind_of_matrix_are_compared_on_one_page(audit, tmp_path):
     """A gated encoder-decoder has seven kinds of matrix; names of models may be long."""
     kinds = ("qk", "vo", "cross_qk", "cross_vo", "ffn_in", "ffn_gate", "ffn_out")
@@ -74,6 +76,7 @@ def test_models_with_every_kind_of_matrix_are_compared_on_one_page(audit, tmp_pa
     assert width_of(chart, tmp_path / "f.pdf") == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
 
 
+@pytest.mark.slow
 def test_many_heads_fit_on_a_page(audit, tmp_path):
     heads = pl.concat(
         audit.matrices.filter(pl.col("head") == 0).with_columns(head=pl.lit(head, dtype=pl.Int32))

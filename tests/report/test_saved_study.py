@@ -68,6 +68,7 @@ def test_errors_of_approximate_proxies_are_kept(tmp_path: Path, monkeypatch: pyt
     assert "error" not in exact["proxies"]["spectrum_adaptive"]
 
 
+@pytest.mark.slow
 def test_shared_layers_keep_both_counts(tmp_path: Path) -> None:
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 24}

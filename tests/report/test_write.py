@@ -61,6 +61,7 @@ def _audited(tmp_path_factory):
     return attnlaw.audit(state, heads=2, name="same").save(tmp_path_factory.mktemp("audit"))
 
 
+@pytest.mark.slow
 def test_saved_audits_stand_side_by_side(audited, tmp_path):
     page = write_report([audited, audited], tmp_path / "both")
     data = data_of(page)
@@ -99,6 +100,7 @@ def test_studies_and_training_runs_share_a_page(tmp_path):
     assert sections[0] == "Drawn from the 3 rows in study. The same in all rows: verb limit, heads 2."
 
 
+@pytest.mark.slow
 def test_a_study_beside_an_audit_keeps_its_settings_and_the_table_its_name(audited, tmp_path):
     study = study_of(tmp_path / "widths", limit_study(tmp_path / "widths"))
     source = write_report([audited, study], tmp_path / "out").read_text(encoding="utf-8")
@@ -321,6 +323,7 @@ def test_half_of_the_fits_draws_no_curves(tmp_path):
         assert data_of(write_report([folder]))["fits"] is None
 
 
+@pytest.mark.slow
 def test_a_page_of_several_runs_names_them(tmp_path):
     from attnlaw.report.write import write_files
 

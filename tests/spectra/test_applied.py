@@ -51,6 +51,7 @@ def test_a_map_as_applied_is_the_dense_folded_matrix(shape, centred, decay):
     assert np.array_equal(spectrum.values, matrix_spectrum(matrix).values)
 
 
+@pytest.mark.slow
 def test_errors_hold_over_many_random_matrices_and_are_of_use():
     """A stated error is too small once in a thousand; of 60 matrices none may be."""
     relative = []

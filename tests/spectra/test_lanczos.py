@@ -62,6 +62,7 @@ QUANTITIES = {f"S_{p}": partial(_schatten, p=p) for p in (0.0, 0.1, 0.5, 1.0, 1.
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MATRICES)
 def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
     """Root mean square of error / stated error over seeds and indices: about one, and never large.
@@ -84,6 +85,7 @@ def test_estimates_lie_within_the_errors_that_they_state(name: str) -> None:
     assert np.max(np.abs(scores)) < 5.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DIFFICULT)
 def test_errors_hold_where_the_steps_do_not_resolve_the_spectrum(name: str) -> None:
     """A t variable with 15 degrees of freedom exceeds 3 in one case of a hundred; brackets are never left.

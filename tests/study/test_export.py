@@ -148,6 +148,7 @@ drive(*sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["rows", "table"])
 def test_a_kill_during_an_export_leaves_nothing_that_a_pattern_finds(tmp_path: Path, at: str) -> None:
     """Two tasks of 60 lines each: 120 in all, never those of a draft a second time."""

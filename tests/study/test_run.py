@@ -146,6 +146,7 @@ def test_the_estimate_is_at_least_the_longest_task() -> None:
     assert _cost(tasks, firsts, {}, 1) == Cost(4, 1, 8.0, 11.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "error", "attempts"),
     [
@@ -192,6 +193,7 @@ def test_all_tasks_may_fail(tmp_path: Path) -> None:
     assert rows(tmp_path / "out").select("status", "square").rows() == [("failed", None)]
 
 
+@pytest.mark.slow
 def test_a_second_run_at_the_same_time_is_refused(tmp_path: Path) -> None:
     with hold_lock(tmp_path / "out"), pytest.raises(InputError, match="another run is at work"):
         run(study(tmp_path, SQUARES), tmp_path / "out")

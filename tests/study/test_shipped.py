@@ -89,6 +89,7 @@ def test_the_list_tells_every_study(tmp_path: Path) -> None:
     assert all(name in printed for name in shipped_studies())
 
 
+@pytest.mark.slow
 def test_no_study_that_ships_needs_the_repository() -> None:
     for name in shipped_studies():
         for task in read_study(name).tasks:

@@ -67,6 +67,7 @@ def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
         end.join()
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE)
     try:

@@ -45,6 +45,7 @@ def test_groups_are_computed_at_once_and_rows_stand_in_their_order(tmp_path: Pat
     assert cost.seconds < 200 * CALL / 2  # told by tasks that were computed at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "error", "attempts"),
     [
@@ -87,6 +88,7 @@ def test_a_bad_case_costs_itself_alone_on_workers(
     assert not list((tmp_path / "out" / "running").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_workers: Backend) -> None:
     sample_study = study(tmp_path, TEXT)
@@ -124,6 +126,7 @@ def test_a_run_that_is_stopped_within_a_chunk_is_resumed(
     assert len(calls(tmp_path)) - begun <= 24 - kept + 1  # what was kept is not computed again
 
 
+@pytest.mark.slow
 def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> None:
     """Bit for bit, for every student that solves problems at once. A softmax does not: it stays alone."""
     file = tmp_path / "study.toml"

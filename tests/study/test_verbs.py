@@ -51,6 +51,7 @@ def printed(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json").stdout)
 
 
+@pytest.mark.slow
 def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     """Names of one's own and LoRA on one weight are the merged weights under known names."""
     tensors = load_file(TINY / "model.safetensors")
@@ -96,6 +97,7 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     assert plain[1] == pytest.approx(fits["wasserstein"][1], rel=1e-9)  # without an adapter of its own
 
 
+@pytest.mark.slow
 def test_learn_is_what_the_command_prints(tmp_path: Path) -> None:
     """With two tokens a sample shows three entries: thresholds in samples are a third of those for one."""
     text = 'verb = "learn"\n[fixed]\nnoise = 0.5\nthresholds = true\nalpha = 0.1\ntarget_rank = 0.25\n'
@@ -141,6 +143,7 @@ def test_students_and_theory_have_the_same_settings(tmp_path: Path) -> None:
     assert theory == trained == (0.3, 1, "linear", None, 0.5, None, 0.5, 0.1)
 
 
+@pytest.mark.slow
 def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "learn.simulate"\n[fixed]\nsimulate = 20\nalpha = 0.3\nnoise = 0.5\nweight_decay = 0.6\n'
     frame = rows(tmp_path, text + "[run]\nseeds = 2\n")
@@ -156,6 +159,7 @@ def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
         assert eigenvalues.sum() / 20 == pytest.approx(row["trace"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_law_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "limit"\n[fixed]\ndraws = 2000\ntokens = 3\n[grid]\nwidth = [16, inf]\n'
     frame = rows(tmp_path, text)
@@ -193,6 +197,7 @@ def test_a_spectrum_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
     assert rows(tmp_path, 'verb = "learn"\n')["predicted_spectra_part"].to_list() == [None]
 
 
+@pytest.mark.slow
 def test_power_law_targets_are_those_of_the_scaling_law(tmp_path: Path) -> None:
     """N = n T(T+1)/2 observations: with two tokens alpha = 0.004 is N/d = 12."""
     text = (
@@ -264,6 +269,7 @@ def test_a_head_width_at_infinite_width_is_refused(tmp_path: Path) -> None:
     assert row["kurtosis"] == law.kurtosis().value
 
 
+@pytest.mark.slow
 def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path) -> None:
     text = 'verb = "limit"\n[fixed]\ndraws = 20000\nheads = 2\ngaussian = true\n'
     (row,) = rows(tmp_path, text).to_dicts()
@@ -274,6 +280,7 @@ def test_the_gaussian_of_the_same_variance_is_that_of_many_heads(tmp_path: Path)
     assert abs(row["kl_to_gaussian"] - kl.value) < 4 * np.hypot(row["kl_to_gaussian_error"], kl.error)
 
 
+@pytest.mark.slow
 def test_the_gaussian_of_a_law_with_a_mean_has_it_too(tmp_path: Path) -> None:
     """ReLU tokens pass a residual: their mean alone would be a divergence of mean^2 / (2 Var y) = 0.13."""
     shared = 'verb = "limit"\n[fixed]\ndraws = 5000\ngaussian = true\nresidual = true\nactivation = "relu"\n'

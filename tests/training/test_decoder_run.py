@@ -12,6 +12,7 @@ from attnlaw.verbs.decoder.model import build_decoder
 from attnlaw.verbs.decoder.training_run import SPIKES, TIMES, _values, build_seeded_decoder, theory_rows
 
 
+@pytest.mark.slow
 def test_spikes_leave_the_theorys_bulk_stronger_first() -> None:
     """At the times of the reference values: 4.5, 5, 6, 9 at .01399, .01071, .00802, .00496."""
     _, spikes = theory_rows()

@@ -116,6 +116,7 @@ def test_modes_leave_in_the_order_of_their_strength(tmp_path: Path) -> None:
     assert row["stronger_first_vo"][0] is None
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_start_and_its_modes(tmp_path: Path) -> None:
     whole, parts = Encoder(), Encoder()
     for folder, model, pieces in ((tmp_path / "w", whole, [48]), (tmp_path / "p", parts, [24, 48])):

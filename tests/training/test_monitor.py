@@ -80,6 +80,7 @@ def test_dear_measurements_space_themselves_out(tmp_path):
     assert rows["overhead"].to_list() == [None, *(n / 64 / n for n in range(2, 6))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_holds_and_is_used_up(tmp_path, seed):
     """Random costs and step times: never above the bound but by a dearer measurement, never idle below it."""
@@ -133,6 +134,7 @@ def test_measuring_on_demand_counts(tmp_path):
     assert stored(tmp_path)["step"].to_list() == [5]
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     model = TimedEncoder()
     with torch.no_grad():

@@ -17,6 +17,7 @@ from attnlaw.verbs.decoder.model import build_decoder
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
+@pytest.mark.slow
 def test_the_example_measures_its_first_and_its_last_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

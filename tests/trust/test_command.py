@@ -44,6 +44,7 @@ def test_what_does_nothing_has_done_nothing(tmp_path: Path) -> None:
     assert outcome.memory < 50e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "status"),
     [("while True: pass", -signal.SIGXCPU), ("time.sleep(100)", -signal.SIGKILL), ("sys.exit(3)", 3)],

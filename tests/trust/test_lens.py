@@ -25,6 +25,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return lens(tmp_path_factory.mktemp("good"), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -44,6 +45,7 @@ def test_what_the_lens_does_not_use_changes_nothing(
     assert outcome.memory < GIGABYTE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

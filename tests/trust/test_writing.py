@@ -95,6 +95,7 @@ def test_a_full_disk_leaves_the_earlier_run_whole(earlier: Path) -> None:
     assert contents(earlier / "out") == before
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_the_first_table(earlier: Path) -> None:
     before = contents(earlier / "out")
     full = run("audit", "two", "--no-laws", "--out", "out", folder=earlier, memory=None, file_size=3000)
@@ -146,6 +147,7 @@ def _read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         subprocess.run(["chattr", "-i", folder], check=False, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["audit", "fit", "report", "study"])
 def test_a_directory_that_is_read_only(
     place: Path, read_only: Path, verb: str, capsys: pytest.CaptureFixture[str]

@@ -142,6 +142,7 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
     assert named.summary["model"] == "mine"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit])
 def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
     path = request.config.rootpath / TINY
@@ -274,6 +275,7 @@ def _small():
     return attnlaw.audit(state, heads=2, name="m"), attnlaw.fit(state, heads=2, name="m")
 
 
+@pytest.mark.slow
 def test_fits_of_the_verb_fit_stay(tmp_path):
     audit, fits = _small()
     fits.save(tmp_path)
@@ -301,6 +303,7 @@ def test_a_summary_of_one_or_several_models_is_an_audit(as_list, tiny, tmp_path)
     assert holds_audit(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, monkeypatch):
     """Rows, page and figures are of one run: whatever fails, fails before the first file is replaced."""
     audit, fits = _small()
@@ -359,6 +362,7 @@ def test_what_cannot_be_compared_with_noise_is_null(monkeypatch):
     assert null_test_sentence(summary) is None
 
 
+@pytest.mark.slow
 def test_the_null_test_imports_neither_statistics_nor_images():
     """They take longer to import than a small audit to run; declaring a verb imports no arithmetic at all."""
     light = "import sys, attnlaw.verbs.audit, attnlaw.verbs.fit; print({*sys.modules} & {'numpy', 'polars'})"

@@ -51,6 +51,7 @@ def test_a_freshly_initialised_model_comes_out_as_random(fresh):
     assert random["outliers"].sum() <= 3
 
 
+@pytest.mark.slow
 def test_uniform_entries_come_out_as_random_too():
     rng = np.random.default_rng(5)
     tensors = encoder(layers=6, entry=lambda shape: rng.uniform(-0.1, 0.1, shape))

@@ -84,6 +84,7 @@ def test_findings_are_those_of_one_process(name: str, tiny: Path, tmp_path: Path
     assert equal(audit, attnlaw.audit(model))
 
 
+@pytest.mark.slow
 def test_approximate_spectra_with_their_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer in bfloat16 with a gate and fewer keys than queries; matrices count as large here."""
     monkeypatch.setattr("attnlaw.spectra.measure.LARGE", 160)
@@ -125,6 +126,7 @@ def test_an_adapter_by_itself(tmp_path: Path) -> None:
     assert equal(audit, attnlaw.audit(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_replaced_is_measured_anew(tiny: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()

@@ -42,6 +42,7 @@ def test_every_example_is_on_the_page():
         assert (EXAMPLES / f"{name}.toml").read_text().startswith("# ")
 
 
+@pytest.mark.slow
 def test_an_export_of_the_small_decoder(tmp_path):
     state = read(TINY)
     assert failed(check(tmp_path / "half", changed(state, to_bfloat16), TINY, "export")) == {}

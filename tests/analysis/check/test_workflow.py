@@ -25,6 +25,7 @@ def block(title: str) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "status"), [(0.01, 0), (0.6, 3)])
 def test_a_job_of_the_workflow(tmp_path, monkeypatch, size, status):
     (job,) = yaml.safe_load(block(".github/workflows/gate.yml"))["jobs"].values()

@@ -186,6 +186,7 @@ def test_a_rotated_stream_is_told():
     assert "rotated" not in verdicts(compared(base, encoder(1)))
 
 
+@pytest.mark.slow
 def test_a_folded_gain_is_told():
     base = encoder()
     gain = np.random.default_rng(0).uniform(0.5, 2.0, WIDTH)

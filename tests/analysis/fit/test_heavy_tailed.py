@@ -70,6 +70,7 @@ def random_head(rng, rows, inner, cols):
     return values / values.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shape", "gamma"), [((64, 64, 16), 0.25), ((32, 128, 16), 0.125), ((10, 50), 0.2)])
 def test_kappas_of_a_null_are_those_of_its_draws(shape, gamma):
     null = null_of_shape(*shape, draws=24)

@@ -42,6 +42,7 @@ def test_tables_are_the_blurred_laws(rank_ratio, noise):
     assert (table.density(np.array([-99.0, 99.0])) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "target_rank", "noise", "threshold"),
     [(256, 0.25, 0.3, 0.55), (200, 0.5, 0.5, 1.5), (256, 0.25, 1.5, 2.0), (300, 0.1, 0.5, 1.2)],
@@ -174,6 +175,7 @@ def test_what_cut_the_rank_is_inside_its_range(attention, share):
     assert all(fit.cut_ratio.low <= fit.cut_ratio.value <= fit.cut_ratio.high for fit in near)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["tied", "untied"])
 def test_a_wide_student_and_a_narrow_one_are_told_apart(attention):
     """State evolution's own spectra, cut by weight decay at rank .36 (.62) and by a width of a quarter."""

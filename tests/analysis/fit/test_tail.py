@@ -143,6 +143,7 @@ def plain_bootstrap(x, tail, rng, draws):
     return further / draws
 
 
+@pytest.mark.slow
 def test_goodness_of_fit_is_that_of_a_plain_bootstrap():
     rng = np.random.default_rng(6)
     x = np.concatenate([rng.pareto(1.5, 12) + 1, rng.uniform(0.2, 1.0, 24)])

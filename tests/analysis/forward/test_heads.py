@@ -245,6 +245,7 @@ def compare(name: str, path: Path) -> None:
         assert np.mean(held) == pytest.approx(float(published[column]), abs=0.15), column
 
 
+@pytest.mark.slow
 def test_heads_of_the_shipped_decoder() -> None:
     compare("tiny-decoder", EXAMPLE)
 

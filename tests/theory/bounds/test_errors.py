@@ -157,6 +157,7 @@ def test_errors_are_those_of_the_sums(bound):
         assert ratios == pytest.approx(expected[len(NAMES) :], rel=0.05, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_the_bound_of_alpha_and_gamma_by_hand():
     """alpha of the first layer holds two approximate norms, gamma of QK and VO two, of M_in one."""
     e = np.log1p(1e-3)

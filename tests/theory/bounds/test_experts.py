@@ -70,6 +70,7 @@ def routing(rng, top, router_sum):
     return router_sum * weights / weights.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("router_sum", [1.0, 2.5])
 @pytest.mark.parametrize("has_shared", [False, True])
 @pytest.mark.parametrize("top", [1, 2])
@@ -91,6 +92,7 @@ def test_the_layer_factor_bounds_differences_in_the_input(router_sum, has_shared
             assert ratio.max() <= claim * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("router_sum", [1.0, 2.5])
 def test_gamma_bounds_what_an_error_in_one_expert_does(router_sum):
     """The paper's gamma leaves out Lphi; M_out reads at most Lphi c2(G) c2(U), which gamma takes as 1."""

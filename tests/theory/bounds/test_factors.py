@@ -124,6 +124,7 @@ def test_a_gate_of_aligned_rank_one_matrices_nearly_attains_its_factor():
     assert 0.9 < moved / (claim * 1e-6) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_gated_sensitivities_bound_differences_in_each_matrix(activation):
     """gamma leaves out Lphi, as the paper does, so the claim for the inner matrices is Lphi gamma |dW|."""
@@ -144,6 +145,7 @@ def test_gated_sensitivities_bound_differences_in_each_matrix(activation):
             assert moved <= np.exp(log_gamma(measured, kind, None)) * size * 1e-4 * (1 + 1e-7)
 
 
+@pytest.mark.slow
 def test_cross_attention_factor_bounds_differences_in_tokens_and_memory():
     """2 c2(QK) c2(VO) in x, c2(VO) (1 + 2 c2(QK)) in m, c2(VO) (1 + 4 c2(QK)) in the larger of both."""
     rng = np.random.default_rng(2)
@@ -184,6 +186,7 @@ def run(layers, applications, encoder, source, target, activation):
     return x
 
 
+@pytest.mark.slow
 def test_alpha_and_gamma_bound_what_an_error_in_one_matrix_does_to_an_encoder_decoder():
     """Errors in every kind of matrix, of encoder and decoder, move the output by at most Lphi gamma alpha."""
     rng = np.random.default_rng(3)

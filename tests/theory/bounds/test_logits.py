@@ -72,6 +72,7 @@ def check(name: str, changes: dict[str, Any] | None = None, seed: int = 0) -> fl
     return max(ratios, default=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_no_logit_of_a_real_pass_is_beyond_its_bound(name: str) -> None:
     assert check(name) > 0.05

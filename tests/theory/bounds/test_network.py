@@ -68,6 +68,7 @@ def alphas(proxy_set):
     return tuple(alpha.value for alpha in proxy_set.log_alpha)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, GAINS)
 def test_the_post_hoc_choice_is_never_above_a_fixed_index_and_continuous_never_above_it(seed, gain):
@@ -82,6 +83,7 @@ def test_the_post_hoc_choice_is_never_above_a_fixed_index_and_continuous_never_a
     assert proxy_set.rank_count == counts_ranks(proxy_set)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, GAINS, st.integers(0, 2), st.floats(1.0, 1e6))
 def test_scaling_an_output_matrix_moves_the_scales_it_enters_by_its_logarithm(seed, gain, layer, factor):
@@ -119,6 +121,7 @@ def test_scaling_the_last_matrix_follows_the_formula_in_its_own_term(seed, facto
     assert curves[1] - curves[0] == pytest.approx(p / (p + 2) * np.log(factor), abs=1e-10)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SEEDS, GAINS, st.permutations(range(HEADS)))
 def test_permuting_heads_permutes_rows_and_changes_no_proxy(seed, gain, order):
@@ -142,6 +145,7 @@ def test_permuting_heads_permutes_rows_and_changes_no_proxy(seed, gain, order):
         assert part.log_value == pytest.approx(old[source], rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(SEEDS, GAINS)
 def test_transposed_matrices_differ_in_the_column_norm_alone(seed, gain):

@@ -117,6 +117,7 @@ FLOWS: dict[str, tuple[dict[str, Any], float, float, float, list[float]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [((8, 32), (16, 16)), pytest.param(((16, 32), (32, 16)), marks=LONG)])
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_matrix_flow_agrees(name: str, sizes: tuple[tuple[int, int], ...]) -> None:
@@ -228,6 +229,7 @@ def test_the_slope_at_the_start_is_the_papers(given: dict[str, Any], slow: float
     assert slope == pytest.approx(-8 * path.gains[0, 1] * 0.7 * (Q - mean**2), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_end_of_decay_is_a_cut_target() -> None:
     """`(S* - b)_+` with b = gamma/(4 T(T+1)), by quadrature of the target's law alone."""
     problem = Problem(tokens=2)
@@ -272,6 +274,7 @@ def test_a_narrow_student_ends_at_the_top_of_the_target() -> None:
         assert pytest.approx(known, abs=5.1e-6) == end.E
 
 
+@pytest.mark.slow
 def test_the_end_is_the_minimiser_of_many_samples() -> None:
     """Weight decay lt over n = alpha d^2 samples is the decay 2 lt/alpha."""
     alpha, decay = 1000.0, 1.0
@@ -319,6 +322,7 @@ def test_times_of_recovery(name: str) -> None:
     assert path.plateaus == ()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12, derandomize=True)
 @given(
     st.sampled_from([{}, {"tokens": 3}, SOFTMAX, {"output": "hermite2"}, {"output": "hermite3"}]),

@@ -23,6 +23,7 @@ from attnlaw.theory.learn.untied_sensing import draw_pairs, draw_squares
 SCHEDULE = {"scale": 0.8, "scale_key": 0.6}
 
 
+@pytest.mark.slow
 def test_reference_values() -> None:
     """q1, m1, q2, m2 of linear T = 2, computed by other programs to +- 0.002 (real and complex starts)."""
     rows = {
@@ -79,6 +80,7 @@ def test_an_orthogonal_start_has_a_closed_form() -> None:
         assert path[:, 2:].sum(axis=1) == pytest.approx(x @ y / x.size / 2, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_wide_factors_approach_the_orthogonal_start() -> None:
     wide, orthogonal = (
         trajectory(Problem(attention="untied"), Schedule([0.1], width=width, **SCHEDULE))
@@ -211,6 +213,7 @@ def test_noise_adds_to_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < shift[2] < 0.03
 
 
+@pytest.mark.slow
 def test_finer_noise_shifts_the_norm_no_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """What noise adds to q1 at tau = .02, eta = .05: by Euler it was .039, .029, .028 at .5, .1, .05."""
     monkeypatch.setattr(untied, "SIZES", ((8, 48), (16, 48)))

@@ -51,6 +51,7 @@ def test_sgd_beside_the_theory() -> None:
     assert SIMULATE.tables[1].rows(result).height == 2 * 2 * 8
 
 
+@pytest.mark.slow
 def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.dynamics.rows.COMPARED", 2)
     (case,) = VERB.cases({"times": "0.01:0.05:2", "learning_rate": 0.05, "noise": 0.5, "statics": True})
@@ -140,6 +141,7 @@ def test_learn_does_not_offer_polynomials() -> None:
         attnlaw.learn(output="hermite2")
 
 
+@pytest.mark.slow
 def test_three_tokens_carry_the_error_of_their_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.dynamics.potential.SCRAMBLES", 2)
     path = trajectory(Problem(tokens=3, output="softmax"), Schedule([0.02]))

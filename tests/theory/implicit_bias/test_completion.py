@@ -140,6 +140,7 @@ def least_nuclear(M: np.ndarray, seen: np.ndarray) -> np.ndarray:
     return np.where(seen, M, Z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_connected_masks(seed: int) -> None:
     """19 to 26 entries for 20 degrees of freedom: where the greedy path ends it is M, and so is training.

@@ -104,6 +104,7 @@ def minimised(value, target, depth):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @pytest.mark.parametrize("target", [np.diag(VALUES), np.random.default_rng(7).standard_normal((3, 4))])
 def test_the_minima_are_found_by_descent(depth, target):
@@ -119,6 +120,7 @@ def test_the_minima_are_found_by_descent(depth, target):
         assert formula * (1 - 1e-12) <= minimum <= formula * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_the_least_trace_in_the_metric_of_tokens():
     """Over the gauge of a head: 2 Tr S |S^.5 M S^.5|_*."""
     rng = np.random.default_rng(3)

@@ -59,6 +59,7 @@ def test_the_distance_by_adaptive_quadrature(k0: float, a: float, tau: float) ->
     )
 
 
+@pytest.mark.slow
 def test_drawn_matrices_agree() -> None:
     """Hard at 2 delta and soft at delta of S* + delta GOE, at three sizes, in the limit."""
     delta, sizes = one_step_law(PROBLEM).sigma, (60, 120, 240)
@@ -95,6 +96,7 @@ def gaussian_noise(S: np.ndarray, n: int, variance: float) -> float:
     return ((2 * square / d + variance) * (d + 1) * d**2 / (4 * n) + square / n) / d
 
 
+@pytest.mark.slow
 def test_the_noise_of_the_step_itself() -> None:
     """phi from Gaussian sensing: |phi - S*|^2/d is delta^2 (1 + 1/d)."""
     family = []
@@ -148,6 +150,7 @@ def test_tokens_are_noisier_by_a_term_of_order_one_over_d() -> None:
     assert holds(family), family
 
 
+@pytest.mark.slow
 def test_a_soft_threshold_on_both_sides_is_worse() -> None:
     """`sign(x) (|x| - b)_+` at its best, by adaptive quadrature: .7062, where one side has .6503."""
     k0, a = 0.3, one_step_law(PROBLEM).sigma

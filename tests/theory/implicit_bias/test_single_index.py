@@ -95,6 +95,7 @@ def test_thresholds_agree(rule: str) -> None:
     assert holds(family), family
 
 
+@pytest.mark.slow
 def test_false_positives_do_not_see_the_noise() -> None:
     """All of X drawn, heavy tails among the noises: the count is that of normal coefficients given |y|."""
     n, p, s, family = 60, 1000, 10, []

@@ -169,6 +169,7 @@ def test_epsilon_counts() -> None:
     assert min(wrong.values()) < LEVEL / len(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"tied": False}, {"causal": False}])
 def test_other_models_are_rejected(change: dict[str, Any]) -> None:
     model, tokens = case("gpt2")
@@ -176,6 +177,7 @@ def test_other_models_are_rejected(change: dict[str, Any]) -> None:
     assert min(pvalues.values()) < LEVEL / len(pvalues)
 
 
+@pytest.mark.slow
 def test_the_residual_scale_of_gpt2_counts() -> None:
     model, tokens = case("gpt2")
     plain = replace(model, deviations=replace(model.deviations, residual=model.deviations.query))

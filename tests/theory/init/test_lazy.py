@@ -43,6 +43,7 @@ def test_both_sides_agree_and_repeat_themselves() -> None:
     assert torch.allclose(again @ d.T, (matrix.left(d) @ more.T).T, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_is_answered_in_the_end_is_a_matrix_of_independent_normals() -> None:
     """Adaptive questions from both sides, then all columns: entries have the law that was promised."""
     entries = []
@@ -134,6 +135,7 @@ def steps_of(model: Any, steps: int, tokens: Tokens, causal: bool) -> dict[str, 
     return record | {"last loss": loss().item()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_a_lazy_model_is_the_model_of_the_weights_that_it_would_have(name: str) -> None:
     """Three steps first, then all that was not asked: the library's model with these weights did the same."""

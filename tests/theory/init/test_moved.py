@@ -73,6 +73,7 @@ def test_the_initial_spread_is_that_of_the_chain(name: str) -> None:
     assert abs(squares.mean() - expected) < SIGMAS * squares.std() / math.sqrt(len(squares))
 
 
+@pytest.mark.slow
 def test_what_training_changed_is_told() -> None:
     """Queries times 3: both times 3. Gains of the norm before times 2: scores times 4, matrices as before."""
     import torch

@@ -53,6 +53,7 @@ def test_the_first_token_of_a_causal_model_in_the_mean(values: dict[str, Any], e
     close(squares.mean(), squares.std() / math.sqrt(len(squares)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [SMALL_GPT2, SMALL_LLAMA])
 def test_second_moments_of_scores_and_logits(values: dict[str, Any]) -> None:
     """E p_ij^2 = (N std_Q std_K)^2 d score_scale^2 and E logit^2 = N std^2 without epsilon."""
@@ -75,6 +76,7 @@ COSINES: list[tuple[dict[str, Any], tuple[float, ...], tuple[float, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("regime", "expected", "errors"), COSINES)
 def test_cosines_of_gpt2(
     regime: dict[str, Any], expected: tuple[float, ...], errors: tuple[float, ...]
@@ -103,6 +105,7 @@ def test_loss_of_different_ids() -> None:
     assert law.uniform_loss + law.logit_sd.value**2 / 2 == pytest.approx(10.979, abs=5e-4 + 2e-5)
 
 
+@pytest.mark.slow
 def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {**SMALL_GPT2, "vocab_size": 6000, "initializer_range": 0.15}
     for cap in (None, 2.0):
@@ -118,6 +121,7 @@ def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> No
         assert min(p_values(sums[100], sums[10_000]).values()) > 1e-3
 
 
+@pytest.mark.slow
 def test_rotary_scores_of_the_limit_have_their_covariance() -> None:
     """Cov(p_ij, p_kl) = g^4 Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k))), arXiv 2506.00846's."""
     model = Architecture.from_config({**SMALL_LLAMA, "rope_theta": 10.0})

@@ -71,6 +71,7 @@ def test_json_has_the_layers_as_a_table(config: str) -> None:
         assert rows[2][f"{name}_spread"] == pytest.approx(rows[2][name]["error"] * math.sqrt(20))
 
 
+@pytest.mark.slow
 def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     invoke("init", config, "--tokens", "4", "--draws", "20", "--width", "own,inf", "--out", str(out))
@@ -85,6 +86,7 @@ def test_rows_and_a_page_are_written(config: str, tmp_path: Path) -> None:
     assert VERB.tables[0].columns[0].name in rows.columns
 
 
+@pytest.mark.slow
 def test_many_laws_have_a_page_without_cards(config: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     depths = "1,2,3,4,5,6,7"

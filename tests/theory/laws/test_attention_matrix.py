@@ -105,6 +105,7 @@ def has_gap(beta: float, t: float) -> bool:
     return q > 0 and 18 * p * q * s - 4 * p**3 * s + p**2 * q**2 - 4 * q**3 - 27 * s**2 > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [1.0, 4.0, 5.0])
 def test_gaps_are_those_of_the_discriminant(beta: float) -> None:
     for t in 10.0 ** np.arange(-8, 8.1, 0.5):
@@ -138,6 +139,7 @@ def test_equivalent_gaussian_matrix_follows_the_law() -> None:
     assert kstest(values, AttentionMatrixLaw(beta, d / n).cdf).statistic < 3 * np.log(n) / n
 
 
+@pytest.mark.slow
 def test_softmax_attention_follows_the_law_and_not_marchenko_pastur() -> None:
     drawn = attention_sample(1000, 1000, 1.0, seed=0)
     # Other draws of this size gave .013 to .019 and .060 to .066; a third of their width on either side.

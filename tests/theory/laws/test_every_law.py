@@ -57,6 +57,7 @@ def test_density_is_the_imaginary_part_of_the_transform(case: Case) -> None:
     assert np.exp(case.law.log_density(x)) == pytest.approx(case.law.density(x), rel=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["density", "log_density", "cdf", "quantile", "stieltjes"])
 def test_a_table_of_points_is_read_point_by_point(case: Case, name: str) -> None:
     evaluate = getattr(case.law, name)

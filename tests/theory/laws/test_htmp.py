@@ -37,6 +37,7 @@ def exact_log_density(law: HighTemperatureMP, x: float) -> float:
         return float(mp.log(b / gamma) + a * mp.log(y) - y - normalisation - 2 * mp.log(abs(U)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kappa", "gamma"), PARAMETERS)
 def test_density_agrees_with_forty_digits(kappa: float, gamma: float) -> None:
     law = HighTemperatureMP(kappa, gamma)

@@ -39,6 +39,7 @@ def largest(expected: RandomLayer, draws: int) -> Estimate:
     return Estimate(float(np.mean(top_eigenvalues)), float(np.std(top_eigenvalues, ddof=1) / np.sqrt(draws)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of", "sharing"), MADE)
 def test_moments_of_draws_become_those_of_the_law(of: str, sharing: str) -> None:
     """Softmax draws at two sizes, extrapolated in 1/n: three moments of each of twelve matrices."""
@@ -60,6 +61,7 @@ def test_moments_of_draws_become_those_of_the_law(of: str, sharing: str) -> None
     assert np.all(4 * error + 4 * left < np.array([0.08, 0.06, 0.16]) * expected)
 
 
+@pytest.mark.slow
 def test_the_equivalent_has_the_law_without_extrapolation_of_temperature() -> None:
     """A Gaussian matrix is near its law at sizes at which softmax is not."""
     rng = np.random.default_rng(3)
@@ -75,6 +77,7 @@ def test_the_equivalent_has_the_law_without_extrapolation_of_temperature() -> No
         )
 
 
+@pytest.mark.slow
 def test_a_draw_stands_beside_its_law() -> None:
     drawn = multi_head_sample(AttentionShape(240, 4, 120), 0.5, seed=1)
     assert drawn.values.shape == drawn.equivalent.shape == (240,)
@@ -90,6 +93,7 @@ def test_a_draw_stands_beside_its_law() -> None:
     assert drawn.warnings == ()
 
 
+@pytest.mark.slow
 def test_zeros_are_counted_as_the_atom() -> None:
     drawn = multi_head_sample(AttentionShape(120, 3, 20, 20, 90), 0.6, seed=2, of="output")
     assert (drawn.values == 0).sum() == 60

@@ -20,6 +20,7 @@ def error_of(beta: float, key_size: int, value_size: int) -> float:
     return readout(law, RIDGE, NOISE).coefficient_error
 
 
+@pytest.mark.slow
 def test_wide_values_win_above_the_published_temperature() -> None:
     crossing = brentq(lambda beta: error_of(beta, 64, 192) - error_of(beta, 128, 128), 0.3, 1.0)
     assert crossing == pytest.approx(0.559, abs=5e-4)  # published
@@ -88,6 +89,7 @@ def explicit(law: MultiHeadLaw, tokens: int, ridge: float, noise: float) -> floa
     return float((((solve @ F - np.eye(width)) ** 2).sum() + variance * (solve**2).sum()) / width)
 
 
+@pytest.mark.slow
 def test_the_error_is_that_of_regression_on_a_matrix_of_this_spectrum() -> None:
     law = MultiHeadLaw(1.0, 8, 1.5, 1.5, 1.25)
     coarse, fine = (explicit(law, n, 0.05, 0.3) for n in (120, 240))
@@ -96,6 +98,7 @@ def test_the_error_is_that_of_regression_on_a_matrix_of_this_spectrum() -> None:
     assert abs(fine - coarse) < 0.02 * expected
 
 
+@pytest.mark.slow
 def test_the_loss_is_that_of_small_steps() -> None:
     """Gradient descent on `|F theta - target|^2/2`: what is left of a target in each direction."""
     law = MultiHeadLaw(1.0, 8, 1.5, 1.5, 1.25)
@@ -108,6 +111,7 @@ def test_the_loss_is_that_of_small_steps() -> None:
     assert training_loss(law, time) == pytest.approx((left**2).mean(), rel=10 * step)
 
 
+@pytest.mark.slow
 def test_what_features_cannot_reach_is_never_learned() -> None:
     law = MultiHeadLaw(0.5, 8, 0.5, 0.5, 2.0)
     assert arrival_time(law, 0.4) is None

@@ -56,6 +56,7 @@ def path_of_width(width: float) -> Trajectory:
     return trajectory(Problem(), Schedule([0.05], width=width))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
 def test_mass_and_eigenvalues(width: float) -> None:
     """Distance from the eigenvalues of a flow at d = 200; atoms and all."""

@@ -47,6 +47,7 @@ def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
     np.testing.assert_allclose(integrals, 1.0, rtol=0, atol=2e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", RATIOS)
 @pytest.mark.parametrize("b", [0.2, 1.1])
 def test_integrals_of_both_sides_against_the_boundary_curve(k: float, b: float) -> None:

@@ -25,6 +25,7 @@ def test_marks_at_512_tokens() -> None:
         condensed_beta(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tokens", "head_size", "beta", "draws"),
     [(400, 12, 0.7, 30), (400, 400, 1.0, 30), (800, 10, 0.5, 30), (200, 200, 1.2, 30), (100, 100, 0.7, 400)],

@@ -73,6 +73,7 @@ def test_reference_values(case: Case) -> None:
     assert prediction.spectrum.moment(2) == pytest.approx(prediction.norm.value, rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFERENCE)
 def test_the_equations_hold_by_another_route(case: Case) -> None:
     """Gauss-Hermite nodes, scalar roots, and the average of mhat before integration by parts."""

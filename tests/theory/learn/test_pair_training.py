@@ -149,6 +149,7 @@ def test_the_gap_bounds_what_can_be_lost() -> None:
         assert 0 < lost <= nuclear_gap(risk, other, 5.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("student", ["factorized", "direct"])
 def test_gaussian_sensing_agrees_at_a_small_size(student: str) -> None:
     """d = 20, twelve seeds: within four standard errors of the limit."""
@@ -162,6 +163,7 @@ def test_gaussian_sensing_agrees_at_a_small_size(student: str) -> None:
     assert report.spectrum_distance < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pairs", "tokens"), [("cross", 2), ("causal", 3), ("distinct", 2)])
 def test_pairs_of_tokens_agree(pairs: str, tokens: int) -> None:
     """Tokens lie above the limit by about 5.5/d of E (d = 24: a quarter): within that and four errors."""

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parents[2] / "published" / "bayes-optimal-aim"
 EXCEPTIONS = {0.1: {158: 6e-4, 159: 6e-4, 160: 6e-4, 190: 2e-3, 227: 2e-3, 228: 2e-3}, 0.5: {}, 2.0: {}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 def test_published_curve(rho: float) -> None:
     path = FOLDER / f"SE_softmax_T=2_rho={rho}.csv"

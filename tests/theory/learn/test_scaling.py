@@ -131,6 +131,7 @@ def test_the_weight_decay_is_near_the_best() -> None:
     )
 
 
+@pytest.mark.slow
 def test_bins_do_not_matter() -> None:
     """A power law of 600 modes, exact, against the same with its tail in bins."""
     binned = Target.power_law(1.0, 600)

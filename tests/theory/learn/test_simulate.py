@@ -105,6 +105,7 @@ def test_prediction_error_is_that_of_fresh_sequences() -> None:
     assert abs(losses.mean() - expected) < 4 * losses.std() / np.sqrt(losses.size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sensing", ["tokens", "goe"])
 def test_softmax_prediction_error_of_both_sensings_is_small_when_learned(sensing: str) -> None:
     """With plenty of clean data and hardly any penalty the target is recovered."""

@@ -163,6 +163,7 @@ def test_averages_are_those_of_dense_matrices(tokens: int, beta: float) -> None:
         assert fast.response(0.4, 0.7, V) == pytest.approx(dense.response(0.4, 0.7, V), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [2, 3])
 def test_coordinates_are_what_the_softmax_sees(tokens: int) -> None:
     """Draw symmetric fields with Var h_aa = 2, Var h_ab = 1: same rows from v, and the stated covariance."""

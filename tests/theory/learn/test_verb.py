@@ -50,6 +50,7 @@ def test_the_declaration_imports_no_mathematics(verb: str, given: dict[str, Any]
     assert process.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_only_a_softmax_that_is_drawn_imports_the_statistics_of_scipy() -> None:
     code = (
         "import sys, attnlaw\nattnlaw.learn(alpha=0.3, thresholds=True); print('scipy.stats' in sys.modules)"

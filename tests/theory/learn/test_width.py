@@ -173,6 +173,7 @@ def test_refusals() -> None:
         simulate(Problem(0.2, width=0.3, target=Target.discrete([1.0])), size=21, seeds=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["tied", "untied"])
 def test_narrow_heads_are_trained_beside_the_theory(attention: str) -> None:
     """Where the indicator is below .5: Gaussian sensing at d = 20, within four standard errors."""

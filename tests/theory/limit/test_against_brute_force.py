@@ -132,6 +132,7 @@ def oracle():
     return draw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_every_law_is_that_of_all_weights_drawn(case, oracle):
     pvalues = p_values(fast(CASES[case], seed=11), oracle(case))

@@ -57,6 +57,7 @@ def test_a_shift_leaves_variance_and_kurtosis(shift):
     assert law.kurtosis().value == pytest.approx(3.0, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
     # ReLU tokens have a mean, which a residual hands on: about the mean 3.60, about zero 4.07.
     stack = Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True)
@@ -70,6 +71,7 @@ def test_kurtosis_of_a_law_with_a_mean_is_that_of_its_draws():
     assert error < 0.05
 
 
+@pytest.mark.slow
 def test_the_mean_of_a_law_is_that_of_its_draws():
     # ReLU tokens have the mean 1/sqrt(2 pi), which a residual hands on.
     law = stack_law(Depth(AttentionLayer(RandomInputs(2, "relu")), residual=True), 50_000, seed=1).law
@@ -89,6 +91,7 @@ def test_densities_cover_a_law_with_a_mean():
         assert np.trapezoid(p, y) == pytest.approx(1.0, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_student_law_against_scipy():
     # Inverse-gamma variances make Student's t with 5 degrees of freedom.
     draws = 200_000
@@ -208,6 +211,7 @@ def test_the_binned_kernel_estimate_is_scipys():
     np.testing.assert_allclose(gaussian_kde(sample, grid), direct, atol=2e-4 * direct.max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "low", "high"), [(16, 0.029, 0.045), (64, 0.0028, 0.0042)])
 def test_the_papers_recipe_gives_its_range(n, low, high):
     # Single runs scatter upwards (outliers of one sample meet the floor 1e-12 of the other): compare means.

@@ -35,6 +35,7 @@ def traced_peak(stack: Depth, draws: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stack", "draws"),
     [

@@ -89,6 +89,7 @@ def test_relu_inputs():
     assert covariance[0, 0, 0, 1] == pytest.approx(1 / (4 * math.pi), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_kl_to_the_limit():
     stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
     rows = compare_widths(stack, (16, 64), 200_000, seed=6)
@@ -130,6 +131,7 @@ def test_the_error_of_two_draws_is_half_their_distance():
     np.testing.assert_allclose(error, abs(a - b) / 2, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_heads_are_gaussian():
     # The mixture's variance has relative deviation ~ H^(-1/2): KL to the Gaussian falls like H^(-2).
     layer = AttentionLayer(RandomInputs(4))
@@ -145,6 +147,7 @@ def test_many_heads_are_gaussian():
     assert slope == pytest.approx(-2, abs=4 * error + 0.15)
 
 
+@pytest.mark.slow
 def test_coordinates_are_uncorrelated_and_dependent():
     # Given the scores coordinates are independent N(0, v): Cov(y_1, y_1') = 0, Cov(y_1^2, y_1'^2) = Var v.
     for width in (8, math.inf):

@@ -24,6 +24,7 @@ from attnlaw.theory.limit.wishart import bartlett, compress
 DEEP = Depth(AttentionLayer(RandomInputs(3, shared=False)), depth=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("residual", "mean", "deviations"),
     [
@@ -42,6 +43,7 @@ def test_two_layers(residual, mean, deviations):
         assert gram.std() == pytest.approx(deviation, abs=4 * spread + 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stack",
     [
