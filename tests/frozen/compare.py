@@ -3,7 +3,8 @@
 Every value, text, page and figure of the record must be there, nothing may be added, and floats must agree in
 every bit. `CHANGES` lists what may differ, with its reason. If this machine has other libraries or kernels
 than the one that recorded (`running.machine`), floats must agree within `TOLERANCE` instead, also those
-inside texts and pages; hashes are then not compared, and of a PNG file only its size in pixels.
+inside texts and pages; hashes and packed arrays are then not compared, and of a PNG file only its size in
+pixels.
 """
 
 from __future__ import annotations
@@ -34,13 +35,14 @@ CHANGES: tuple[tuple[str, str, str], ...] = (
     ("*", "*/task/*", "the key of a task contains the version and the name of its function"),
     ("*", "*/*_part/*", "parts are named by the keys of their tasks"),
 )
-# Solvers stop within 1e-11 of each other, and the condition of the worst case amplifies this a thousand
-# times.
-TOLERANCE = 1e-7
-# Below this a value of order one is rounding noise, for example the residual of a solver.
-NOISE = 1e-9
+# With other kernels trained students end elsewhere within the residual of their solver, 1e-6: their numbers
+# then differ by 1e-6 of themselves. Ten times that.
+TOLERANCE = 1e-5
+# Values below this are residuals of solvers and rounding noise.
+NOISE = 1e-6
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 VERSION = re.compile(r"\b0\.[23]\.\d+(?:\.?(?:dev|rc)\d+)?\b")
+PACKED = re.compile(r"[A-Za-z0-9+/]{80,}=*")  # arrays inside a page, in base64
 SHOWN = 12  # differences printed for a command
 
 Values = dict[str, Any]
@@ -114,7 +116,7 @@ def agree(path: str, old: Any, new: Any, exact: bool) -> bool:
 
     >>> agree("x", 0.1, 0.1, True), agree("x", 0.0, -0.0, True), agree("x", True, 1, True)
     (True, False, False)
-    >>> agree("x", 1.0, 1 + 1e-12, True), agree("x", 1.0, 1 + 1e-12, False), agree("x", 1.0, 1 + 1e-6, False)
+    >>> agree("x", 1.0, 1 + 1e-12, True), agree("x", 1.0, 1 + 1e-12, False), agree("x", 1.0, 1 + 1e-3, False)
     (False, True, False)
     >>> agree("x", "E 0.25 of 3", "E 0.250000001 of 3", False), agree("x", "E 0.25", "F 0.25", False)
     (True, False)
@@ -134,6 +136,7 @@ def agree(path: str, old: Any, new: Any, exact: bool) -> bool:
     if path.endswith("/sha256"):
         return True
     if isinstance(old, str):
+        old, new = PACKED.sub("", old), PACKED.sub("", new)
         return NUMBER.split(old) == NUMBER.split(new) and all(
             map(_close, map(float, NUMBER.findall(old)), map(float, NUMBER.findall(new)))
         )
