@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from claims import Claims
 
+import attnlaw
 from attnlaw.core.tables import to_frame
 from attnlaw.verbs.audit.frames import SCHEMAS, AuditRows
 from attnlaw.verbs.audit.page import audit_page
@@ -71,7 +72,8 @@ def rows() -> AuditRows:
 def _summary(count: int) -> dict[str, object]:
     proxy = {"log10": 8.0}
     named = ("spectrum_adaptive", "spectrum_adaptive_continuous", "edelman", "trauger_tewari")
-    return {
+    decoder = Path(__file__).resolve().parents[1] / "examples" / "tiny-decoder"
+    return attnlaw.audit(decoder, only="qk").summaries[0] | {
         "model": "7B",
         "family": "llama",
         "layers": DEPTH,
