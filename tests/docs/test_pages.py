@@ -74,15 +74,6 @@ def test_every_command_shows_its_help_and_its_output():
         assert any("--help" not in command for command, _ in of_verb), f"no page shows what {verb} prints"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_files_that_a_page_names_are_there(page):
-    text = page.read_text(encoding="utf-8")
-    folders = "examples|docs/scripts|docs/experiments|benchmarks|tests|tools|src"
-    named = re.findall(rf"`(?:python )?((?:{folders})/[\w./-]+)", text)
-    real = [path for path in named if not any(Path(part).stem.isupper() for part in Path(path).parts)]
-    assert [path for path in real if not (ROOT / path).exists()] == []  # NAME.py stands for yours
-
-
 def test_the_installed_command_prints_the_same_as_the_one_run_here():
     arguments = ["learn", "--alpha", "0.2", "--noise", "0.5"]
     installed = [str(Path(sys.executable).with_name("attnlaw")), *arguments]

@@ -36,11 +36,10 @@ from real_checkpoints import fetch
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from attnlaw.command import main; main()"
 CHECKPOINTS = {"minilm": "minilm", "rxnmapper": "rxnmapper", "whisper": "whisper-tiny.en"}
-CORE = "Haswell"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "OPENBLAS_CORETYPE": CORE,
+    "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_ICL AVX512_SPR X86_V4",
     "ATEN_CPU_CAPABILITY": "avx2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
