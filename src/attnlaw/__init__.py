@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from attnlaw.core import result as _result
 from attnlaw.core.lazy import lazy_attribute
 
 __version__ = "0.2.0"
@@ -37,6 +38,7 @@ _PUBLIC: dict[str, str] = {
     "MultiHeadLaw": "attnlaw.theory.laws.multi_head",
     "Problem": "attnlaw.theory.learn.problem",
     "RandomInputs": "attnlaw.theory.limit",
+    "Result": "attnlaw.core.result",
     "Regression": "attnlaw.theory.regression.problem",
     "Schedule": "attnlaw.theory.dynamics.schedule",
     "SingleIndex": "attnlaw.theory.implicit_bias.index_problem",
@@ -65,6 +67,7 @@ _PUBLIC: dict[str, str] = {
     "least_decay": "attnlaw.theory.implicit_bias.flatness",
     "least_trace": "attnlaw.theory.implicit_bias.flatness",
     "linearise": "attnlaw.analysis.forward",
+    "load": "attnlaw.verbs.views",
     "measure_margins": "attnlaw.analysis.forward",
     "measured_proxy": "attnlaw.analysis.audit.measured_scale",
     "multi_head_sample": "attnlaw.theory.laws.multi_head_sample",
@@ -90,6 +93,10 @@ _PUBLIC: dict[str, str] = {
     "two_layer_limit": "attnlaw.theory.regression.two_layer",
     "two_layer_risk": "attnlaw.theory.regression.two_layer",
 }
+
+
+# How a result shows itself is known above the room that it lives in, and imported when it is first asked for.
+_result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def __getattr__(name: str) -> Any:

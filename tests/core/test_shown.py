@@ -12,7 +12,7 @@ import pytest
 import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_with_error
-from attnlaw.core.result import DisplayMixin, Results, html_table
+from attnlaw.core.old_result import DisplayMixin, Results, html_table
 from attnlaw.theory.limit import AttentionLayer, Depth, RandomInputs, compare_widths
 from attnlaw.verbs import VERBS, find_verb
 

@@ -13,7 +13,7 @@ from command.in_process import invoke
 
 import attnlaw
 import attnlaw.verbs
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.lab.controls import slider_steps
 from attnlaw.lab.serve import HOST, build_server, open_socket

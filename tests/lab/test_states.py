@@ -9,7 +9,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.lab import html as shown
 from attnlaw.lab import spectrum_page as heads
 from attnlaw.lab.page_model import PageModel

@@ -10,7 +10,7 @@ import pytest
 from accessible import CHROMIUM, asking_only, open_browser
 
 import attnlaw
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.lab.serve import HOST, open_socket
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]

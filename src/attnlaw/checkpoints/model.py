@@ -16,7 +16,7 @@ from attnlaw.checkpoints.network import KINDS, Network
 from attnlaw.checkpoints.norms import LAYER, NONE, Norm, NormFold
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.errors import InputError
-from attnlaw.core.result import DisplayMixin, html_table
+from attnlaw.core.old_result import DisplayMixin, html_table
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -12,7 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +69,20 @@ def format_with_error(value: float, error: float | None) -> str:
         return f"{value:.{-place}f}({unit})"
     exponent = max(place, math.floor(math.log10(abs(value)))) if value else place
     return f"{value / 10.0**exponent:.{exponent - place}f}({unit})e{exponent:03d}"
+
+
+def format_value(value: Any) -> str:
+    """Return a value as a cell: nothing if it is missing, the first entries of a long list.
+
+    >>> format_value(Estimate(0.25, 0.01)), format_value(Range(2.0, 1.0, None)), format_value([1.0] * 8)
+    ('0.25(1)', '2 (1 to ?)', '1  1  1  1  1  1  and 2 more')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, Range):
+        ends = " to ".join(format_value(end) or "?" for end in (value.low, value.high))
+        return f"{format_value(value.value)} ({ends})".strip()
+    if isinstance(value, list | tuple):
+        more = [f"and {len(value) - MAX_LIST_ENTRIES} more"] if len(value) > MAX_LIST_ENTRIES else []
+        return "  ".join([*map(format_value, value[:MAX_LIST_ENTRIES]), *more])
+    return str(Estimate(value)) if isinstance(value, float) else str(value)

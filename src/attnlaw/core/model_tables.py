@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any, Self
 
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.core.tables import stack_tables, unique_names
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from attnlaw.core.estimate import Estimate, Range
+from attnlaw.core.progress import Progress
 
 R = TypeVar("R")
 
@@ -98,23 +99,46 @@ def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dic
     return folded
 
 
+def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cells of a row as values: `x` and `x_error` become an `Estimate`, ends a `Range`.
+
+    >>> cells_to_values([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": 0.5, "y": None})
+    {'x': Estimate(value=2.0, error=0.5), 'y': None}
+    """
+    values: dict[str, Any] = {}
+    for quantity in quantities:
+        value, *beside = (row.get(name) for name in quantity.columns)
+        if quantity.range:
+            values[quantity.name] = Range(value, *beside) if {value, *beside} != {None} else None
+        elif not quantity.error or value is None:
+            values[quantity.name] = value
+        elif isinstance(value, list):
+            errors = beside[0] or [None] * len(value)
+            values[quantity.name] = [
+                None if entry is None else Estimate(entry, error)
+                for entry, error in zip(value, errors, strict=True)
+            ]
+        else:
+            values[quantity.name] = Estimate(value, beside[0])
+    return values
+
+
 @dataclass(frozen=True)
 class TableSpec(Generic[R]):
-    """A table too large for a row: its name, its columns, and how it is taken from a result.
+    """A table too large for a row.
 
-    `rows` returns a polars table, or None where this result has none. `json`: its rows also stand in JSON.
-    `on_demand` gives it for the figure of one case, though it was not asked for.
+    Args:
+        name: its name, also that of its file.
+        columns: what it holds.
+        rows: makes it of a record: a polars table, or None if this record has none.
+        json: whether JSON has its rows, too.
+        on_save: makes a table that is too expensive for the screen, when a result is saved.
+        on_plot: makes a table that nobody asked for, when one case is drawn.
     """
 
     name: str
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
     json: bool = False
-    on_demand: Callable[[R], Any] | None = None
-
-    def to_json(self, result: R) -> list[dict[str, Any]] | None:
-        """Its rows as JSON has them."""
-        rows = self.rows(result)
-        return (
-            None if rows is None else [cells_to_json(self.columns, row) for row in rows.iter_rows(named=True)]
-        )
+    on_save: Callable[[R, Progress], Any] | None = None
+    on_plot: Callable[[R], Any] | None = None

@@ -1,186 +1,355 @@
-"""Results that show themselves: a line of text, a table in a notebook, a chart, all by what a verb declares.
+"""The one form of results: what verbs return, what is shown, saved, loaded and put on a page.
 
-A record names its verb, `class Prediction(DisplayMixin, verb="learn")`, and a verb attaches the case to it.
-Several cases are a `Results`: a list that is also a table of rows.
+    verb.run(cases) -> records --Result.collect--> Result -> terminal | JSON | notebook | page | files
+
+A `Result` has a row for each case and tables whose column `case` is the number of the row they belong to.
+Its files are `attnlaw.json`, `rows.parquet` and `TABLE.parquet`; rows of a simulation are in
+`simulation.parquet`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
-from importlib import import_module
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attnlaw.core.estimate import Estimate, Outcome, Range
+from attnlaw.core.errors import BadSetting, InputError, require_some
+from attnlaw.core.estimate import Outcome, format_value
+from attnlaw.core.files import to_json, to_parquet
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.quantity import TableSpec, cells_to_json, cells_to_values, column_kinds
+from attnlaw.core.settings import setting_fields
+from attnlaw.core.values import infinity_as_text
+from attnlaw.core.version import version
 
-R = TypeVar("R")
-MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
-STYLE = "border-collapse:collapse;font-variant-numeric:tabular-nums"
-CELL = "text-align:left;padding:2px 12px 2px 0;vertical-align:top"
+if TYPE_CHECKING:
+    import os
+
+    import polars as pl
+
+    from attnlaw.core.verb import Verb
+
+MANIFEST = "attnlaw.json"  # names the verb and the version that wrote a directory
+ROWS, SIMULATION = "rows.parquet", "simulation.parquet"
+SUMMARY = "summary.json"
 
 
-def format_value(value: Any) -> str:
-    """A value as a cell: nothing where it is missing, the first of a long list.
+class Views(Protocol):
+    """How results are shown: `attnlaw.verbs.views`, which knows the parts that verbs have of their own."""
 
-    >>> format_value(Estimate(0.25, 0.01)), format_value(Range(2.0, 1.0, None)), format_value([1.0] * 8)
-    ('0.25(1)', '2 (1 to ?)', '1  1  1  1  1  1  and 2 more')
+    def show(self, result: Result) -> None: ...
+
+    def notebook_html(self, result: Result) -> str: ...
+
+    def plot(self, result: Result, name: str | None) -> Any: ...
+
+    def save(
+        self, result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress
+    ) -> Path: ...
+
+
+load_views: Callable[[], Views]  # set by the package itself: this room imports nothing above it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """What a verb returns: a row for each case, and tables.
+
+    Every quantity and table is an attribute: `result.matrices`, and for one case
+    `result.estimation_error`. `result[0]` is the result of the first case, `a + b` has the cases of both.
+
+    Args:
+        verb: declares settings, quantities, tables and charts.
+        rows: one for each case, with the columns of `verb.schema` (and further ones: those of a study).
+            A case that failed has the status "failed" and its error as remark.
+        tables: by name, with the declared columns and `case`.
+        records: the mathematics in memory, one for each case; never written.
+        simulation: the result of the verb that simulates this one.
     """
-    if value is None:
-        return ""
-    if isinstance(value, Range):
-        ends = " to ".join(format_value(end) or "?" for end in (value.low, value.high))
-        return f"{format_value(value.value)} ({ends})".strip()
-    if isinstance(value, list | tuple):
-        more = [f"and {len(value) - MAX_LIST_ENTRIES} more"] if len(value) > MAX_LIST_ENTRIES else []
-        return "  ".join([*map(format_value, value[:MAX_LIST_ENTRIES]), *more])
-    return str(Estimate(value)) if isinstance(value, float) else str(value)
 
+    verb: Verb[Any, Any]
+    rows: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    records: tuple[Any, ...] = ()
+    simulation: Result | None = None
 
-def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A small table; every cell is escaped."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        html_cells = (f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells)
-        return f"<tr>{''.join(html_cells)}</tr>"
-
-    body = "".join(line(cells, "td") for cells in rows)
-    return f'<table style="{STYLE}"><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table>'
-
-
-def frame_html(frame: Any, columns: Sequence[str], most: int = 20) -> str:
-    """The first rows of a polars table, with those of some columns that hold anything."""
-    kept = [name for name in columns if name in frame.columns and frame[name].count()]
-    rows = ([format_value(value) for value in row] for row in frame.select(kept).head(most).iter_rows())
-    more = f"<p>and {frame.height - most} rows more</p>" if frame.height > most else ""
-    return f"{html_table([name.replace('_', ' ') for name in kept], rows)}{more}"
-
-
-class PartialSettings(dict[str, Any]):
-    """What is known of a case that no verb made: some of its settings by name."""
-
-    def to_row(self) -> dict[str, Any]:
-        return self
-
-
-class DisplayMixin:
-    """The base of results; `verb` is the name of the one that declares what they hold."""
-
-    _verb = ""
-    _case: Any = None
-
-    def __init_subclass__(cls, verb: str = "", **more: Any) -> None:
-        super().__init_subclass__(**more)
-        if verb:
-            cls._verb = verb
-
-    @property
-    def display_record(self) -> Any:
-        """The record that has the declared quantities and tables: itself, or one made of it."""
-        return self
-
-    def attach_case(self, case: Any) -> None:
-        """Keep the settings that this is the result of, for its table and its chart."""
-        object.__setattr__(self, "_case", case)
-
-    def _displayed_cells(self) -> list[tuple[Any, str]]:
-        """The declared quantities that it has, with their cells."""
-        verb = _import_verb(self._verb)
-        values = verb.values(self.display_record)
-        cells = (
-            (quantity, format_value(values[quantity.name]))
-            for quantity in verb.quantities
-            if not quantity.hidden
-        )
-        return [(quantity, text) for quantity, text in cells if text]
-
-    def __repr__(self) -> str:
-        parts = [
-            f"{quantity.symbol or quantity.label} {text}"
-            for quantity, text in self._displayed_cells()
-            if quantity.in_summary
-        ]
-        return f"<{type(self).__name__} {', '.join([*parts, *_status_texts(self)])}>"
-
-    def _repr_html_(self) -> str:
-        title = _import_verb(self._verb).title
-        settings = "" if self._case is None else _settings_text(self._case)
-        rows = [(quantity.label, text, quantity.description) for quantity, text in self._displayed_cells()]
-        table = html_table(("quantity", "value", ""), rows)
-        ends = (f"<p>{escape(text)}</p>" for text in _status_texts(self))
-        return "".join([f"<p><b>{escape(title)}</b> {escape(settings)}</p>", *ends, table])
-
-    def plot(self, name: str | None = None) -> Any:
-        """The chart of this name that its verb declares, or the first that can be drawn, as Altair has it."""
-        return Results(self._verb, [self._case], [self.display_record]).plot(name)
-
-
-class Results(list[R]):
-    """Results of several cases of a verb (or of its name): a list, a table as `rows`, a chart by `plot`."""
-
-    def __init__(self, verb: Any, cases: Sequence[Any], results: Iterable[R]) -> None:
-        super().__init__(results)
-        self.verb = _import_verb(verb) if isinstance(verb, str) else verb
-        self.cases = [PartialSettings() if case is None else case for case in cases]
-
-    @property
-    def rows(self) -> Any:
-        """A row for each case: settings, quantities with their errors, status, remark."""
+    @classmethod
+    def collect(
+        cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
+    ) -> Result:
+        """Turn cases and their records into rows and tables; a record may be the `InputError` of its case."""
         from attnlaw.core.tables import to_frame, to_schema
 
-        pairs = zip(self.cases, self, strict=True)
-        return to_frame((self.verb.row(*pair) for pair in pairs), to_schema(self.verb.schema))
+        pairs = list(pairs)
+        records = tuple(record for _, record in pairs)
+        rows = to_frame((verb.row(*pair) for pair in pairs), to_schema(verb.schema))
+        tables = _build_tables({spec.name: (spec, spec.rows) for spec in verb.tables}, records)
+        return cls(verb, rows, tables, records, simulation)
 
-    def _repr_html_(self) -> str:
-        rows = [case.to_row() for case in self.cases]
-        varied = [name for name in (rows[0] if rows else ()) if len({str(row[name]) for row in rows}) > 1]
-        values = [self.verb.values(result) for result in self]
-        known = (quantity for quantity in self.verb.quantities if quantity.in_summary)
-        brief = [
-            quantity
-            for quantity in known
-            if any(format_value(case_values[quantity.name]) for case_values in values)
-        ]
-        head = [
-            *(self.verb.label(name) for name in varied),
-            *(quantity.symbol or quantity.label for quantity in brief),
-        ]
-        body = (
-            [
-                *(format_value(row[name]) for name in varied),
-                *(format_value(case_values[quantity.name]) for quantity in brief),
-            ]
-            for row, case_values in zip(rows, values, strict=True)
-        )
-        title = f"<p><b>{escape(self.verb.title)}</b>, {len(self)} cases</p>"
-        return f"{title}{html_table(head, body)}"
+    def __len__(self) -> int:
+        return self.rows.height
+
+    def __getitem__(self, case: int) -> Result:
+        """Return the result of one case."""
+        import polars as pl
+
+        case = range(len(self))[case]
+        tables = {
+            name: table.filter(pl.col("case") == case).with_columns(case=pl.lit(0, pl.Int64))
+            for name, table in self.tables.items()
+        }
+        return Result(self.verb, self.rows[case : case + 1], tables, self.records[case : case + 1])
+
+    def __iter__(self) -> Iterator[Result]:
+        return (self[case] for case in range(len(self)))
+
+    def __add__(self, other: Result) -> Result:
+        """Return one result with the cases of both, of one verb."""
+        import polars as pl
+
+        if other.verb.name != self.verb.name:
+            raise InputError(f"cannot add results of {self.verb.name} and {other.verb.name}; show each alone")
+        shift = pl.col("case") + len(self)
+        tables = dict(self.tables)
+        for name, table in other.tables.items():
+            parts = [*([tables[name]] if name in tables else []), table.with_columns(case=shift)]
+            tables[name] = pl.concat(parts, how="diagonal_relaxed")
+        rows = pl.concat([self.rows, other.rows], how="diagonal_relaxed")
+        both = len(self.records) == len(self) and len(other.records) == len(other)
+        records = self.records + other.records if both else ()
+        simulations = [part.simulation for part in (self, other) if part.simulation is not None]
+        simulation = None if not simulations else sum(simulations[1:], simulations[0])
+        return Result(self.verb, rows, tables, records, simulation)
+
+    @property
+    def record(self) -> Any:
+        """The record of the mathematics behind the only case; a result that was loaded has none."""
+        if len(self) != 1:
+            raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].record")
+        if not self.records:
+            raise InputError(f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}")
+        return self.records[0]
+
+    def __getattr__(self, name: str) -> Any:
+        # copy, pickle and hasattr ask for names before the fields exist.
+        if name.startswith("_") or "tables" not in self.__dict__:
+            raise AttributeError(name)
+        if name in self.tables:
+            return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
+        if any(quantity.name == name for quantity in self.verb.quantities):
+            if len(self) == 1:
+                return self.values()[name]
+            raise AttributeError(
+                f"the result has {len(self)} cases: use result[0].{name} or result.rows[{name!r}]"
+            )
+        raise AttributeError(f"a result of {self.verb.name} has no {name!r}")
+
+    def __dir__(self) -> list[str]:
+        quantities = [quantity.name for quantity in self.verb.quantities] if len(self) == 1 else []
+        return sorted({*super().__dir__(), *self.tables, *quantities})
+
+    def row(self, case: int = 0) -> dict[str, Any]:
+        """Return the row of a case as a dict."""
+        return self.rows.row(case, named=True)
+
+    def values(self, case: int = 0) -> dict[str, Any]:
+        """Return the quantities of a case by name: numbers, `Estimate`s, `Range`s, texts and lists."""
+        return cells_to_values(self.verb.quantities, self.row(case))
+
+    def settings(self, case: int = 0) -> dict[str, Any]:
+        """Return the settings that the row of a case states; None where one plays no part."""
+        row = self.row(case)
+        return {name: row[name] for name in stated_settings(self.verb)}
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return an object of plain values for each case, then those of the simulation."""
+        objects = [self._case_json(case) for case in range(len(self))]
+        return objects + ([] if self.simulation is None else self.simulation.to_json())
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The JSON object of the only case."""
+        if len(self) != 1:
+            raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].summary")
+        return self._case_json(0)
+
+    def _case_json(self, case: int) -> dict[str, Any]:
+        import polars as pl
+
+        row = self.row(case)
+        tables = {}
+        for spec in self.verb.tables:
+            if spec.json:
+                table = self.tables.get(spec.name)
+                lines = None if table is None else table.filter(pl.col("case") == case).iter_rows(named=True)
+                tables[spec.name] = None if lines is None else [cells_to_json(spec.columns, line) for line in lines]
+        more = {} if self.verb.summary is None else self.verb.summary(self if len(self) == 1 else self[case])
+        return {
+            "verb": self.verb.name,
+            "settings": {name: infinity_as_text(row[name]) for name in stated_settings(self.verb)},
+            "quantities": cells_to_json(self.verb.quantities, row),
+            "status": row["status"],
+            "remark": row["remark"],
+            **({"tables": tables} if tables else {}),
+            "version": row["attnlaw_version"],
+            **more,
+        }
+
+    def for_saving(self, progress: Progress = no_progress) -> Result:
+        """Return the result with the tables that are made only when it is saved."""
+        return self._with_tables({
+            spec.name: (spec, lambda record, make=spec.on_save: make(record, progress))
+            for spec in self.verb.tables
+            if spec.on_save is not None
+        })
+
+    def for_plotting(self) -> Result:
+        """Return the result of one case with the tables that are made only to be drawn."""
+        return self._with_tables({
+            spec.name: (spec, spec.on_plot) for spec in self.verb.tables if spec.on_plot is not None
+        })
+
+    def _with_tables(self, makers: Mapping[str, tuple[TableSpec[Any], Callable[[Any], Any]]]) -> Result:
+        missing = {name: maker for name, maker in makers.items() if name not in self.tables}
+        if not missing or not self.records:
+            return self
+        return replace(self, tables={**self.tables, **_build_tables(missing, self.records)})
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files of a directory that `attnlaw.load` reads, by name."""
+        manifest = {"verb": self.verb.name, "version": version()}
+        contents = {MANIFEST: f"{to_json(manifest)}\n".encode(), ROWS: to_parquet(self.rows)}
+        if self.simulation is not None:
+            contents[SIMULATION] = to_parquet(self.simulation.rows)
+        if self.verb.summary is not None:
+            objects = self.to_json()
+            contents[SUMMARY] = f"{to_json(objects if len(objects) > 1 else objects[0])}\n".encode()
+        for part in filter(None, (self, self.simulation)):
+            contents |= {f"{name}.parquet": to_parquet(table) for name, table in part.tables.items()}
+        return contents
+
+    @classmethod
+    def open(cls, folder: Path, verb: Verb[Any, Any], remedy: str) -> Result:
+        """Read the directory of a verb's result and check every column against the declaration."""
+        result = _open_rows(folder, ROWS, verb, remedy)
+        if verb.simulation is not None and (folder / SIMULATION).exists():
+            return replace(result, simulation=_open_rows(folder, SIMULATION, verb.simulation, remedy))
+        return result
+
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        figures: str | None = None,
+        progress: Progress = no_progress,
+    ) -> Path:
+        """Write the files and report.html, as `--out` does; with `figures` ("pdf") figures/ too."""
+        return load_views().save(self, directory, figures, progress)
 
     def plot(self, name: str | None = None) -> Any:
-        """The chart of this name that the verb declares, or the first that can be drawn, as Altair has it.
+        """Return the chart of this name, or the first that can be drawn, as an Altair chart.
 
-        It is drawn by vl-convert where a notebook shows it, and needs no network.
+        A notebook shows it without a network.
         """
-        pairs = list(zip(self.cases, self, strict=True))
-        return import_module("attnlaw.report.plot").plot(self.verb, pairs, name)
+        return load_views().plot(self, name)
+
+    def show(self) -> None:
+        """Print what the command prints."""
+        load_views().show(self)
+
+    def _repr_html_(self) -> str:
+        return load_views().notebook_html(self)
+
+    def __repr__(self) -> str:
+        if len(self) != 1:
+            return f"<{self.verb.name}: {len(self)} cases>"
+        values = self.values()
+        brief = [quantity for quantity in self.verb.quantities if quantity.in_summary]
+        texts = [(quantity.symbol or quantity.label, format_value(values[quantity.name])) for quantity in brief]
+        parts = [f"{label} {text}" for label, text in texts if text]
+        return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
+
+    def status_texts(self, case: int = 0) -> list[str]:
+        """Return how a case ended and its remark, unless it is simply done."""
+        row = self.row(case)
+        return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
 
-def _import_verb(name: str) -> Any:
-    """The verb of a name. The room of verbs, which nothing below it imports, is asked by name, here alone."""
-    return import_module("attnlaw.verbs").find_verb(name)
+def stated_settings(verb: Verb[Any, Any]) -> list[str]:
+    """Return the names of the settings that rows state."""
+    return [name for name, known in setting_fields(verb.settings).items() if not known.rule.machine_only]
 
 
-def _settings_text(case: Any) -> str:
-    settings = {
-        name: value for name, value in case.to_row().items() if value is not None and value is not False
-    }
-    words = {
-        name.replace("_", " "): "" if value is True else format_value(value)
-        for name, value in settings.items()
-    }
-    return ", ".join(f"{name} {value}".strip() for name, value in words.items())
+def _build_tables(
+    makers: Mapping[str, tuple[TableSpec[Any], Callable[[Any], Any]]], records: Iterable[Any]
+) -> dict[str, pl.DataFrame]:
+    """Make tables of records that are no errors, each line with the number of its case."""
+    import polars as pl
+
+    from attnlaw.core.tables import require_columns, to_schema
+
+    records = list(records)
+    tables = {}
+    for name, (spec, make) in makers.items():
+        schema = to_schema(column_kinds(spec.columns))
+        frames = [
+            require_columns(frame, schema, name, "declare what it has")
+            .select(*schema)
+            .with_columns(case=pl.lit(case, pl.Int64))
+            for case, record in enumerate(records)
+            if not isinstance(record, InputError) and (frame := make(record)) is not None
+        ]
+        if frames:
+            tables[name] = pl.concat(frames)
+    return tables
 
 
-def _status_texts(result: Any) -> list[str]:
-    """How it ended, where that is worth a word."""
-    status = str(getattr(result, "outcome", Outcome.DONE))
-    remark = getattr(result, "remark", None)
-    return [text for text in (status, remark) if text and text != Outcome.DONE]
+def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Result:
+    import polars as pl
+
+    from attnlaw.core.tables import read_table, to_schema
+
+    path = folder / name
+    rows = read_table(path, remedy, to_schema(verb.schema))
+    require_some(rows.height, path, "rows", remedy)
+    for column in ("verb", "status"):
+        if rows[column].null_count():
+            raise InputError(f"{path}: found a row without {column}; {remedy}")
+    others = [other for other in rows["verb"].unique() if other != verb.name]
+    if others:
+        raise InputError(f"{path}: found rows of {others[0]}, expected {verb.name}; {remedy}")
+    _require_possible(verb, rows, path, remedy)
+    tables = {}
+    for spec in verb.tables:
+        place = folder / f"{spec.name}.parquet"
+        if not place.exists():
+            continue
+        schema = to_schema(column_kinds(spec.columns)) | {"case": pl.Int64()}
+        table = read_table(place, remedy, schema).select(*schema)
+        strange = table.filter(~pl.col("case").is_between(0, rows.height - 1).fill_null(False))
+        if strange.height:
+            raise InputError(f"{place}: found lines of case {strange['case'][0]} of {rows.height}; {remedy}")
+        for quantity in spec.columns:
+            if quantity.choices and quantity.kind == "text":
+                _require_choices(quantity.choices, table[quantity.name], place, remedy)
+        tables[spec.name] = table
+    return Result(verb, rows, tables)
+
+
+def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
+    """Raise an `InputError` for a setting out of its bounds, or a choice that does not exist."""
+    for name, known in setting_fields(verb.settings).items():
+        if name in rows.columns and rows[name].dtype.is_numeric() and rows[name].count():
+            try:
+                known.validate(rows[name].min())
+            except BadSetting as error:
+                raise InputError(f"{path}: {error}; {remedy}") from error
+    for quantity in verb.quantities:
+        if quantity.choices and quantity.kind == "text":
+            _require_choices(quantity.choices, rows[quantity.name], path, remedy)
+
+
+def _require_choices(choices: Mapping[str, Any], values: pl.Series, path: Path, remedy: str) -> None:
+    strange = [value for value in values.unique().drop_nulls() if value not in choices]
+    if strange:
+        raise InputError(f"{path}: found {values.name} {strange[0]!r}; {remedy}")

@@ -4,13 +4,13 @@
 |---|---|
 | options and help of the command, `--json` | `attnlaw.command.app` |
 | keys of a study file, their values and their messages | `attnlaw.study.file` |
-| rows, JSON, the columns of saved tables and their check | `Verb.row`, `Verb.json`, `Verb.schema` |
+| rows, JSON, saved tables and their check | `Verb.row`, `Verb.schema`, `attnlaw.core.result` |
 | labels of tables, axes and pages | `Verb.label` |
 | the Python function | `Verb.__call__` |
 
 The way of data is the same for every verb:
 
-    words | TOML | Python --Verb.cases--> [Settings] --run--> [Result] --Verb.row--> rows --> table, JSON
+    words | TOML | Python --Verb.cases--> [Settings] --run--> [record] --Result.collect--> Result
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from importlib import import_module
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from attnlaw.core.chart_specs import Chart
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.lazy import resolve
 from attnlaw.core.progress import Progress, notebook_progress
-from attnlaw.core.quantity import Quantity, TableSpec, cells_to_json, column_kinds, to_cells
-from attnlaw.core.result import DisplayMixin, Results
+from attnlaw.core.quantity import Quantity, TableSpec, column_kinds, to_cells
+from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
-from attnlaw.core.values import infinity_as_text
 from attnlaw.core.version import version
 
 S = TypeVar("S", bound=Settings)
@@ -75,6 +73,7 @@ class Verb(Generic[S, R]):
     `split`: one case may be computed in parts, on many workers.
     `batch_key`: a study hands cases to `run` at once where it gives them the same value; each result must be
     the same as alone. None (the verb's, or a case's): alone.
+    `summary`: further keys of its JSON, from the result of one case; they are also written to summary.json.
     """
 
     name: str
@@ -83,12 +82,13 @@ class Verb(Generic[S, R]):
     quantities: tuple[Quantity, ...]
     run: Callable[[Sequence[S], Progress], Iterator[R | InputError]]
     tables: tuple[TableSpec[R], ...] = ()
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[Any, ...] = ()
     simulation: Verb[Any, Any] | None = None
     is_random: bool = False
     precheck: Callable[[S], object] | None = None
     split: CaseSplit[S, R] | None = None
     batch_key: Callable[[S], Hashable] | None = None
+    summary: Callable[[Result], dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"
@@ -125,27 +125,19 @@ class Verb(Generic[S, R]):
                     raise BadSetting(name, f"needs {{{owner}}} {' or '.join(fitting)}")
         return cases
 
-    def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Any:
-        """The result of these settings; `Results` where a setting has a list of values.
-
-        So has a value that stands for several, such as the directory of a training run.
-        """
+    def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
+        """Run these settings; a list of values makes several cases, as does the directory of a training run."""
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
-        results = []
-        for case, result in zip(
-            cases, self.run(cases, progress or notebook_progress(self.name)), strict=True
-        ):
-            if isinstance(result, InputError):
-                raise result
-            if isinstance(result, DisplayMixin):
-                result.attach_case(case)
-            results.append(result)
-        several = len(cases) > 1 or any(self._is_sweep(*pair) for pair in given.items())
-        return Results(self, cases, results) if several else results[0]
+        records = []
+        for record in self.run(cases, progress or notebook_progress(self.name)):
+            if isinstance(record, InputError):
+                raise record
+            records.append(record)
+        return Result.collect(self, zip(cases, records, strict=True))
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -165,38 +157,26 @@ class Verb(Generic[S, R]):
         progress = inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None)
         return inspect.Signature([*parameters, progress])
 
-    def values(self, result: R) -> dict[str, Any]:
-        """The quantities of a result, by name."""
-        known = getattr(result, "quantities", None)
+    def values(self, record: R) -> dict[str, Any]:
+        """The quantities of a record, by name."""
+        known = getattr(record, "quantities", None)
         if known is not None:
             return {quantity.name: known.get(quantity.name) for quantity in self.quantities}
-        return {quantity.name: getattr(result, quantity.name, None) for quantity in self.quantities}
+        return {quantity.name: getattr(record, quantity.name, None) for quantity in self.quantities}
 
-    def cells(self, result: R) -> dict[str, Any]:
-        """What a result adds to a row: quantities with their errors, status, remark."""
+    def cells(self, record: R | InputError) -> dict[str, Any]:
+        """What a record adds to a row: quantities with their errors, status, remark."""
+        if isinstance(record, InputError):
+            return {"status": str(Outcome.FAILED), "remark": str(record)}
         return {
-            **to_cells(self.quantities, self.values(result)),
-            "status": str(getattr(result, "outcome", Outcome.DONE)),
-            "remark": getattr(result, "remark", None),
+            **to_cells(self.quantities, self.values(record)),
+            "status": str(getattr(record, "outcome", Outcome.DONE)),
+            "remark": getattr(record, "remark", None),
         }
 
-    def row(self, case: S, result: R) -> dict[str, Any]:
+    def row(self, case: S, record: R | InputError) -> dict[str, Any]:
         """One flat row: verb, settings, quantities with their errors, status, remark, version."""
-        return {"verb": self.name, **case.to_row(), **self.cells(result), "attnlaw_version": version()}
-
-    def json(self, case: S, result: R) -> dict[str, Any]:
-        """The row with its pairs folded, in the shape that every verb prints."""
-        row = self.row(case, result)
-        tables = {table.name: table.to_json(result) for table in self.tables if table.json}
-        return {
-            "verb": self.name,
-            "settings": {name: infinity_as_text(value) for name, value in case.to_row().items()},
-            "quantities": cells_to_json(self.quantities, row),
-            "status": row["status"],
-            "remark": row["remark"],
-            **({"tables": tables} if tables else {}),
-            "version": row["attnlaw_version"],
-        }
+        return {"verb": self.name, **case.to_row(), **self.cells(record), "attnlaw_version": version()}
 
     @cached_property
     def schema(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import no_progress
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.core.verb import Verb
 from attnlaw.lab.state import State
 from attnlaw.lab.training import Training

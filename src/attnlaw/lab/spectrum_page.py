@@ -19,7 +19,7 @@ from attnlaw.analysis.fit.values import positive_values
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome, format_with_error
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.lab.controls import Control
 from attnlaw.lab.html import figure_html, repeat_html, table_html
 from attnlaw.render.charts.overlay import laws_over_histogram

@@ -40,14 +40,20 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
 }
 
 
-def find_verb(name: str) -> Verb[Any, Any]:
-    """The verb of a name; `learn.simulate` is the one that `learn` has beside it."""
-    first, _, beside = name.partition(".")
+def verb_module(name: str) -> str:
+    """Return the module that declares a verb; `learn.simulate` is declared with `learn`."""
+    first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS
-    if first in known:
-        verb: Verb[Any, Any] = import_module(known[first][0]).VERB
-        if not beside:
-            return verb
-        if verb.simulation is not None and verb.simulation.name == name:
-            return verb.simulation
-    raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")
+    if first not in known:
+        raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")
+    return known[first][0]
+
+
+def find_verb(name: str) -> Verb[Any, Any]:
+    """Return the verb of a name; `learn.simulate` is the one that simulates `learn`."""
+    verb: Verb[Any, Any] = import_module(verb_module(name)).VERB
+    while verb.name != name and verb.simulation is not None:
+        verb = verb.simulation
+    if verb.name != name:
+        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
+    return verb

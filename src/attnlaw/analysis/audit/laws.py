@@ -25,7 +25,7 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import column_kinds, to_cells
-from attnlaw.core.result import DisplayMixin, frame_html
+from attnlaw.core.old_result import DisplayMixin, frame_html
 from attnlaw.core.result_files import save_results
 from attnlaw.core.tables import require_columns, stack_tables, to_frame, unique_names
 from attnlaw.spectra.measure import Selection, measure

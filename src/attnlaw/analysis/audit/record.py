@@ -26,7 +26,7 @@ from attnlaw.core.files import (
 )
 from attnlaw.core.model_tables import ModelTables
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import frame_html
+from attnlaw.core.old_result import frame_html
 from attnlaw.core.result_files import save_results
 from attnlaw.spectra.spectrum import Spectrum
 

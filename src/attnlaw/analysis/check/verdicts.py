@@ -18,7 +18,7 @@ from attnlaw.analysis.check.condition import value_text
 from attnlaw.analysis.check.levels import LEVELS, OFF, is_at_least
 from attnlaw.analysis.check.locations import Place, row_place_text
 from attnlaw.core.files import to_json
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 
 if TYPE_CHECKING:
     import polars as pl

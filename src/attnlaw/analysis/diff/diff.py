@@ -25,7 +25,7 @@ from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import to_json, to_parquet
 from attnlaw.core.model_tables import ModelTables
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import frame_html
+from attnlaw.core.old_result import frame_html
 from attnlaw.core.result_files import ROWS, save_results
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection

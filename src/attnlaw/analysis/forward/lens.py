@@ -23,7 +23,7 @@ from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tokenizer import open_tokenizer
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 TOLERANCE = 1e-10

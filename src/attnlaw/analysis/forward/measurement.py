@@ -20,7 +20,7 @@ from attnlaw.checkpoints.tokenizer import Tokenizer, open_tokenizer
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.spectra.measure import Selection, measure
 
 

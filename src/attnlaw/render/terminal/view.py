@@ -12,7 +12,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.quantity import Quantity
-from attnlaw.core.result import format_value
+from attnlaw.core.estimate import format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.verb import Verb
 from attnlaw.render.terminal.console import column_table, print_message, print_table

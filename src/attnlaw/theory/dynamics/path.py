@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.learn.problem import Problem
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.dynamics.path import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import MeasuredTrajectory

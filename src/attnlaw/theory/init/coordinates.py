@@ -21,7 +21,7 @@ from typing import Any
 from attnlaw.core.errors import BadSetting, require_extra
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.init.variants import PARAMETRISATIONS

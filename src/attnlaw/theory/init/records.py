@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import Array

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.error_split import ErrorSplit, split_error
 from attnlaw.theory.learn.factorized import least_noise_level

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.progress import Progress, notebook_progress
-from attnlaw.core.result import DisplayMixin
+from attnlaw.core.old_result import DisplayMixin
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.numerics.draws import mean_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
-from attnlaw.core.result import PartialSettings, Results
+from attnlaw.core.old_result import PartialSettings, Results
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import DisplayMixin, PartialSettings, Results
+from attnlaw.core.old_result import DisplayMixin, PartialSettings, Results
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
 from attnlaw.theory.limit.distance import distances
 from attnlaw.theory.limit.finite import output_law

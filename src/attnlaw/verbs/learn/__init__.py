@@ -345,7 +345,7 @@ VERB = Verb(
     LearnSettings,
     QUANTITIES,
     run,
-    tables=(TableSpec("predicted_spectra", DENSITY, _density, on_demand=_density_frame),),
+    tables=(TableSpec("predicted_spectra", DENSITY, _density, on_plot=_density_frame),),
     charts=CHARTS,
     simulation=SIMULATE,
     precheck=checked_problem,

@@ -1,0 +1,186 @@
+"""How results are shown, drawn, saved and loaded: by the verb's own parts, or by the generic ones of `render`.
+
+A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
+
+| part | has |
+|---|---|
+| `terminal.py` | `show_case(result, console)` for each case; `show_summary(result, console)` after the last |
+| `page.py` | `page(result, sections, note) -> str`, the HTML of report.html |
+| `charts.py` | the functions that the verb's `charts=` names: `draw(result) -> Figure`, several, or None |
+| `options.py` | `Options`, further options of the command |
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import MANIFEST, SIMULATION, SUMMARY, Result
+from attnlaw.core.verb import Verb
+from attnlaw.verbs import find_verb, verb_module
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from attnlaw.render.charts.figure import Figure
+
+STORE = "store.sqlite"  # of a study, in the directory of its rows
+
+
+def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
+    """Import the part of a verb's folder that has this name; None if it has none."""
+    module = verb_module(verb.name)
+    package = import_module(module)
+    if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
+        return None
+    return import_module(f"{module}.{name}")
+
+
+def show(result: Result, console: Console | None = None) -> None:
+    """Print a result as its command does."""
+    from attnlaw.render.terminal.console import output
+
+    terminal, console = find_part(result.verb, "terminal"), console or output
+    if terminal is not None:
+        for part in filter(None, (result, result.simulation)):
+            for case in part:
+                terminal.show_case(case, console)
+    show_end(result, console)
+
+
+def show_end(result: Result, console: Console) -> None:
+    """Print what comes after the last case; of a verb without a view of its own, everything."""
+    terminal = find_part(result.verb, "terminal")
+    if terminal is None:
+        from attnlaw.render.terminal.view import show
+
+        show(result, console)
+    elif hasattr(terminal, "show_summary"):
+        terminal.show_summary(result, console)
+
+
+def figures_of(result: Result) -> list[Figure]:
+    """Draw the charts that the verb declares, as far as the rows allow; without any, its first quantity."""
+    from attnlaw.render.charts.figure import Figure, number_duplicates
+    from attnlaw.render.charts.lines import first_quantity
+
+    module = find_part(result.verb, "charts")
+    drawn: list[Figure] = []
+    for name in result.verb.charts:
+        figures = getattr(module, name)(result)
+        drawn += [figures] if isinstance(figures, Figure) else figures or ()
+    return number_duplicates(drawn or first_quantity(result))
+
+
+def page_of(result: Result, figures: Iterable[Figure]) -> str:
+    """Return report.html of one result."""
+    from attnlaw.render.pages.page import result_page
+
+    own = find_part(result.verb, "page")
+    return result_page(result, figures, None if own is None else own.page)
+
+
+def notebook_html(result: Result) -> str:
+    """Return what a notebook shows: the verb's own view, or its quantities."""
+    from attnlaw.render.pages.notebook import result_html
+
+    own = find_part(result.verb, "page")
+    return result_html(result) if not hasattr(own, "notebook_html") else own.notebook_html(result)
+
+
+def plot(result: Result, name: str | None = None) -> Any:
+    """Return the chart of a name, or the first one, which a notebook shows without a network."""
+    from attnlaw.render.charts.style import offline_chart
+
+    return offline_chart(figure_to_plot(result, name).draw())
+
+
+def figure_to_plot(result: Result, name: str | None = None) -> Figure:
+    """Return the figure of a name, or the first one."""
+    drawn = {figure.name: figure for figure in figures_of(result.for_plotting() if len(result) == 1 else result)}
+    if not drawn:
+        raise InputError(
+            f"{result.verb.name}: nothing can be drawn of this; ask for several cases, or for a table"
+        )
+    if name is not None and name not in drawn:
+        raise InputError(f"{result.verb.name}: found no chart {name!r}; expected one of {', '.join(drawn)}")
+    return drawn[name or next(iter(drawn))]
+
+
+def save(
+    result: Result,
+    directory: str | os.PathLike[str],
+    figures: str | None = None,
+    progress: Progress = no_progress,
+) -> Path:
+    """Write the files of a result and report.html; with `figures` ("pdf", "svg", "png") figures/ too.
+
+    Nothing is replaced before everything is drawn. A result that is there is replaced, all its tables too.
+    """
+    from attnlaw.render.charts.paper import figure_files
+
+    folder = writable_directory(directory)
+    stale = _files_to_replace(folder)
+    whole = result.for_saving(progress)
+    drawn = figures_of(whole)
+    contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
+    contents[require_replaceable(folder / "report.html")] = page_of(whole, drawn).encode()
+    if figures is not None and drawn:
+        contents |= figure_files(drawn, writable_directory(folder / "figures"), figures)
+    write_all(contents)
+    for path in stale:
+        if path not in contents:
+            path.unlink(missing_ok=True)
+    return folder
+
+
+def _files_to_replace(folder: Path) -> list[Path]:
+    """Return the tables of the result that a directory holds; refuse a summary.json that is not of attnlaw."""
+    if not (folder / MANIFEST).exists():
+        if (folder / SUMMARY).exists():
+            raise InputError(f"{folder}: holds another summary.json; give an empty directory")
+        return []
+    try:
+        verb = _written_verb(folder)
+    except InputError:
+        return []
+    specs = [*verb.tables, *(() if verb.simulation is None else verb.simulation.tables)]
+    names = [f"{spec.name}.parquet" for spec in specs]
+    return [folder / name for name in (*names, SIMULATION, SUMMARY)]
+
+
+def load(directory: str | os.PathLike[str]) -> Result:
+    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory."""
+    folder = Path(directory)
+    with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
+        known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
+    if not known and running:
+        raise InputError(
+            f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
+        )
+    if not known:
+        raise InputError(f"{folder}: found no {MANIFEST}; give a directory that attnlaw 0.3 or later wrote")
+    verb = _written_verb(folder)
+    command = "attnlaw study export FILE" if running else f"attnlaw {verb.name} ..."
+    return Result.open(folder, verb, f"write it again with: {command} --out {folder}")
+
+
+def _written_verb(folder: Path) -> Verb[Any, Any]:
+    """Return the verb that attnlaw.json names."""
+    path = folder / MANIFEST
+    document = read_json(path, "write the directory again")
+    if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
+        raise InputError(f"{path}: names no verb; write the directory again")
+    try:
+        verb = find_verb(document["verb"])
+    except InputError as error:
+        raise InputError(f"{path}: {error}; or read it with the version of attnlaw that wrote it") from error
+    return verb
