@@ -78,7 +78,7 @@ def _command(name: str, module: str) -> App:
     """The command of a verb, or the commands over verbs that a module of this room declares."""
     if name in VERBS:
         verb = find_verb(name)
-        known = setting_fields(verb.settings) | setting_fields(output_options(name))
+        known = setting_fields(verb.settings) | setting_fields(output_options(verb))
         if verb.simulation is not None:  # what it must be given plays a part only where it is given
             more = setting_fields(verb.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known

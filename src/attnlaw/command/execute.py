@@ -1,50 +1,32 @@
-"""What a command does with a verb: the cases of its words, their results, and where these go."""
+"""What a command does with a verb: the cases of its words, their result, and where it goes."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.lazy import resolve
 from attnlaw.core.output_options import OutputOptions
+from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
-
-# Verbs with tables of their own: a module of this room with `show` (one result), and `show_together` and
-# `save` where these are its own, too.
-TERMINAL_MODULES = {
-    "audit": "attnlaw.verbs.audit.terminal",
-    "check": "attnlaw.verbs.check.terminal",
-    "diff": "attnlaw.verbs.diff.terminal",
-    "fit": "attnlaw.verbs.fit.terminal",
-    "dynamics": "attnlaw.verbs.dynamics.terminal",
-    "dynamics.simulate": "attnlaw.verbs.dynamics.terminal",
-    "init": "attnlaw.verbs.init.terminal",
-    "lens": "attnlaw.verbs.lens.terminal",
-    "margins": "attnlaw.verbs.margins.terminal",
-}
-CaseResults = list[tuple[Any, Any]]  # settings and result of each case that came to its end
+from attnlaw.verbs.views import find_part
 
 
-# Verbs with options of their own for what is shown.
-OPTIONS_CLASSES = {
-    "audit": "attnlaw.command.workers:WorkerOptions",
-    "check": "attnlaw.verbs.check.options:CheckOptions",
-}
+def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
+    """Return the options of a verb's output: its own, those for workers, or the common ones."""
+    if verb.split is not None:
+        from attnlaw.command.workers import WorkerOptions
 
-
-def output_options(verb: str) -> type[OutputOptions]:
-    """The options by which a verb's results are shown."""
-    options_class: type[OutputOptions] = resolve(OPTIONS_CLASSES.get(verb, OutputOptions))
-    return options_class
+        return WorkerOptions
+    part = find_part(verb, "options")
+    return OutputOptions if part is None else part.Options
 
 
 def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,30 +41,28 @@ def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> 
 
 
 def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
-    """Run the cases of what was given, show them, write them; the exit status."""
-    options_class = output_options(verb.name)
-    options = setting_fields(options_class)
-    shown = options_class.parse(
-        parse_words(options, {k: word for k, word in typed_words.items() if k in options}), verb.name
-    )
-    if (status := shown.short_circuit()) is not None:
+    """Run a verb on words of the command line: compute, show, write. Return the exit status."""
+    options_class = output_options(verb)
+    known = setting_fields(options_class)
+    option_words = {name: words for name, words in typed_words.items() if name in known}
+    options = options_class.parse(parse_words(known, option_words), verb.name)
+    if (status := options.short_circuit()) is not None:
         return status
-    asked = _requested_cases(
-        verb, {name: words for name, words in typed_words.items() if name not in options}
-    )
+    asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
     from attnlaw.render.terminal.console import print_message
 
-    with _output_directory(shown.out), _library_messages():
-        tell = cache(print_message)  # an error that many cases meet is one line
-        ready = [(each_verb, _runnable_cases(each_verb, cases, tell)) for each_verb, cases in asked]
-        done = [(each_verb, _run_cases(each_verb, cases, shown, tell)) for each_verb, cases in ready]
-        kept = [(each_verb, pairs) for each_verb, pairs in done if pairs]
-        if kept:
-            _show(kept, shown.json, several=len(asked) > 1 or len(asked[0][1]) > 1)
-            _write(kept, shown)
-        status = shown.finish([result for _, pairs in kept for _, result in pairs])
-    whole = all(len(cases) == len(pairs) for (_, cases), (_, pairs) in zip(asked, done, strict=True))
-    return status if whole else 1
+    with _output_directory(options.out), _library_messages():
+        print_once = cache(print_message)  # an error that many cases meet is one line
+        ready = [(part, _runnable_cases(part, cases, print_once)) for part, cases in asked]
+        results = [_run_cases(part, cases, options, print_once) for part, cases in ready]
+        done = [result for result in results if len(result)]
+        if done:
+            result = replace(done[0], simulation=done[1] if len(done) > 1 else None)
+            _show(result, options.json, as_list=len(asked) > 1 or len(asked[0][1]) > 1)
+            _write(result, options)
+            status = options.finish(result)
+    is_whole = all(len(cases) == len(result) for (_, cases), result in zip(asked, results, strict=True))
+    return (status or 0) if is_whole else 1
 
 
 def _requested_cases(
@@ -125,66 +105,61 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
 
 def _run_cases(
     verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, print_once: Callable[[str], None]
-) -> CaseResults:
-    """The results of the cases; the error that one ends in is told, and the others go on."""
+) -> Result:
+    """Collect the result of the cases; a verb with a view of its own shows each as it comes."""
     from attnlaw.render.terminal.console import output, progress
 
-    tables = None if options.json else _terminal_module(verb)
-    done: CaseResults = []
+    terminal = None if options.json else find_part(verb, "terminal")
     with progress(verb.name) as report:
-        for case, result in zip(cases, options.run_cases(verb, cases, report), strict=True):
-            if isinstance(result, BadSetting) and len(cases) == 1:
-                raise result
-            if isinstance(result, InputError):
-                print_once(f"attnlaw: {result}")
-                continue
-            if tables is not None:
-                tables.show(result, output)
-            done.append((case, result))
-    return done
+        pairs = _finished_cases(cases, options.run_cases(verb, cases, report), print_once)
+        if terminal is None:
+            return Result.collect(verb, pairs)
+        results = [Result.collect(verb, [])]
+        for pair in pairs:
+            results.append(Result.collect(verb, [pair]))
+            terminal.show_case(results[-1], output)
+        return Result.concat(results)
 
 
-def _terminal_module(verb: Verb[Any, Any]) -> Any:
-    """The module of the tables that a verb has of its own; None where it has none."""
-    return import_module(TERMINAL_MODULES[verb.name]) if verb.name in TERMINAL_MODULES else None
-
-
-def _show(done: Sequence[tuple[Verb[Any, Any], CaseResults]], json: bool, several: bool) -> None:
-    from attnlaw.render.terminal.console import output, print_json
-
-    verb, first_pairs = done[0]
-    if json:
-        objects = [each_verb.json(case, result) for each_verb, pairs in done for case, result in pairs]
-        print_json(objects if several else objects[0])
-    elif (tables := _terminal_module(verb)) is not None:
-        if hasattr(tables, "show_together"):
-            tables.show_together([result for _, result in first_pairs], output)
-    else:
-        from attnlaw.render.terminal.view import show
-
-        show(done, output)
-
-
-def _write(done: Sequence[tuple[Verb[Any, Any], CaseResults]], options: OutputOptions) -> None:
-    from attnlaw.render.terminal.console import print_message
-
-    verb, pairs = done[0]
-    if options.out is not None:
-        folder, tables = Path(options.out), _terminal_module(verb)
-        if hasattr(tables, "save"):
-            tables.save(pairs, folder, options.figures)
+def _finished_cases(
+    cases: list[Any], records: Iterator[Any], print_once: Callable[[str], None]
+) -> Iterator[tuple[Any, Any]]:
+    """Yield cases with their records; an error is printed, and ends its case alone."""
+    for case, record in zip(cases, records, strict=True):
+        if isinstance(record, BadSetting) and len(cases) == 1:
+            raise record
+        if isinstance(record, InputError):
+            print_once(f"attnlaw: {record}")
         else:
-            from attnlaw.report.write import save
+            yield case, record
 
-            save(done, folder, options.figures)
+
+def _show(result: Result, json: bool, as_list: bool) -> None:
+    from attnlaw.render.terminal.console import output, print_json
+    from attnlaw.verbs.views import show_end
+
+    if json:
+        objects = result.to_json()
+        print_json(objects if as_list else objects[0])
+    else:
+        show_end(result, output)
+
+
+def _write(result: Result, options: OutputOptions) -> None:
+    from attnlaw.render.terminal.console import print_message, progress
+
+    if options.out is not None:
+        with progress(f"write {options.out}") as report:
+            folder = result.save(options.out, options.figures, report)
         figures = folder / "figures"
         drawn = f", and {figures}" if figures.is_dir() else "; no figures: its rows allow none"
         more = "" if options.figures is None else drawn
         print_message(f"wrote {folder / 'report.html'} and the rows beside it{more}")
     if options.figure is not None:
-        from attnlaw.report.write import save_first_figure
+        from attnlaw.render.charts.paper import save_figure
+        from attnlaw.verbs.views import figure_to_plot
 
-        save_first_figure(done, Path(options.figure))
+        save_figure(figure_to_plot(result), Path(options.figure))
         print_message(f"wrote {options.figure}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlaw.core.chart_specs import ENDINGS
 from attnlaw.core.errors import BadSetting
+from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
@@ -52,6 +53,6 @@ class OutputOptions(Settings):
         """What an option asks for in place of the verb's work; its exit status, None where none does."""
         return None
 
-    def finish(self, results: Sequence[Any]) -> int:
-        """What is left to do with the results of all cases; the exit status."""
+    def finish(self, result: Result) -> int:
+        """Do what is left with the result of all cases; return the exit status."""
         return 0

@@ -9,8 +9,9 @@ Its files are `attnlaw.json`, `rows.parquet` and `TABLE.parquet`; rows of a simu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,7 +50,11 @@ class Views(Protocol):
     ) -> Path: ...
 
 
-load_views: Callable[[], Views]  # set by the package itself: this room imports nothing above it
+def _no_views() -> Views:
+    raise NotImplementedError
+
+
+load_views: Callable[[], Views] = _no_views  # the package sets it: this room imports nothing above it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,22 +110,31 @@ class Result:
         return (self[case] for case in range(len(self)))
 
     def __add__(self, other: Result) -> Result:
-        """Return one result with the cases of both, of one verb."""
+        return Result.concat([self, other])
+
+    @classmethod
+    def concat(cls, results: Sequence[Result]) -> Result:
+        """Return one result with the cases of several, all of one verb."""
         import polars as pl
 
-        if other.verb.name != self.verb.name:
-            raise InputError(f"cannot add results of {self.verb.name} and {other.verb.name}; show each alone")
-        shift = pl.col("case") + len(self)
-        tables = dict(self.tables)
-        for name, table in other.tables.items():
-            parts = [*([tables[name]] if name in tables else []), table.with_columns(case=shift)]
-            tables[name] = pl.concat(parts, how="diagonal_relaxed")
-        rows = pl.concat([self.rows, other.rows], how="diagonal_relaxed")
-        both = len(self.records) == len(self) and len(other.records) == len(other)
-        records = self.records + other.records if both else ()
-        simulations = [part.simulation for part in (self, other) if part.simulation is not None]
-        simulation = None if not simulations else sum(simulations[1:], simulations[0])
-        return Result(self.verb, rows, tables, records, simulation)
+        verb = results[0].verb
+        for result in results:
+            if result.verb.name != verb.name:
+                raise InputError(f"cannot add results of {verb.name} and {result.verb.name}; show each alone")
+        starts = accumulate((len(result) for result in results), initial=0)
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for start, result in zip(starts, results, strict=False):
+            for name, table in result.tables.items():
+                frames.setdefault(name, []).append(table.with_columns(pl.col("case") + start))
+        in_memory = all(len(result.records) == len(result) for result in results)
+        simulations = [result.simulation for result in results if result.simulation is not None]
+        return cls(
+            verb,
+            pl.concat([result.rows for result in results], how="diagonal_relaxed"),
+            {name: pl.concat(parts, how="diagonal_relaxed") for name, parts in frames.items()},
+            tuple(record for result in results for record in result.records) if in_memory else (),
+            cls.concat(simulations) if simulations else None,
+        )
 
     @property
     def record(self) -> Any:
@@ -183,7 +197,9 @@ class Result:
             if spec.json:
                 table = self.tables.get(spec.name)
                 lines = None if table is None else table.filter(pl.col("case") == case).iter_rows(named=True)
-                tables[spec.name] = None if lines is None else [cells_to_json(spec.columns, line) for line in lines]
+                tables[spec.name] = (
+                    None if lines is None else [cells_to_json(spec.columns, line) for line in lines]
+                )
         more = {} if self.verb.summary is None else self.verb.summary(self if len(self) == 1 else self[case])
         return {
             "verb": self.verb.name,
@@ -198,17 +214,19 @@ class Result:
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
         """Return the result with the tables that are made only when it is saved."""
-        return self._with_tables({
-            spec.name: (spec, lambda record, make=spec.on_save: make(record, progress))
-            for spec in self.verb.tables
-            if spec.on_save is not None
-        })
+        return self._with_tables(
+            {
+                spec.name: (spec, lambda record, make=spec.on_save: make(record, progress))
+                for spec in self.verb.tables
+                if spec.on_save is not None
+            }
+        )
 
     def for_plotting(self) -> Result:
         """Return the result of one case with the tables that are made only to be drawn."""
-        return self._with_tables({
-            spec.name: (spec, spec.on_plot) for spec in self.verb.tables if spec.on_plot is not None
-        })
+        return self._with_tables(
+            {spec.name: (spec, spec.on_plot) for spec in self.verb.tables if spec.on_plot is not None}
+        )
 
     def _with_tables(self, makers: Mapping[str, tuple[TableSpec[Any], Callable[[Any], Any]]]) -> Result:
         missing = {name: maker for name, maker in makers.items() if name not in self.tables}
@@ -265,7 +283,9 @@ class Result:
             return f"<{self.verb.name}: {len(self)} cases>"
         values = self.values()
         brief = [quantity for quantity in self.verb.quantities if quantity.in_summary]
-        texts = [(quantity.symbol or quantity.label, format_value(values[quantity.name])) for quantity in brief]
+        texts = [
+            (quantity.symbol or quantity.label, format_value(values[quantity.name])) for quantity in brief
+        ]
         parts = [f"{label} {text}" for label, text in texts if text]
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 

@@ -126,7 +126,7 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run these settings; a list of values makes several cases, as does the directory of a training run."""
+        """Run these settings; a list of values makes several cases, and so does the directory of a run."""
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")

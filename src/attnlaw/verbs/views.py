@@ -1,4 +1,4 @@
-"""How results are shown, drawn, saved and loaded: by the verb's own parts, or by the generic ones of `render`.
+"""How results are shown, drawn, saved and loaded: by parts of the verb's folder, or by those of `render`.
 
 A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
 
@@ -105,7 +105,9 @@ def plot(result: Result, name: str | None = None) -> Any:
 
 def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     """Return the figure of a name, or the first one."""
-    drawn = {figure.name: figure for figure in figures_of(result.for_plotting() if len(result) == 1 else result)}
+    drawn = {
+        figure.name: figure for figure in figures_of(result.for_plotting() if len(result) == 1 else result)
+    }
     if not drawn:
         raise InputError(
             f"{result.verb.name}: nothing can be drawn of this; ask for several cases, or for a table"
@@ -143,7 +145,7 @@ def save(
 
 
 def _files_to_replace(folder: Path) -> list[Path]:
-    """Return the tables of the result that a directory holds; refuse a summary.json that is not of attnlaw."""
+    """Return the tables of the result that a directory holds; refuse another's summary.json."""
     if not (folder / MANIFEST).exists():
         if (folder / SUMMARY).exists():
             raise InputError(f"{folder}: holds another summary.json; give an empty directory")
