@@ -2,7 +2,7 @@
 
 A list of more than eight values is kept as a digest: its length, a hash of its bytes and, if it holds
 numbers, four statistics that a comparison on another machine can use. A table of a study has one row for each
-task, in the order of the study's rows, and its columns are lists. Paths of this machine become the
+case, and its columns are lists. Paths of this machine become the
 placeholders of the command.
 
 Two settings make numbers the same on every x86-64 machine with AVX2: the kernels of OpenBLAS are fixed
@@ -49,7 +49,6 @@ ENVIRONMENT = {
     "SOURCE_DATE_EPOCH": "0",
 }
 LONGEST = 8  # a longer list is kept as its digest
-ROWS = "rows/rows.parquet"
 TEXTS = (".html", ".svg", ".xml", ".sarif", ".md", ".txt", ".css", ".js")
 
 Table = dict[str, list[Any]]
@@ -183,15 +182,16 @@ def _read_files(folder: Path, hide: Hide) -> dict[str, Any]:
     files = {
         path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
     }
-    tables = {
-        name: _columns(pl.read_parquet(path), hide)
-        for name, path in files.items()
-        if name.endswith(".parquet") and not name.startswith(("tables/", "parts/"))
-    }
-    if ROWS in tables:
-        tasks = tables[ROWS]["task"]
-        for name in sorted({name.split("/")[1] for name in files if name.startswith("tables/")}):
-            tables[f"tables/{name}"] = _columns_by_task(folder / "tables" / name, tasks, hide)
+    is_study = (folder / "store.sqlite").exists()
+    tables = {}
+    for name, path in files.items():
+        if not name.endswith(".parquet") or name.startswith("parts/"):
+            continue
+        frame = pl.read_parquet(path)
+        if is_study and path.name not in ("rows.parquet", "simulation.parquet"):
+            tables[f"tables/{path.stem}"] = _columns_by_case(frame, hide)
+        else:
+            tables[name] = _columns(frame, hide)
     return {
         "tables": tables,
         "documents": {
@@ -210,15 +210,11 @@ def _columns(frame: pl.DataFrame, hide: Hide) -> Table:
     return {name: [_plain(value, hide) for value in frame[name].to_list()] for name in frame.columns}
 
 
-def _columns_by_task(folder: Path, tasks: list[str], hide: Hide) -> Table:
-    """Return a row for each task that has a file in the folder, with its columns as lists."""
-    paths = [folder / f"{task}.parquet" for task in tasks]
-    frames = [pl.read_parquet(path) for path in paths if path.exists()]
-    names = dict.fromkeys(name for frame in frames for name in frame.columns if name != "task")
-    return {
-        name: [_plain(frame[name].to_list() if name in frame.columns else None, hide) for frame in frames]
-        for name in names
-    }
+def _columns_by_case(frame: pl.DataFrame, hide: Hide) -> Table:
+    """Return a row for each case, with its columns as lists."""
+    parts = frame.partition_by("case", maintain_order=True)
+    names = [name for name in frame.columns if name != "case"]
+    return {name: [_plain(part[name].to_list(), hide) for part in parts] for name in names}
 
 
 def _plain(value: Any, hide: Hide) -> Any:
