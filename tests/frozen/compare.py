@@ -85,15 +85,17 @@ def flatten(given: Run) -> Values:
         "text": " ".join(given.text.split()),
         "tables": given.tables,
         "documents": given.documents,
-        "texts": {name: _markup(text) if name.endswith(".html") else text for name, text in given.texts.items()},
+        "texts": {
+            name: _markup(text) if name.endswith(".html") else text for name, text in given.texts.items()
+        },
         "images": given.images,
     }
     return {path: value for name, part in parts.items() for path, value in _leaves(part, name)}
 
 
 def _markup(page: str) -> str:
-    """Return a page without the white space between its elements, and inside its texts as a browser shows it."""
-    return " ".join(re.sub(r"\s*(<[^>]*>)\s*", r"\1", page).split())
+    """Return a page without white space between its elements, and with single spaces in its texts."""
+    return re.sub(r"> (?=<)", ">", " ".join(page.split()))
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
