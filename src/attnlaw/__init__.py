@@ -12,7 +12,7 @@ from typing import Any
 from attnlaw.core import result as _result
 from attnlaw.core.lazy import lazy_attribute
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _PUBLIC: dict[str, str] = {
     "Amplification": "attnlaw.analysis.forward",

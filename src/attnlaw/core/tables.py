@@ -52,7 +52,7 @@ def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, A
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
     """The table in a parquet file; an `InputError` where it cannot be read or lacks a `needed` column.
 
-    Rows that a version before 0.2.0 wrote are an `InputError`, too.
+    Rows that a version before 0.3 wrote are an `InputError`, too.
 
     Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
     that is no Unicode, and mixes two files where one is replaced by another while it reads.

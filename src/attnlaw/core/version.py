@@ -8,7 +8,7 @@ from typing import Any
 from attnlaw.core.errors import InputError
 
 VERSION_COLUMN = "attnlaw_version"  # of rows and of summary.json
-UNREADABLE = re.compile(r"0\.[01](\.\d{1,6})?(?!\d)")  # 0.2.0 has another layout
+UNREADABLE = re.compile(r"0\.[0-2](\.\d{1,6})?(?!\d)")  # 0.3 has another layout
 
 
 def version() -> str:
@@ -18,12 +18,12 @@ def version() -> str:
 
 
 def require_readable_version(written: Any, where: str, remedy: str) -> None:
-    """Raise an `InputError` if `written`, the version in a file, is one before 0.2.0.
+    """Raise an `InputError` if `written`, the version in a file, is one before 0.3.
 
+    >>> require_readable_version("0.3.0", "rows.parquet", "run again")
     >>> require_readable_version("0.2.0", "rows.parquet", "run again")
-    >>> require_readable_version("0.1.0", "rows.parquet", "run again")
     Traceback (most recent call last):
-    attnlaw.core.errors.InputError: rows.parquet: attnlaw 0.1.0 wrote it, expected 0.2.0 or later; run again
+    attnlaw.core.errors.InputError: rows.parquet: attnlaw 0.2.0 wrote it, expected 0.3 or later; run again
     """
     if isinstance(written, str) and (old := UNREADABLE.match(written)):
-        raise InputError(f"{where}: attnlaw {old.group()} wrote it, expected 0.2.0 or later; {remedy}")
+        raise InputError(f"{where}: attnlaw {old.group()} wrote it, expected 0.3 or later; {remedy}")

@@ -25,6 +25,7 @@ from attnlaw.core.files import read_json, require_replaceable, writable_director
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import MANIFEST, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
+from attnlaw.core.version import require_readable_version
 from attnlaw.verbs import find_verb, verb_module
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ def _written_verb(folder: Path) -> Verb[Any, Any]:
     document = read_json(path, "write the directory again")
     if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
         raise InputError(f"{path}: names no verb; write the directory again")
+    require_readable_version(document.get("version"), str(path), f"run attnlaw {document['verb']} ... again")
     try:
         verb = find_verb(document["verb"])
     except InputError as error:
