@@ -1,0 +1,21 @@
+"""What the models of an audit are called."""
+
+from __future__ import annotations
+
+from attnlaw.core.result import Result
+
+
+def model_names(result: Result) -> list[str]:
+    """Return a name for each case, no two alike: that of its matrices, with a number if it is taken.
+
+    A case without matrices is called as it was given.
+    """
+    from attnlaw.core.tables import unique_names
+
+    table = result.tables.get("matrices")
+    pairs = [] if table is None else table.select("case", "model").unique("case").iter_rows()
+    known = dict(pairs)
+    names: list[str] = []
+    for case, given in enumerate(result.rows["model"]):
+        names += unique_names(names, [known.get(case, given)]).values()
+    return names
