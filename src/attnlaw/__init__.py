@@ -58,7 +58,7 @@ _PUBLIC: dict[str, str] = {
     "ensemble_evolution": "attnlaw.theory.regression.evolution",
     "entrywise_errors": "attnlaw.spectra.entrywise",
     "factor_balance": "attnlaw.theory.implicit_bias.balance",
-    "findings": "attnlaw.analysis.findings.apply",
+    "findings": "attnlaw.analysis.audit.audit",
     "fit_law": "attnlaw.analysis.fit.fit",
     "fit_spectra": "attnlaw.analysis.audit.laws",
     "hessian_trace": "attnlaw.theory.implicit_bias.flatness",

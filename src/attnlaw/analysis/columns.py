@@ -5,6 +5,9 @@
 | `MATRICES` | matrix |
 | `SPECTRA` | matrix, with all its singular values |
 | `LAYERS` | layer |
+| `APPLICATIONS` | application of a layer, where layers are shared |
+| `TOWERS` | tower, where there are several |
+| `ATLAS` | number in which the model is compared with those of the atlas |
 | `FINDINGS` | thing that a rule of `analysis.findings` found |
 | `FITS` | matrix, with what laws say of it |
 | `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
@@ -23,6 +26,7 @@ from __future__ import annotations
 from attnlaw.analysis.fit import LAWS
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.quantity import Quantity
+from attnlaw.theory.bounds import BOUNDS
 
 PLACE = (
     Quantity("model", "what rows call the model", kind="text"),
@@ -171,21 +175,53 @@ SPECTRA = (
     Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
 )
 
+ALPHA_APPLIED = Quantity(
+    "log10_alpha_applied",
+    "the same product of spectral norms as applied; in no proxy",
+    display_name="log₁₀ α, applied",
+    error=True,
+)
 LAYERS = (
     *PLACE[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
     ALPHA,
-    Quantity(
-        "log10_alpha_applied",
-        "the same product of spectral norms as applied; in no proxy",
-        display_name="log₁₀ α, applied",
-        error=True,
-    ),
+    ALPHA_APPLIED,
     Quantity("share_qk", "of QK in the layer's contributions", display_name="QK"),
     Quantity("share_vo", "of VO", display_name="VO"),
     Quantity("share_cross", "of cross attention", display_name="cross attention"),
     Quantity("share_ffn", "of the feed-forward matrices", display_name="FFN"),
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
+)
+
+APPLICATIONS = (PLACE[1], ALPHA, ALPHA_APPLIED)
+
+TOWERS = (
+    Quantity("tower", "name of the tower", kind="text"),
+    Quantity("layers", "number of its layers", kind="int"),
+    Quantity("hidden_size", "width of its layers", kind="int"),
+    Quantity("heads", "heads of its first layer", kind="int"),
+    Quantity("activation", "of its feed-forward blocks", kind="text"),
+    *(
+        Quantity(f"log10_{name}", f"log10 of its proxy: {bound.label}", error=True)
+        for name, bound in BOUNDS.items()
+    ),
+)
+
+ATLAS = (
+    Quantity("column", "the number that is compared", kind="text"),
+    Quantity("value", "of this model"),
+    Quantity("trained_low", "least value of trained models"),
+    Quantity("trained_high", "largest value of trained models"),
+    Quantity("trained_models", "trained models that have it", kind="int"),
+    Quantity("trained_below", "trained models whose value is smaller", kind="int"),
+    Quantity("fresh_low", "least value of untrained models"),
+    Quantity("fresh_high", "largest value of untrained models"),
+    Quantity("fresh_models", "untrained models that have it", kind="int"),
+    Quantity("kind", "kind of this model", kind="text"),
+    Quantity("among", "kind of the models it is compared with; null for all kinds", kind="text"),
+    Quantity("trained", "the trained models", kind="texts"),
+    Quantity("fresh", "the untrained models", kind="texts"),
+    Quantity("left_out", "models of the atlas that are this one", kind="texts"),
 )
 
 FINDINGS = (

@@ -23,6 +23,7 @@ from attnlaw.core.errors import require_some
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet, write_all
 from attnlaw.core.quantity import Quantity
+from attnlaw.core.result import Result
 from attnlaw.core.result_files import STUDY_ROWS
 from attnlaw.core.tables import read_table, to_frame
 
@@ -71,11 +72,11 @@ class Atlas:
         known = self.models.select("model", "trained").join(kinds, on="model", how="left")
         return known.join(numbers, on="model", how="left", maintain_order="left")
 
-    def compare(self, audit: Audit) -> dict[str, Any] | None:
+    def compare(self, audit: Audit | Result) -> dict[str, Any] | None:
         """Where an audited model lies among these: what `summary.json` has under `atlas`."""
-        from attnlaw.analysis.atlas.compare import compare_with_atlas
+        from attnlaw.analysis.atlas.compare import atlas_entry, comparison_table
 
-        return compare_with_atlas(audit, self)
+        return atlas_entry(comparison_table(audit.record if isinstance(audit, Result) else audit, self))
 
     def save(self, folder: str | os.PathLike[str] = FOLDER) -> None:
         """Write the three tables, as they ship."""
@@ -98,11 +99,8 @@ def atlas(study: str | os.PathLike[str] | None = None) -> Atlas:
 
 @cache
 def _shipped_atlas() -> Atlas:
-    tables = (
-        read_table(FOLDER / f"{name}.parquet", "install attnlaw again")
-        for name in ("models", "matrices", "layers")
-    )
-    return Atlas(*tables)
+    names = ("models", "matrices", "layers")
+    return Atlas(*(pl.read_parquet((FOLDER / f"{name}.parquet").read_bytes()) for name in names))
 
 
 def atlas_from_study(folder: Path, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:

@@ -14,6 +14,8 @@ import polars as pl
 from attnlaw.analysis.atlas.atlas import Atlas
 from attnlaw.analysis.atlas.columns import COLUMNS, Column, column_values
 from attnlaw.analysis.atlas.kinds import model_kinds
+from attnlaw.analysis.columns import ATLAS
+from attnlaw.core.tables import quantity_frame
 
 if TYPE_CHECKING:
     from attnlaw.analysis.audit.record import Audit
@@ -26,12 +28,8 @@ LEAST = 3
 SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
 
 
-def compare_with_atlas(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
-    """The entry `atlas` of a summary; None where not every matrix of every layer was measured.
-
-    `left_out` names models of the atlas that are this one. `below` counts the trained models whose value is
-    smaller than this one's.
-    """
+def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
+    """A line for each number that is compared; None where not every matrix of every layer was measured."""
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]
@@ -42,21 +40,44 @@ def compare_with_atlas(audit: Audit, atlas: Atlas) -> dict[str, Any] | None:
     taken = alike if among else others
     trained, fresh = taken.filter("trained"), taken.filter(~pl.col("trained"))
     values = column_values(audit.matrices, audit.layers).row(0, named=True)
-    shown = [column.name for column in COLUMNS.values() if column.norms in (None, audit.summary["norms"])]
+    norms = (None, audit.quantities["norms"])
+    rows = (
+        {
+            "column": name,
+            "value": values[name],
+            **_range("trained", trained[name]),
+            "trained_below": int((trained[name] < values[name]).sum()),
+            **_range("fresh", fresh[name]),
+            "kind": kind,
+            "among": among,
+            "trained": trained["model"].to_list(),
+            "fresh": fresh["model"].to_list(),
+            "left_out": left_out,
+        }
+        for name, column in COLUMNS.items()
+        if column.norms in norms and values[name] is not None and trained[name].count()
+    )
+    return quantity_frame(ATLAS, rows)
+
+
+def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
+    """The entry `atlas` of a summary, from the lines of `comparison_table`; None without any.
+
+    `left_out` names models of the atlas that are this one. `below` counts the trained models whose value is
+    smaller than this one's.
+    """
+    if table is None or not table.height:
+        return None
+    rows = table.to_dicts()
     return {
-        "kind": kind,
-        "among": among,
-        "trained": trained["model"].to_list(),
-        "fresh": fresh["model"].to_list(),
-        "left_out": left_out,
+        **{name: rows[0][name] for name in ("kind", "among", "trained", "fresh", "left_out")},
         "columns": {
-            name: {
-                "value": values[name],
-                "trained": _range(trained[name]) | {"below": int((trained[name] < values[name]).sum())},
-                "fresh": _range(fresh[name]),
+            row["column"]: {
+                "value": row["value"],
+                "trained": {name: row[f"trained_{name}"] for name in ("low", "high", "models", "below")},
+                "fresh": {name: row[f"fresh_{name}"] for name in ("low", "high", "models")},
             }
-            for name in shown
-            if values[name] is not None and trained[name].count()
+            for row in rows
         },
     }
 
@@ -77,16 +98,15 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 def _is_whole(audit: Audit) -> bool:
     """Whether every matrix of every layer was measured: medians over some are those of no whole model."""
-    return all(
-        spectrum is not None
-        for tree in audit.trees
-        for place, spectrum in tree.leaves()
-        if place.layer is not None
-    )
+    return all(spectrum is not None for place, spectrum in audit.tree.leaves() if place.layer is not None)
 
 
-def _range(values: pl.Series) -> dict[str, Any]:
-    return {"low": values.min(), "high": values.max(), "models": values.count()}
+def _range(whose: str, values: pl.Series) -> dict[str, Any]:
+    return {
+        f"{whose}_low": values.min(),
+        f"{whose}_high": values.max(),
+        f"{whose}_models": values.count(),
+    }
 
 
 def ranges_sentence(entry: dict[str, Any]) -> str:

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attnlaw.analysis.audit.record import Audit
-from attnlaw.analysis.audit.rows import layer_table, matrix_table, schema, spectrum_table
+from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_table, schema, spectrum_table
 from attnlaw.analysis.audit.summary import (
-    build_summary,
     case_values,
     comparable_values,
     finding_values,
     logit_values,
     norm_values,
 )
-from attnlaw.analysis.audit.towers import format_tower_proxies, tower_proxies, tower_summaries
+from attnlaw.analysis.audit.towers import format_tower_proxies, tower_proxies, tower_table
 from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import apply_rules
 from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.gather import EvidenceCollector
 from attnlaw.analysis.findings.not_finite import damaged_places
+from attnlaw.analysis.findings.rules import Finding
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import Result
 from attnlaw.core.tables import to_frame
 from attnlaw.spectra.measure import Selection, log_expected_time, measure
 from attnlaw.spectra.spectrum import Spectrum
@@ -40,13 +42,14 @@ class AuditOptions:
 
     `samples` adds proxy / sqrt(samples). `as_stored`: tables and maps show norms of the stored matrices, not
     as applied. `tolerant`: NaN and infinity are findings, and what can be measured without them is.
-    `thresholds` are of findings, by rule.
+    `thresholds` are of findings, by rule. `no_laws`: no laws are fitted when the audit is saved.
     """
 
     samples: int | None = None
     as_stored: bool = False
     tolerant: bool = False
     thresholds: Mapping[str, float] | None = None
+    no_laws: bool = False
 
 
 ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
@@ -113,18 +116,18 @@ def build_audit(
     findings = apply_rules(subject, thresholds=options.thresholds)
     values |= finding_values(findings) | comparable_values(matrices, layers, counted)
     values |= logit_values(model, spectra, matrices)
-    summary = build_summary(model.name, values, bounds, samples)
-    if model.network.towers:
-        summary["towers"] = tower_summaries(model, towers)
     return Audit(
-        (summary,),
+        model.name,
+        values,
+        to_frame([finding.row(model.name) for finding in findings], schema(FINDINGS)),
         matrices,
         spectrum_table(model, spectra),
         layers,
-        cases=(values,),
-        trees=(spectra,),
-        findings=to_frame([finding.row(model.name) for finding in findings], schema(FINDINGS)),
-        subjects=(subject,),
+        application_table(spectra, bounds),
+        tower_table(model, towers),
+        spectra,
+        subject,
+        not options.no_laws,
     )
 
 
@@ -150,3 +153,34 @@ def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies 
         return None, None
     shared = spectra.depth > len(spectra.layers)
     return proxies(spectra), proxies(spectra.unroll()) if shared else None
+
+
+def findings(
+    source: Any,
+    ignore: Iterable[str] = (),
+    levels: Mapping[str, str] | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    **options: Any,
+) -> list[Finding]:
+    """Return the findings of an audit, of a `Model`, or of what holds one (a path, a state dict, a module).
+
+    What is no audit yet is audited; NaN or infinity in it is a finding, and its other matrices are measured.
+    `ignore`, `levels` and `thresholds` name rules of `attnlaw.analysis.findings.RULES`. `options` are those
+    that open a model (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
+
+    >>> import numpy as np
+    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
+    >>> [(finding.rule, finding.level) for finding in findings(block, heads=2, ignore=["rank-deficient"])]
+    [('zero-tensor', 'error')]
+    """
+    tolerant = AuditOptions(tolerant=True)
+    if isinstance(source, Result):
+        audits = [part.record for part in source]
+    elif isinstance(source, Audit):
+        audits = [source]
+    elif isinstance(source, Model):
+        audits = [audit_model(source, options=tolerant)]
+    else:
+        audits = [audit(ModelSettings.parse({"model": source, **options}, "findings"), tolerant)]
+    every = (apply_rules(known.subject, ignore, levels, thresholds) for known in audits)
+    return [finding for group in every for finding in group]

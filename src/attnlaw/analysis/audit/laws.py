@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -22,68 +19,33 @@ from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.files import to_parquet
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import column_kinds, to_cells
-from attnlaw.core.old_result import DisplayMixin, frame_html
-from attnlaw.core.result_files import save_results
-from attnlaw.core.tables import require_columns, stack_tables, to_frame, unique_names
+from attnlaw.core.tables import require_columns, to_frame
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 
-# What a notebook shows of a matrix.
-ROW = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
-
 
 @dataclass(frozen=True, eq=False)
-class Fits(DisplayMixin, verb="fit"):
-    """The laws of one or several models; the columns of both tables are those of `analysis.columns`."""
+class Fits:
+    """The laws of one model; the columns of both tables are those of `analysis.columns`."""
 
     matrices: pl.DataFrame
     curves: pl.DataFrame
 
     @property
-    def models(self) -> list[str]:
-        return list(dict.fromkeys(self.matrices["model"]))
-
-    @property
     def quantities(self) -> dict[str, Any]:
-        """The quantities of the only model, by name: how many matrices follow each law, how many none."""
-        (rejections,) = self.rejections().values()
+        """The numbers of the model by name: how many matrices follow each law, how many none."""
+        tests = self.matrices.select("random_p_value", "null_shape", "null_draws").iter_rows()
         laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
         return {
             "matrix_count": self.matrices.height,
             **{law.column: laws.get(name, 0) for name, law in LAWS.items()},
-            **{f"not_random_{name}": value for name, value in vars(rejections).items()},
+            **{f"not_random_{name}": value for name, value in vars(Rejections.count(tests)).items()},
         }
 
-    def __add__(self, other: Fits) -> Fits:
-        """Both in one: rows of the first, then rows of the second; a name met again gets a number."""
-        names = unique_names(self.models, other.models)
-        return Fits(
-            stack_tables(self.matrices, other.matrices, names), stack_tables(self.curves, other.curves, names)
-        )
-
-    def _by_model(self) -> list[tuple[str, pl.DataFrame]]:
-        return [(str(model), rows) for (model,), rows in self.matrices.group_by("model", maintain_order=True)]
-
-    def rejections(self) -> dict[str, Rejections]:
-        """Of each model: the matrices that are not random, against a freshly initialised one."""
-        return {model: _rejections(rows) for model, rows in self._by_model()}
-
-    def save(self, directory: str | os.PathLike[str], figures: str | None = None) -> Path:
-        """Write fits.parquet, curves.parquet and report.html; with `figures` ("pdf") figures/ too."""
-        files = {"fits.parquet": to_parquet(self.matrices), "curves.parquet": to_parquet(self.curves)}
-        return save_results(directory, "fit", files, figures)
-
     def __repr__(self) -> str:
-        return f"<Fits {'; '.join(f'{model}: {_law_counts(rows)}' for model, rows in self._by_model())}>"
-
-    def _repr_html_(self) -> str:
-        paragraphs = (
-            f"<p><b>{escape(model)}</b>: {_law_counts(rows)}</p>" for model, rows in self._by_model()
-        )
-        return f"{''.join(paragraphs)}{frame_html(self.matrices, ROW)}"
+        return f"<Fits {law_counts(self.matrices)}>"
 
 
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
@@ -99,19 +61,14 @@ def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress
     """
     model = settings.open()
     spectra = measure(model, Selection.from_settings(settings, model.network), settings.jobs, progress)
-    return fit_tree([(model.name, spectra)], seed, progress)
+    return fit_tree(model.name, spectra, seed, progress)
 
 
 def fit_tree(
-    models: Sequence[tuple[str, Network[Spectrum | None]]], seed: int = 0, progress: Progress = no_progress
+    name: str, tree: Network[Spectrum | None], seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the measured spectra of some models, each with what rows call it."""
-    placed = [
-        (place_row(name, place), spectrum)
-        for name, tree in models
-        for place, spectrum in tree.leaves()
-        if spectrum is not None
-    ]
+    """Fit laws to the measured spectra of a model, given what rows call it."""
+    placed = [(place_row(name, place), spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
     return _fit_matrices(placed, seed, progress)
 
 
@@ -164,11 +121,7 @@ def _curve(x: Any, density: Any) -> Row:
     return {"x": x.tolist(), "density": density.tolist()}
 
 
-def _rejections(rows: pl.DataFrame) -> Rejections:
-    return Rejections.count(rows.select("random_p_value", "null_shape", "null_draws").iter_rows())
-
-
-def _law_counts(rows: pl.DataFrame) -> str:
+def law_counts(rows: pl.DataFrame) -> str:
     """How many matrices follow each law; those without a law could not be fitted."""
     counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
     return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

@@ -11,8 +11,8 @@ import polars as pl
 from attnlaw.analysis.audit.record import Audit
 from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
 from attnlaw.analysis.forward.scales import log_scales, measure_at_scale, require_hidden_size
-from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.result import Result
 
 COLUMNS = {
     "log10_scale_measured": pl.Float64(),
@@ -22,7 +22,7 @@ COLUMNS = {
 
 
 def measured_proxy(
-    audit: Audit,
+    audit: Audit | Result,
     model: str | os.PathLike[str] | Any,
     inputs: Any,
     positions: str | Sequence[int] = "last",
@@ -34,15 +34,13 @@ def measured_proxy(
     `audit` is that of the same model, of all its matrices or some. What the columns are stands in
     `attnlaw.analysis.forward.scales`; null beside the layers. They describe, and their sum ranks nothing.
     """
-    if len(audit.trees) != 1:
-        raise InputError(f"the audit is of {len(audit.trees)} models; give that of one")
-    (tree,) = audit.trees
+    audit = audit.record if isinstance(audit, Result) else audit
     given = as_inputs(inputs)
     scales = log_scales(open_classifier(model, given), given, positions, seed, progress)
-    hidden_size = require_hidden_size(tree)
+    hidden_size = require_hidden_size(audit.tree)
     rows = [
         vars(measure_at_scale(spectrum, scales.get((place.layer, place.kind, place.head)), hidden_size))
-        for place, spectrum in tree.leaves()
+        for place, spectrum in audit.tree.leaves()
         if spectrum is not None
     ]
     return pl.concat([audit.matrices, pl.DataFrame(rows, schema=COLUMNS)], how="horizontal")

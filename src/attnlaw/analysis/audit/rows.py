@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, PLACE, SPECTRA
+from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, PLACE, SPECTRA
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product
 from attnlaw.checkpoints.model import Model
@@ -17,7 +17,7 @@ from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Net
 from attnlaw.core.errors import printable
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import Quantity, column_kinds, to_cells
-from attnlaw.core.tables import Schema, to_frame, to_schema
+from attnlaw.core.tables import Schema, quantity_frame, to_frame, to_schema
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.factor_sizes import gauge_of
 from attnlaw.spectra.spectrum import Applied, Spectrum
@@ -30,14 +30,6 @@ from attnlaw.theory.init.architecture import Deviations
 from attnlaw.theory.init.growth import initial_deviations, initial_size, initial_spread
 
 Row = dict[str, Any]
-TABLES = {
-    "findings": FINDINGS,
-    "matrices": MATRICES,
-    "spectra": SPECTRA,
-    "layers": LAYERS,
-    "fits": FITS,
-    "curves": CURVES,
-}
 
 
 def schema(quantities: Iterable[Quantity]) -> Schema:
@@ -326,3 +318,15 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
         values[f"share_{group}"] = share
     alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]
     return values | {"log10_alpha": log10(alpha), "adaptivity": adaptivity}
+
+
+def application_table(spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame | None:
+    """The amplification after each application of a layer; None if no layer is shared."""
+    if bounds is None or spectra.depth == len(spectra.layers):
+        return None
+    applied: Iterable[Estimate | None] = bounds.log_alpha_applied or [None] * spectra.depth
+    rows = (
+        {"layer": layer, "log10_alpha": log10(alpha), "log10_alpha_applied": known and log10(known)}
+        for layer, alpha, known in zip(spectra.applications, bounds.log_alpha, applied, strict=True)
+    )
+    return quantity_frame(APPLICATIONS, rows)

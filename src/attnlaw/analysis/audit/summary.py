@@ -9,15 +9,18 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw import __version__
+from attnlaw.analysis.atlas.compare import atlas_entry
 from attnlaw.analysis.audit.rows import log10
+from attnlaw.analysis.columns import TOWERS
 from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding
 from attnlaw.analysis.fit.null import Rejections
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation, Network
 from attnlaw.checkpoints.norms import NO_NORM
-from attnlaw.core.estimate import Estimate
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.quantity import cells_to_values
+from attnlaw.core.result import Result
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.logits import FLOAT8_E4M3, FLOAT16, why_no_bound
@@ -134,15 +137,18 @@ def _places(places: Iterable[MatrixLocation]) -> str:
     return ", ".join(named[:MOST_BLOCKS]) + (f" and {more} more" if more > 0 else "")
 
 
-def build_summary(
-    model: str, values: dict[str, Any], bounds: Proxies | None, samples: int | None
-) -> dict[str, Any]:
-    """The keys of summary.json that docs/audit.md documents, from the quantities of a model."""
-    alphas = [] if bounds is None else [log10(alpha) for alpha in bounds.log_alpha]
-    approximate = any(alpha is not None and alpha.error is not None for alpha in alphas)
-    adaptivity = values.get("value_of_adaptivity")
+def build_summary(result: Result) -> dict[str, Any]:
+    """The keys of summary.json that docs/audit.md documents, from the result of one model."""
+    row, values = result.row(), result.values()
+    if row["status"] == str(Outcome.FAILED):
+        return {}
+    # A layer that is shared has one alpha in `layers`, and one for each application in `applications`.
+    alphas = result.tables.get("applications")
+    alphas = result.tables.get("layers") if alphas is None or not alphas.height else alphas
+    names = result.tables["matrices"]["model"] if "matrices" in result.tables else [row["model"]]
+    adaptivity = values["value_of_adaptivity"]
     summary: dict[str, Any] = {
-        "model": model,
+        "model": next(iter(names), row["model"]),
         "family": values["family"],
         "layers": values["depth"],
         "distinct_layers": values["distinct_layers"],
@@ -154,48 +160,54 @@ def build_summary(
             name: values[f"not_random_{name}"] for name in ("tested", "rejected", "expected", "p_value")
         },
         "findings": {
-            "rules": values.get("finding_rules"),
-            **{level: values.get(f"findings_{level}") for level in LEVELS},
+            "rules": values["finding_rules"],
+            **{level: values[f"findings_{level}"] for level in LEVELS},
         },
-        **{name: values.get(name) for name in COMPARABLE},
+        **{name: values[name] for name in COMPARABLE},
         "proxies": proxy_summary(values, "log10_"),
         "per_application": proxy_summary(values, "per_application_log10_"),
-        "log10_alpha": [alpha and alpha.value for alpha in alphas] if alphas else None,
-        "log10_alpha_error": [alpha and alpha.error for alpha in alphas] if approximate else None,
-        "log10_alpha_applied": _applied_alphas(bounds),
+        **{
+            name: None if alphas is None or not alphas[name].count() else alphas[name].to_list()
+            for name in ("log10_alpha", "log10_alpha_error", "log10_alpha_applied")
+        },
         "logits": {
-            "heads": values.get("logit_heads"),
-            "bounded": values.get("logit_heads_bounded"),
-            "beyond_float8": values.get("logit_heads_beyond_float8"),
-            "beyond_float16": values.get("logit_heads_beyond_float16"),
-            "unbounded": values.get("logit_unbounded"),
+            "heads": values["logit_heads"],
+            "bounded": values["logit_heads_bounded"],
+            "beyond_float8": values["logit_heads_beyond_float8"],
+            "beyond_float16": values["logit_heads_beyond_float16"],
+            "unbounded": values["logit_unbounded"],
         },
         "norms": values["norms"],
         "norms_unknown": values["norms_unknown"],
         "value_of_adaptivity": adaptivity and adaptivity.value,
         "value_of_adaptivity_error": adaptivity and adaptivity.error,
-        "rank_count": values.get("rank_count"),
+        "rank_count": values["rank_count"],
         "extensions": values["extensions"],
         "warnings": values["warnings"],
         "meaning": values["meaning"],
-        "attnlaw_version": __version__,
+        "attnlaw_version": row["attnlaw_version"],
     }
-    if samples is not None and bounds is not None:
-        summary["samples"] = samples
+    if values["proxy_over_sqrt_samples_log10"] is not None:
+        summary["samples"] = row["samples"]
         summary["proxy_over_sqrt_samples"] = _entry(values["proxy_over_sqrt_samples_log10"])
-    return summary
+    towers = result.tables.get("towers")
+    if towers is not None and towers.height:
+        summary["towers"] = tower_summaries(towers)
+    return summary | {"atlas": atlas_entry(result.tables.get("atlas"))}
 
 
-def _applied_alphas(bounds: Proxies | None) -> list[float | None] | None:
-    if bounds is None or bounds.log_alpha_applied is None:
-        return None
-    alphas = [log10(alpha) for alpha in bounds.log_alpha_applied]
-    return [None if alpha is None else alpha.value for alpha in alphas]
+def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
+    """The entries of `towers` in summary.json: sizes and proxies of each."""
+    return [
+        {name: row[name] for name in ("tower", "layers", "hidden_size", "heads", "activation")}
+        | {"proxies": proxy_summary(cells_to_values(TOWERS, row), "log10_")}
+        for row in towers.iter_rows(named=True)
+    ]
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
     """Every proxy by its name in summary.json; None where there are none."""
-    if f"{prefix}spectrum_adaptive" not in values:
+    if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
     fixed = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import polars as pl
 
 from attnlaw.analysis.audit.rows import log10
-from attnlaw.analysis.audit.summary import proxy_summary
+from attnlaw.analysis.columns import TOWERS
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
+from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
@@ -18,24 +19,23 @@ def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
     return {name: proxies(tower) for name, tower in towers.items() if why_no_proxies(tower) is None}
 
 
-def tower_summaries(model: Model, proxies_by_tower: dict[str, Proxies]) -> list[dict[str, Any]]:
-    """The entries of `towers` in summary.json: sizes and proxies of each."""
-    summaries = []
+def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFrame | None:
+    """Sizes and proxies of each tower; None of a model without towers."""
+    rows = []
     for tower in model.network.towers:
-        bounds = proxies_by_tower.get(tower.name)
-        named = {} if bounds is None else {name: log10(value) for name, value in bounds.values.items()}
-        network = model.network.tower(tower)
-        summaries.append(
+        bounds, network = proxies_by_tower.get(tower.name), model.network.tower(tower)
+        values = {} if bounds is None else bounds.values
+        rows.append(
             {
                 "tower": tower.name,
                 "layers": network.depth,
                 "hidden_size": network.hidden_size,
                 "heads": model.layers[tower.layers[0]].attention.heads,
                 "activation": tower.activation,
-                "proxies": proxy_summary(named, ""),
+                **{f"log10_{name}": log10(value) for name, value in values.items()},
             }
         )
-    return summaries
+    return quantity_frame(TOWERS, rows) if rows else None
 
 
 def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:

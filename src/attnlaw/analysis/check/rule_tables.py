@@ -9,7 +9,6 @@ from typing import Any
 import polars as pl
 
 from attnlaw.analysis.audit.audit import AuditOptions, audit
-from attnlaw.analysis.audit.laws import fit_tree
 from attnlaw.analysis.audit.record import Audit
 from attnlaw.analysis.check.rules import Tables
 from attnlaw.analysis.check.tensors import tensor_table
@@ -48,11 +47,6 @@ class RuleTables:
         )
 
     @cached_property
-    def fits(self) -> pl.DataFrame:
-        trees = list(zip(self.audit.names, self.audit.trees, strict=True))
-        return fit_tree(trees, progress=self.progress).matrices
-
-    @cached_property
     def base_diff(self) -> Diff:
         return diff(self.base, self.settings, progress=self.progress)
 
@@ -69,7 +63,7 @@ class RuleTables:
 SOURCES: dict[str, Callable[[RuleTables], pl.DataFrame]] = {
     "matrices": lambda model: model.audit.matrices,
     "layers": lambda model: model.audit.layers,
-    "fits": lambda model: model.fits,
+    "fits": lambda model: model.audit.fits(model.progress).matrices,
     "summary": lambda model: model.summary,
     "tensors": lambda model: tensor_table(model.audit),
     "diff": lambda model: model.base_diff.maps,

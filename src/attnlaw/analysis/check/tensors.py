@@ -34,10 +34,9 @@ def tensor_table(audit: Audit) -> pl.DataFrame:
     """A row for each tensor that was looked at."""
     from attnlaw.core.tables import to_frame, to_schema
 
-    (subject,) = audit.subjects
     rows = []
-    for tensor in subject.evidence.tensors:
-        row = {**vars(tensor), **vars(tensor.spot), "model": audit.names[0]}
+    for tensor in audit.subject.evidence.tensors:
+        row = {**vars(tensor), **vars(tensor.spot), "model": audit.name}
         names = {name: printable(row[name]) for name in ("tensor", "twin") if row[name] is not None}
         rows.append(row | names)
     return to_frame(rows, to_schema(column_kinds(TENSORS)))

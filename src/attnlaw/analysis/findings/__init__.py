@@ -1,6 +1,6 @@
 """What a person can act on: rules over what an audit sees of a checkpoint, each a record of `RULES`."""
 
-from attnlaw.analysis.findings.apply import apply_rules, findings
+from attnlaw.analysis.findings.apply import apply_rules
 from attnlaw.analysis.findings.evidence import Evidence, Hit, Subject, TensorLocation
 from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding, FindingRule
 
@@ -14,5 +14,4 @@ __all__ = [
     "Subject",
     "TensorLocation",
     "apply_rules",
-    "findings",
 ]

@@ -9,7 +9,6 @@ from typing import Any
 
 from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding, FindingRule
-from attnlaw.checkpoints.model import Model
 from attnlaw.core.errors import InputError
 
 OFF = "off"
@@ -64,35 +63,3 @@ def _threshold(rule: FindingRule, given: Mapping[str, float]) -> float | None:
     if not number or asked < rule.least:
         raise InputError(f"threshold of {rule.name}: {asked!r}; expected a number, {rule.least:g} or more")
     return float(asked)
-
-
-def findings(
-    source: Any,
-    ignore: Iterable[str] = (),
-    levels: Mapping[str, str] | None = None,
-    thresholds: Mapping[str, float] | None = None,
-    **options: Any,
-) -> list[Finding]:
-    """The findings of an `Audit`, of a `Model`, or of what holds one (a path, a state dict, a module).
-
-    What is no audit yet is audited; NaN or infinity in it is a finding, and its other matrices are measured.
-    `ignore`, `levels` and `thresholds` name rules of `attnlaw.analysis.findings.RULES`. `options` are those
-    that open a model (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
-
-    >>> import numpy as np
-    >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
-    >>> [(found.rule, found.level) for found in findings(block, heads=2, ignore=["rank-deficient"])]
-    [('zero-tensor', 'error')]
-    """
-    from attnlaw.analysis.audit.audit import AuditOptions, audit, audit_model
-    from attnlaw.analysis.audit.record import Audit
-    from attnlaw.checkpoints.settings import ModelSettings
-
-    if isinstance(source, Model):
-        source = audit_model(source, options=AuditOptions(tolerant=True))
-    elif not isinstance(source, Audit):
-        source = audit(
-            ModelSettings.parse({"model": source, **options}, "findings"), AuditOptions(tolerant=True)
-        )
-    every = (apply_rules(subject, ignore, levels, thresholds) for subject in source.subjects)
-    return [finding for group in every for finding in group]

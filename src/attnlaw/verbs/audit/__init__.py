@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.columns import CURVES, FINDINGS, FITS, LAYERS, MATRICES, SPECTRA
+from attnlaw.analysis.columns import (
+    APPLICATIONS,
+    ATLAS,
+    CURVES,
+    FINDINGS,
+    FITS,
+    LAYERS,
+    MATRICES,
+    SPECTRA,
+    TOWERS,
+)
 from attnlaw.checkpoints.settings import (
     MACHINE,
     PRECISIONS,
@@ -24,8 +34,11 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.unit import UNIT, first_unit_settings
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from attnlaw.analysis.audit.audit import AuditOptions
     from attnlaw.analysis.audit.record import Audit
+    from attnlaw.core.result import Result
 
 BOUNDS_PANEL = "Bounds"
 
@@ -265,30 +278,29 @@ CHARTS = (
 )
 
 
-class AuditVerb(Verb[AuditSettings, "Audit"]):
-    """The verb whose JSON also has the keys of `Audit.summary`."""
-
-    def json(self, case: AuditSettings, result: Audit) -> dict[str, Any]:
-        return {**super().json(case, result), **result.summary}
-
-
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.analysis.audit.audit import audit
 
-    return _with_summary(case, audit(case, _audit_options(case), case.arithmetic, progress))
+    return audit(case, _audit_options(case), case.arithmetic, progress)
 
 
 def _audit_options(case: AuditSettings) -> AuditOptions:
     from attnlaw.analysis.audit.audit import AuditOptions
 
-    return AuditOptions(case.samples, case.as_stored)
+    return AuditOptions(case.samples, case.as_stored, no_laws=case.no_laws)
 
 
-def _with_summary(case: AuditSettings, audit: Audit) -> Audit:
-    """The audit with all that its JSON has, and where the model lies in the atlas."""
+def _atlas_table(audit: Audit) -> pl.DataFrame | None:
     from attnlaw.analysis.atlas import atlas
+    from attnlaw.analysis.atlas.compare import comparison_table
 
-    return audit.with_summary(VERB.json(case, audit) | {"atlas": atlas().compare(audit)})
+    return comparison_table(audit, atlas())
+
+
+def _summary(result: Result) -> dict[str, Any]:
+    from attnlaw.analysis.audit.summary import build_summary
+
+    return build_summary(result)
 
 
 def split_into_units(case: AuditSettings) -> list[CasePart]:
@@ -304,10 +316,10 @@ def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
     from attnlaw.analysis.audit.units import join_units
 
     records = (unit_tables["records"] for unit_tables in tables)
-    return _with_summary(case, join_units(case, _audit_options(case), case.arithmetic, records))
+    return join_units(case, _audit_options(case), case.arithmetic, records)
 
 
-VERB = AuditVerb(
+VERB = Verb(
     "audit",
     "Spectral audit",
     AuditSettings,
@@ -318,10 +330,24 @@ VERB = AuditVerb(
         TableSpec("matrices", MATRICES, lambda audit: audit.matrices),
         TableSpec("spectra", SPECTRA, lambda audit: audit.spectra),
         TableSpec("layers", LAYERS, lambda audit: audit.layers),
-        TableSpec("fits", FITS, lambda audit: audit.fits),
-        TableSpec("curves", CURVES, lambda audit: audit.curves),
+        TableSpec("applications", APPLICATIONS, lambda audit: audit.applications),
+        TableSpec("towers", TOWERS, lambda audit: audit.towers),
+        TableSpec("atlas", ATLAS, _atlas_table),
+        TableSpec(
+            "fits",
+            FITS,
+            lambda audit: None,
+            on_save=lambda audit, progress: audit.fits(progress).matrices if audit.fits_laws else None,
+        ),
+        TableSpec(
+            "curves",
+            CURVES,
+            lambda audit: None,
+            on_save=lambda audit, progress: audit.fits(progress).curves if audit.fits_laws else None,
+        ),
     ),
     charts=CHARTS,
     precheck=require_model_exists,
     split=CaseSplit(UNIT, split_into_units, join, part_noun="matrices"),
+    summary=_summary,
 )
