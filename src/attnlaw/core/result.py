@@ -89,8 +89,7 @@ class Result:
         pairs = list(pairs)
         records = tuple(record for _, record in pairs)
         rows = to_frame((verb.row(*pair) for pair in pairs), to_schema(verb.schema))
-        tables = _build_tables({spec.name: (spec, spec.rows) for spec in verb.tables}, records)
-        return cls(verb, rows, tables, records, simulation)
+        return cls(verb, rows, collect_tables(verb, records), records, simulation)
 
     def __len__(self) -> int:
         return self.rows.height
@@ -100,14 +99,21 @@ class Result:
         import polars as pl
 
         case = range(len(self))[case]
-        tables = {
-            name: table.filter(pl.col("case") == case).with_columns(case=pl.lit(0, pl.Int64))
-            for name, table in self.tables.items()
-        }
-        return Result(self.verb, self.rows[case : case + 1], tables, self.records[case : case + 1])
+        return self._case(
+            case, {name: table.filter(pl.col("case") == case) for name, table in self.tables.items()}
+        )
 
     def __iter__(self) -> Iterator[Result]:
-        return (self[case] for case in range(len(self)))
+        parts = {name: table.partition_by("case", as_dict=True) for name, table in self.tables.items()}
+        for case in range(len(self)):
+            tables = {name: parts[name].get((case,), table.clear()) for name, table in self.tables.items()}
+            yield self._case(case, tables)
+
+    def _case(self, case: int, tables: Mapping[str, pl.DataFrame]) -> Result:
+        import polars as pl
+
+        numbered = {name: table.with_columns(case=pl.lit(0, pl.Int64)) for name, table in tables.items()}
+        return Result(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
 
     def __add__(self, other: Result) -> Result:
         return Result.concat([self, other])
@@ -178,7 +184,7 @@ class Result:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return an object of plain values for each case, then those of the simulation."""
-        objects = [self._case_json(case) for case in range(len(self))]
+        objects = [case.summary for case in self]
         return objects + ([] if self.simulation is None else self.simulation.to_json())
 
     @property
@@ -186,21 +192,16 @@ class Result:
         """The JSON object of the only case."""
         if len(self) != 1:
             raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].summary")
-        return self._case_json(0)
-
-    def _case_json(self, case: int) -> dict[str, Any]:
-        import polars as pl
-
-        row = self.row(case)
-        tables = {}
+        row = self.row()
+        tables: dict[str, Any] = {}
         for spec in self.verb.tables:
             if spec.json:
                 table = self.tables.get(spec.name)
-                lines = None if table is None else table.filter(pl.col("case") == case).iter_rows(named=True)
+                lines = None if table is None else table.iter_rows(named=True)
                 tables[spec.name] = (
                     None if lines is None else [cells_to_json(spec.columns, line) for line in lines]
                 )
-        more = {} if self.verb.summary is None else self.verb.summary(self if len(self) == 1 else self[case])
+        more = {} if self.verb.summary is None or row["status"] == Outcome.FAILED else self.verb.summary(self)
         return {
             "verb": self.verb.name,
             "settings": {name: infinity_as_text(row[name]) for name in stated_settings(self.verb)},
@@ -298,6 +299,13 @@ class Result:
 def stated_settings(verb: Verb[Any, Any]) -> list[str]:
     """Return the names of the settings that rows state."""
     return [name for name, known in setting_fields(verb.settings).items() if not known.rule.machine_only]
+
+
+def collect_tables(verb: Verb[Any, Any], records: Iterable[Any]) -> dict[str, pl.DataFrame]:
+    """Make the tables of some records by name, as `Result.tables` has them."""
+    if not verb.tables:  # polars is not needed
+        return {}
+    return _build_tables({spec.name: (spec, spec.rows) for spec in verb.tables}, records)
 
 
 def _build_tables(
