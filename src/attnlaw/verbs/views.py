@@ -13,7 +13,8 @@ A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.result import MANIFEST, SIMULATION, SUMMARY, Result
+from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
 from attnlaw.verbs import find_verb, verb_module
@@ -131,33 +132,42 @@ def save(
     from attnlaw.render.charts.paper import figure_files
 
     folder = writable_directory(directory)
-    stale = _files_to_replace(folder)
+    if (folder / STORE).exists():
+        raise InputError(f"{folder}: holds a study; give another directory")
     whole = result.for_saving(progress)
     drawn = figures_of(whole)
     contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
     contents[require_replaceable(folder / "report.html")] = page_of(whole, drawn).encode()
     if figures is not None and drawn:
         contents |= figure_files(drawn, writable_directory(folder / "figures"), figures)
-    write_all(contents)
-    for path in stale:
-        if path not in contents:
-            path.unlink(missing_ok=True)
+    replace_files(folder, contents)
     return folder
 
 
-def _files_to_replace(folder: Path) -> list[Path]:
-    """Return the tables of the result that a directory holds; refuse another's summary.json."""
+def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
+    """Write the files of a result into a directory, and remove those of the result that was there."""
+    before = written_files(folder)
+    summary = folder / SUMMARY
+    if summary in contents and summary not in before and summary.exists():
+        raise InputError(f"{folder}: holds another {SUMMARY}; give an empty directory")
+    write_all(contents)
+    for path in before:
+        if path not in contents:
+            path.unlink(missing_ok=True)
+
+
+def written_files(folder: Path) -> list[Path]:
+    """Return the paths that the result in a directory may have; none if there is no result."""
     if not (folder / MANIFEST).exists():
-        if (folder / SUMMARY).exists():
-            raise InputError(f"{folder}: holds another summary.json; give an empty directory")
         return []
-    try:
+    names = [MANIFEST, ROWS]
+    with suppress(InputError):
         verb = _written_verb(folder)
-    except InputError:
-        return []
-    specs = [*verb.tables, *(() if verb.simulation is None else verb.simulation.tables)]
-    names = [f"{spec.name}.parquet" for spec in specs]
-    return [folder / name for name in (*names, SIMULATION, SUMMARY)]
+        names += [] if verb.summary is None else [SUMMARY]
+        names += [] if verb.simulation is None else [SIMULATION]
+        specs = [*verb.tables, *(() if verb.simulation is None else verb.simulation.tables)]
+        names += [f"{spec.name}.parquet" for spec in specs]
+    return [folder / name for name in names]
 
 
 def load(directory: str | os.PathLike[str]) -> Result:
@@ -167,7 +177,8 @@ def load(directory: str | os.PathLike[str]) -> Result:
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
     if not known and running:
         raise InputError(
-            f"{folder}: holds a study that is not exported yet; attnlaw study export FILE --out {folder}"
+            f"{folder}: holds a study of which nothing is exported yet; once a task is finished, run: "
+            f"attnlaw study export FILE --out {folder}"
         )
     if not known:
         raise InputError(f"{folder}: found no {MANIFEST}; give a directory that attnlaw 0.3 or later wrote")
