@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import polars as pl
 
 from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.compare import ModelComparison, compare
-from attnlaw.analysis.diff.summary import summarize, summary_json
+from attnlaw.analysis.diff.summary import summarize
 from attnlaw.analysis.diff.tensor_pairs import TensorPair
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.checkpoints.adapters import is_adapter
@@ -22,75 +21,27 @@ from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.checkpoints.open import ModelSource, open_model
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError, printable
-from attnlaw.core.files import to_json, to_parquet
-from attnlaw.core.model_tables import ModelTables
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.old_result import frame_html
-from attnlaw.core.result_files import ROWS, save_results
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection
 
-TABLES = {"diff": DIFF, "diff_tensors": DIFF_TENSORS, "diff_spectra": DIFF_SPECTRA}
-
-
-# What a notebook shows of a map.
-NOTEBOOK_COLUMNS = (
-    "model",
-    "layer",
-    "stack",
-    "kind",
-    "head",
-    "expert",
-    "size",
-    "cosine",
-    "stable_rank",
-    "moved",
-)
-
 
 @dataclass(frozen=True, eq=False)
-class Diff(ModelTables, verb="diff"):
-    """One or several models compared with a base: rows of maps, of tensors, of spectra, a summary each.
+class Diff:
+    """A model compared with its base.
 
-    `maps`, `tensors` and `spectra` are polars tables whose columns `attnlaw.analysis.diff.columns` lists;
-    `cases` are the quantities of each model by name, `summaries` and `rows` what is saved of them.
+    Args:
+        quantities: the numbers of the comparison by name.
+        maps, tensors, spectra: tables with the columns of `attnlaw.analysis.diff.columns`.
     """
 
-    summaries: tuple[dict[str, Any], ...]
+    quantities: dict[str, Any]
     maps: pl.DataFrame
     tensors: pl.DataFrame
     spectra: pl.DataFrame
-    cases: tuple[dict[str, Any], ...] = ()
-    rows: pl.DataFrame = field(default_factory=pl.DataFrame)
-
-    def tables(self) -> dict[str, pl.DataFrame]:
-        return dict(zip(TABLES, (self.maps, self.tensors, self.spectra), strict=True))
-
-    def save(
-        self, directory: str | os.PathLike[str], as_list: bool = False, figures: str | None = None
-    ) -> Path:
-        """Write the tables (parquet), summary.json and report.html; with `figures` ("pdf") figures/ too."""
-        places = {name: place for place, name in enumerate(self.names)}
-        case = pl.col("model").replace_strict(places, return_dtype=pl.Int64)
-        files = {
-            f"{name}.parquet": to_parquet(table.with_columns(case=case))
-            for name, table in self.tables().items()
-        }
-        files[ROWS] = to_parquet(self.rows)
-        files["summary.json"] = f"{to_json(self.as_json(as_list))}\n".encode()
-        return save_results(directory, "diff", files, figures)
 
     def __repr__(self) -> str:
-        sentences = (f"{summary['model']}: {summary['sentence']}" for summary in self.summaries)
-        return f"<Diff {'; '.join(sentences)}>"
-
-    def _repr_html_(self) -> str:
-        lines = (
-            f"<p><b>{escape(summary['model'])}</b>: {escape(summary['sentence'])}</p>"
-            for summary in self.summaries
-        )
-        moved = self.maps.sort("size", descending=True, nulls_last=True)
-        return f"{''.join(lines)}{frame_html(moved, NOTEBOOK_COLUMNS)}"
+        return f"<Diff {self.quantities['verdict']}>"
 
 
 def diff(
@@ -119,16 +70,14 @@ def diff(
     selection = Selection.from_settings(settings, first.network)
     comparison = compare(first, second, selection, settings.jobs, match, applied, progress)
     name = printable(settings.title)
-    values = summarize(comparison)
     tensors = [_tensor_row(name, pair, first, second) for pair in comparison.tensors]
     return Diff(
-        ({"base": first.name, "model": name, **summary_json(values)},),
+        summarize(comparison),
         quantity_frame(
             DIFF, [_map_row(name, place) | dict(map_change.numbers) for place, map_change in comparison.maps]
         ),
         quantity_frame(DIFF_TENSORS, tensors),
         quantity_frame(DIFF_SPECTRA, _spectra(name, comparison)),
-        cases=(values,),
     )
 
 

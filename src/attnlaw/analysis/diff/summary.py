@@ -13,6 +13,9 @@ from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.vectors import SIDES
 from attnlaw.analysis.diff.verdicts import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.core.errors import printable
+from attnlaw.core.estimate import Outcome
+from attnlaw.core.result import Result
 
 # Singular values of a rotated model lie no further apart than so many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -96,21 +99,26 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
     return values
 
 
-def summary_json(values: dict[str, Any]) -> dict[str, Any]:
-    """The quantities as summary.json groups them."""
+def build_summary(result: Result) -> dict[str, Any]:
+    """The keys of summary.json beside those of every verb, from the result of one model."""
+    row = result.row()
+    if row["status"] == str(Outcome.FAILED):
+        return {}
+    maps = result.tables["diff"]
+    sizes = {
+        kind.name: maps.filter(kind=kind.name)["size"].drop_nulls() for kind in KINDS.values() if kind.group
+    }
     return {
-        "sentence": values["verdict"],
+        "base": row["base"],
+        "model": printable(row["model"]),
+        "sentence": row["verdict"],
         "verdicts": {
-            verdict.name: values[verdict.column]
-            for verdict in TENSOR_VERDICTS.values()
-            if values[verdict.column]
+            verdict.name: row[verdict.column] for verdict in TENSOR_VERDICTS.values() if row[verdict.column]
         },
-        "model_verdicts": [name for name in values["verdicts"] if name in MODEL_VERDICTS],
-        "median_size": {
-            name: values[f"size_{name}"] for name in KINDS if values.get(f"size_{name}") is not None
-        },
-        "worst_map": {"place": values["worst_map"], "size": values["largest_size"]},
-        "worst_tensor": {"tensor": values["worst_tensor"], "size": values["worst_tensor_size"]},
+        "model_verdicts": [name for name in row["verdicts"] if name in MODEL_VERDICTS],
+        "median_size": {name: float(np.median(known)) for name, known in sizes.items() if len(known)},
+        "worst_map": {"place": row["worst_map"], "size": row["largest_size"]},
+        "worst_tensor": {"tensor": row["worst_tensor"], "size": row["worst_tensor_size"]},
     }
 
 

@@ -18,6 +18,7 @@ from attnlaw.core.verb import Verb, run_each_case
 
 if TYPE_CHECKING:
     from attnlaw.analysis.diff.diff import Diff
+    from attnlaw.core.result import Result
 
 COMPARED = "Comparison"
 
@@ -143,23 +144,19 @@ def _require_both(case: DiffSettings) -> None:
     require_model_exists(replace(case, model=case.base))
 
 
-class DiffVerb(Verb[DiffSettings, "Diff"]):
-    """The verb whose JSON also names the worst and counts the verdicts."""
-
-    def json(self, case: DiffSettings, result: Diff) -> dict[str, Any]:
-        return {**super().json(case, result), **result.summary}
-
-
 def run(case: DiffSettings, progress: Progress) -> Diff:
     from attnlaw.analysis.diff.diff import diff
-    from attnlaw.core.tables import to_frame, to_schema
 
-    comparison = diff(case.base, case, not case.no_match, case.applied, progress)
-    rows = to_frame([VERB.row(case, comparison)], to_schema(VERB.schema))
-    return replace(comparison, summaries=(VERB.json(case, comparison),), rows=rows)
+    return diff(case.base, case, not case.no_match, case.applied, progress)
 
 
-VERB = DiffVerb(
+def _summary(result: Result) -> dict[str, Any]:
+    from attnlaw.analysis.diff.summary import build_summary
+
+    return build_summary(result)
+
+
+VERB = Verb(
     "diff",
     "Comparison",
     DiffSettings,
@@ -172,4 +169,5 @@ VERB = DiffVerb(
     ),
     charts=CHARTS,
     precheck=_require_both,
+    summary=_summary,
 )
