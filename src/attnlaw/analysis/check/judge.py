@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -26,18 +25,17 @@ def judge(
     rows: Rows,
     findings: pl.DataFrame | None = None,
     rules_for_findings: Mapping[str, Any] | None = None,
-    baseline: str | Path | None = None,
+    baseline: Baseline | None = None,
 ) -> Verdicts:
     """The verdict on a model whose tables `rows` gives by name, as they are declared in `tables`.
 
     `findings` has the columns of an audit's findings, `rules_for_findings` the rules behind them, by name.
     """
-    old = None if baseline is None else Baseline(Path(baseline))
-    known = set() if old is None else old.known_identities()
+    known = set() if baseline is None else baseline.known_identities()
     return Verdicts(
         model,
         location,
-        tuple(_judge_rule(rule, tables, rows, old) for rule in rule_file.rules),
+        tuple(_judge_rule(rule, tables, rows, baseline) for rule in rule_file.rules),
         () if findings is None else _findings_by_level(rule_file, findings, known),
         {
             name: finding_rule
@@ -45,7 +43,7 @@ def judge(
             if _level(rule_file, name, "note") != OFF
         },
         rule_file.fail_on,
-        None if old is None else str(old.folder),
+        None if baseline is None else baseline.folder,
     )
 
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.analysis.check.condition import value_text
 from attnlaw.analysis.check.levels import LEVELS, OFF, is_at_least
 from attnlaw.analysis.check.locations import Place, row_place_text
-from attnlaw.core.files import to_json
-from attnlaw.core.old_result import DisplayMixin
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,18 +83,14 @@ class GateFinding:
 
     @property
     def place_and_value(self) -> str:
-        """Where it is, and its value with the threshold where it has them."""
-        if self.value is None:
-            return row_place_text(self.place)
-        beyond = "" if self.threshold is None else f" (threshold {value_text(self.threshold)})"
-        return f"{row_place_text(self.place)}: {value_text(self.value)}{beyond}"
+        return place_and_value(self.place, self.value, self.threshold)
 
     def __str__(self) -> str:
         return f"{self.place_and_value}; {self.meaning}"
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts(DisplayMixin, verb="check"):
+class Verdicts:
     """The verdict on one model. `location` is the file that reports point at, `rules_for_findings` findings'
     rules.
 
@@ -110,7 +104,6 @@ class Verdicts(DisplayMixin, verb="check"):
     rules_for_findings: Mapping[str, Any] = field(default_factory=dict)
     fail_on: str = "error"
     baseline: str | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def failed_rules(self) -> tuple[Verdict, ...]:
@@ -177,15 +170,17 @@ class Verdicts(DisplayMixin, verb="check"):
 
         return rule_table(self)
 
+    def value_table(self) -> pl.DataFrame:
+        """A row for each rule, by `attnlaw.analysis.check.columns.VERDICT_VALUES`."""
+        from attnlaw.analysis.check.rows import value_table
+
+        return value_table(self)
+
     def finding_table(self) -> pl.DataFrame:
         """A row for each finding, by `attnlaw.analysis.check.columns.FINDINGS`."""
         from attnlaw.analysis.check.rows import finding_table
 
         return finding_table(self)
-
-    def to_json(self) -> str:
-        """What `attnlaw check --json` prints."""
-        return to_json(self.summary)
 
     def to_junit(self) -> str:
         from attnlaw.analysis.check.junit import junit
@@ -204,6 +199,14 @@ class Verdicts(DisplayMixin, verb="check"):
 
     def __repr__(self) -> str:
         return f"<Verdicts {self.model}: {self.headline}>"
+
+
+def place_and_value(place: Place, value: Any, threshold: Any) -> str:
+    """Where a finding is, and its value with the threshold where it has them."""
+    if value is None:
+        return row_place_text(place)
+    beyond = "" if threshold is None else f" (threshold {value_text(threshold)})"
+    return f"{row_place_text(place)}: {value_text(value)}{beyond}"
 
 
 def _by_severity(problems: Any) -> tuple[Any, ...]:

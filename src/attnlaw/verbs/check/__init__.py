@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, VERDICTS
+from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.levels import FAIL_ON
 from attnlaw.analysis.check.tensors import TENSORS
 from attnlaw.analysis.columns import FITS, LAYERS, MATRICES
@@ -19,6 +19,7 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
+    from attnlaw.analysis.check.baseline import Baseline
     from attnlaw.analysis.check.rules import RuleFile
     from attnlaw.analysis.check.verdicts import Verdicts
 
@@ -97,14 +98,19 @@ def effective_rules(case: CheckSettings) -> RuleFile:
 
 def precheck(case: CheckSettings) -> None:
     """An `InputError` for what cannot work, before anything is measured."""
-    from attnlaw.analysis.check.baseline import Baseline
-
     asked = effective_rules(case)
     require_model_exists(case)
     if isinstance(asked.base, str):
         require_model_exists(ModelSettings.parse({"model": asked.base}, "check"))
     if case.baseline is not None:
-        Baseline(Path(case.baseline)).known_identities()
+        _read_baseline(case.baseline).known_identities()
+
+
+def _read_baseline(directory: str) -> Baseline:
+    from attnlaw.analysis.check.baseline import Baseline
+    from attnlaw.verbs.views import load
+
+    return Baseline(str(Path(directory)), load(directory))
 
 
 def run(case: CheckSettings, progress: Progress) -> Verdicts:
@@ -115,7 +121,7 @@ def run(case: CheckSettings, progress: Progress) -> Verdicts:
 
     asked = effective_rules(case)
     model = RuleTables(case, asked.base, TABLES, asked.thresholds or {}, case.approximate, progress)
-    verdicts = judge(
+    return judge(
         asked,
         case.title,
         model_file(case.model),
@@ -123,9 +129,8 @@ def run(case: CheckSettings, progress: Progress) -> Verdicts:
         model.rows,
         model.findings,
         RULES,
-        case.baseline,
+        None if case.baseline is None else _read_baseline(case.baseline),
     )
-    return replace(verdicts, summary=VERB.json(case, verdicts))
 
 
 VERB = Verb(
@@ -137,6 +142,7 @@ VERB = Verb(
     tables=(
         TableSpec("verdicts", VERDICTS, lambda verdicts: verdicts.rule_table(), json=True),
         TableSpec("findings", FINDINGS, lambda verdicts: verdicts.finding_table(), json=True),
+        TableSpec("verdict_values", VERDICT_VALUES, lambda verdicts: verdicts.value_table()),
     ),
     precheck=precheck,
 )
