@@ -26,7 +26,7 @@ from attnlaw import __version__
 from attnlaw.core.errors import InputError
 from attnlaw.study.engine import RetryPolicy, Stop
 from attnlaw.study.pacing import LEAST, Pace, pace_key
-from attnlaw.study.task import QUICK, Task, TaskResult, cause_of_death, error_line, group_tasks, run_batch
+from attnlaw.study.task import QUICK, Ending, Task, cause_of_death, error_line, group_tasks, run_batch
 
 AHEAD = 3  # batches sent for each worker
 LAST_WAIT = QUICK  # seconds that running batches get after a stop: also a first task on its second run
@@ -72,7 +72,7 @@ class DaskEngine:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
-    ) -> Iterator[list[TaskResult]]:
+    ) -> Iterator[list[Ending]]:
         """As of every engine; an `InputError` where the scheduler goes away."""
         try:
             yield from self._run(tasks, folder, policy, stop, first)
@@ -87,7 +87,7 @@ class DaskEngine:
 
     def _run(
         self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool
-    ) -> Iterator[list[TaskResult]]:
+    ) -> Iterator[list[Ending]]:
         waiting = deque(_Pending(task) for group in group_tasks(tasks) for task in group)
         flying: dict[Any, list[_Pending]] = {}
         ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -133,7 +133,7 @@ class DaskEngine:
         ended: queue.SimpleQueue[Any],
         folder: Path,
         policy: RetryPolicy,
-    ) -> Iterator[list[TaskResult]]:
+    ) -> Iterator[list[Ending]]:
         """After a stop: call back what no worker has begun, and keep what ends soon."""
         if not flying:
             return
@@ -149,15 +149,15 @@ class DaskEngine:
 
     def _collect_batch(
         self, future: Any, batch: list[_Pending], folder: Path, policy: RetryPolicy
-    ) -> tuple[list[TaskResult], list[_Pending]]:
+    ) -> tuple[list[Ending], list[_Pending]]:
         """Finished endings of a batch that ended, and tasks to try again."""
-        endings: Sequence[TaskResult | None]
+        endings: Sequence[Ending | None]
         if future.status == "cancelled":
             raise CancelledError
         if future.status == "error":
-            endings = [_result_after_death(future.exception(), pending, folder, policy) for pending in batch]
+            endings = [_ending_after_death(future.exception(), pending, folder, policy) for pending in batch]
         else:
-            endings = self._fetch_results(future) or [None] * len(batch)
+            endings = self._fetch_endings(future) or [None] * len(batch)
             self.pace.add_times(batch[0].task, [ending for ending in endings if ending is not None])
         finished, again = [], []
         for pending, ending in zip(batch, endings, strict=True):
@@ -176,10 +176,10 @@ class DaskEngine:
                 again.append(replace(pending, attempts=counted.attempts))
         return finished, again
 
-    def _fetch_results(self, future: Any) -> list[TaskResult]:
+    def _fetch_endings(self, future: Any) -> list[Ending]:
         """The endings of a finished batch; none if its worker died before it could send them."""
         try:
-            endings: list[TaskResult] = future.result(timeout=FETCH) if future.status == "finished" else []
+            endings: list[Ending] = future.result(timeout=FETCH) if future.status == "finished" else []
         except (KilledWorker, TimeoutError):
             endings = []
         if not endings:
@@ -198,16 +198,14 @@ def _take_ended(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
         return taken
 
 
-def _result_after_death(
+def _ending_after_death(
     error: BaseException, pending: _Pending, folder: Path, policy: RetryPolicy
-) -> TaskResult | None:
+) -> Ending | None:
     """What became of a task whose batch did not come back; None if it was not to blame."""
     key = pending.task.key
     if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
-        return TaskResult(key, 0.0, error=error_line(error), permanent=True)
+        return Ending(key, 0.0, error=error_line(error), permanent=True)
     cause = cause_of_death(key, folder, policy.time_limit)
     if cause is None and pending.deaths < MOST_DEATHS:
         return None
-    return TaskResult(
-        key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began"
-    )
+    return Ending(key, policy.time_limit or 0.0, error=cause or "worker after worker died before it began")

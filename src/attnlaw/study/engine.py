@@ -17,8 +17,8 @@ from typing import Protocol
 
 from attnlaw.study.pacing import Pace
 from attnlaw.study.task import (
+    Ending,
     Task,
-    TaskResult,
     group_tasks,
     is_quick,
     run_task,
@@ -34,7 +34,7 @@ class RetryPolicy:
     time_limit: float | None = None
     retries: int = 2
 
-    def is_final(self, ending: TaskResult) -> bool:
+    def is_final(self, ending: Ending) -> bool:
         """Whether the task is finished or must not be tried again."""
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
@@ -82,7 +82,7 @@ class Engine(Protocol):
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
-    ) -> Iterator[list[TaskResult]]: ...
+    ) -> Iterator[list[Ending]]: ...
 
 
 class TimeUp(BaseException):
@@ -99,7 +99,7 @@ class InProcessEngine:
 
     def run(
         self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
-    ) -> Iterator[list[TaskResult]]:
+    ) -> Iterator[list[Ending]]:
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
@@ -116,9 +116,7 @@ class InProcessEngine:
                         if task.key not in keys:
                             yield from self._run_alone(task, folder, policy, stop, first)
 
-    def _run_group(
-        self, tasks: list[Task], folder: Path, policy: RetryPolicy, stop: Stop
-    ) -> list[TaskResult]:
+    def _run_group(self, tasks: list[Task], folder: Path, policy: RetryPolicy, stop: Stop) -> list[Ending]:
         """The endings of those that are done at once."""
         try:
             with _computing(stop), _alarm(policy.time_limit):
@@ -128,7 +126,7 @@ class InProcessEngine:
 
     def _run_alone(
         self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop, first: bool
-    ) -> Iterator[list[TaskResult]]:
+    ) -> Iterator[list[Ending]]:
         """How one task ended; nothing if the user asked to stop."""
         ending = self._run_with_retries(task, folder, policy, stop)
         if ending is None:
@@ -139,9 +137,7 @@ class InProcessEngine:
             self.pace.add_times(task, [ending])
         yield [ending]
 
-    def _run_with_retries(
-        self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop
-    ) -> TaskResult | None:
+    def _run_with_retries(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> Ending | None:
         """The ending after as many attempts as it takes and the policy allows."""
         attempts = 0
         while (ending := self._attempt(task, folder, policy, stop)) is not None:
@@ -151,7 +147,7 @@ class InProcessEngine:
                 break
         return ending
 
-    def _attempt(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> TaskResult | None:
+    def _attempt(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> Ending | None:
         """The ending, or None if the user asked to stop."""
         if stop.is_requested:
             return None
@@ -160,7 +156,7 @@ class InProcessEngine:
                 return run_task(task, folder)
         except TimeUp:
             limit = policy.time_limit or 0.0
-            return TaskResult(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
+            return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
 

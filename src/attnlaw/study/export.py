@@ -1,60 +1,114 @@
-"""Finished rows as parquet: `rows/rows.parquet`, one row per task, and the tables beside it.
+"""Finished tasks as results, in the layout that `attnlaw.load` reads.
 
-A row has the verb, every setting (null where it plays no part), every quantity that a verb of the study
-declares, `status` ("failed" where `error` says why), the version, and the key `task`, which also stands in
-every line of the tables. `tables/NAME/` holds one file for each task in the study now.
+The result of the first verb is in the directory of the study itself, with the rows of the verb that
+simulates it in simulation.parquet. Each further verb has its result in DIR/VERB. Rows are in the order of the
+study and have the further column `task`, the key. A task that failed has the status "failed" and its error as
+remark.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-from collections.abc import Mapping
-from itertools import chain
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
 from attnlaw.core.errors import InputError
-from attnlaw.core.estimate import Outcome
-from attnlaw.core.files import to_parquet, write_atomically
-from attnlaw.core.quantity import column_kinds
-from attnlaw.core.result_files import STUDY_ROWS
-from attnlaw.core.settings import setting_fields
+from attnlaw.core.files import require_replaceable, writable_directory
+from attnlaw.core.result import MANIFEST, ROWS, Result
+from attnlaw.core.verb import Verb
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
-from attnlaw.study.task import Task, TaskResult
+from attnlaw.study.task import Ending, Task
+from attnlaw.verbs.views import STORE, replace_files, written_files
 
 if TYPE_CHECKING:
     import polars as pl
 
-KEY = "[0-9a-f]{32}"  # as it stands in the names of files
-END_COLUMNS = dict.fromkeys(("status", "remark", "error", "attnlaw_version", "task"), "text")
+
+def collect_results(study: Study, store: Store) -> list[Result]:
+    """Return the results of the verbs that have finished tasks, each with its simulation."""
+    endings = store.endings()
+    results: dict[str, Result] = {}
+    for name, verb in study.verbs.items():
+        tasks = [task for task in study.tasks if task.verb.name == name and task.key in endings]
+        if tasks:
+            results[name] = _collect(verb, [(task, endings[task.key]) for task in tasks], store)
+    simulations = {
+        name: result.verb.simulation.name
+        for name, result in results.items()
+        if result.verb.simulation is not None
+    }
+    return [
+        replace(result, simulation=results.get(simulations.get(name, "")))
+        for name, result in results.items()
+        if name not in simulations.values()
+    ]
 
 
-def export(study: Study, store: Store) -> Path:
-    """Write the rows of all finished tasks in the study's order, and the tables; the path of the rows.
+def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: Store) -> Result:
+    """Return the result of the finished tasks of one verb."""
+    import polars as pl
+
+    from attnlaw.core.tables import to_frame, to_schema
+
+    rows = (
+        {
+            "verb": verb.name,
+            **task.case.to_row(),
+            **store.cells(ending),
+            "attnlaw_version": __version__,
+            "task": task.key,
+        }
+        for task, ending in finished
+    )
+    frames: dict[str, list[pl.DataFrame]] = {}
+    for case, (_, ending) in enumerate(finished):
+        for name, table in store.tables(ending).items():
+            frames.setdefault(name, []).append(table.with_columns(case=pl.lit(case, pl.Int64)))
+    tables = {spec.name: pl.concat(frames[spec.name]) for spec in verb.tables if spec.name in frames}
+    return Result(verb, to_frame(rows, to_schema(verb.schema | {"task": "text"})), tables)
+
+
+def export(study: Study, store: Store) -> list[Path]:
+    """Write the results of all finished tasks; return their directories, none if no task is finished.
 
     An `InputError` where the store holds only rows of another study: they would be emptied.
     """
     if holds_other_study(study, store):
         raise other_study_error(store)
-    lost, endings = store.missing_tables(), store.task_results()
-    finished = [(task, endings[task.key]) for task in study.tasks if task.key in endings]
-    for task, _ in finished:
-        if task.key in lost:
-            raise InputError(
-                f"{lost[task.key]}: no table is there; compute it anew with: attnlaw study resume FILE"
-            )
-    parts = {
-        f"tables/{name}/{task.key}.parquet": path for task, ending in finished for name, path in ending.parts
-    }
-    target = store.folder / STUDY_ROWS
-    with write_atomically(target) as draft:
-        draft.write_bytes(to_parquet(_rows(study, finished, store)))
-    _link_tables(store.folder, parts)
-    return target
+    results = collect_results(study, store)
+    folders = [
+        store.folder / result.verb.name if place else store.folder for place, result in enumerate(results)
+    ]
+    for folder, result in zip(folders, results, strict=True):
+        writable_directory(folder)
+        replace_files(
+            folder, {require_replaceable(folder / name): data for name, data in result.files().items()}
+        )
+    for folder in (path.parent for path in store.folder.glob(f"*/{MANIFEST}")):
+        if folder not in folders and _is_further_result(folder):
+            for path in written_files(folder):
+                path.unlink(missing_ok=True)
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+    return folders
+
+
+def _is_further_result(folder: Path) -> bool:
+    """Whether a study wrote the result of a further verb there, and not a command or another study."""
+    from attnlaw.core.tables import read_table
+
+    try:
+        rows = read_table(folder / ROWS, "")
+    except InputError:
+        return False
+    return (
+        {"task", "verb"} <= set(rows.columns)
+        and set(rows["verb"]) == {folder.name}
+        and not (folder / STORE).exists()
+    )
 
 
 def holds_other_study(study: Study, store: Store) -> bool:
@@ -70,54 +124,3 @@ def other_study_error(store: Store) -> InputError:
         "have moved: a row belongs to their absolute path) and none of this file; name the file of that "
         "study, move the models back, or begin this one with: attnlaw study run FILE --out DIR"
     )
-
-
-def _rows(study: Study, finished: list[tuple[Task, TaskResult]], store: Store) -> pl.DataFrame:
-    """A row for each task: settings of all verbs, what they find, paths of tables, how it ended.
-
-    A column that verbs declare of two kinds is of the kind that holds both.
-    """
-    import polars as pl
-
-    from attnlaw.core.tables import to_frame, to_schema
-
-    order: list[dict[str, str]] = [{"verb": "text"}, {}, {}, END_COLUMNS]
-    tables = []
-    for verb in study.verbs.values():
-        fields = setting_fields(verb.settings)
-        parts = [
-            {"verb": "text"} | {name: kind for name, kind in verb.schema.items() if name in fields},
-            column_kinds(verb.quantities),
-            {f"{table.name}_part": "text" for table in verb.tables},
-            END_COLUMNS,
-        ]
-        order = [before | now for before, now in zip(order, parts, strict=True)]
-        schema = {name: kind for part in parts for name, kind in part.items()}
-        rows = (_row(task, ending, store) for task, ending in finished if task.verb.name == verb.name)
-        tables.append(to_frame(rows, to_schema(schema)))
-    return pl.concat(tables, how="diagonal_relaxed").select(*dict.fromkeys(chain(*order)))
-
-
-def _row(task: Task, ending: TaskResult, store: Store) -> dict[str, Any]:
-    cells = store.values(ending) if ending.error is None else {"status": str(Outcome.FAILED)}
-    parts = {f"{name}_part": path for name, path in ending.parts}
-    ends = {"error": ending.error, "attnlaw_version": __version__, "task": task.key}
-    return {"verb": task.verb.name, **task.case.to_row(), **cells, **parts, **ends}
-
-
-def _link_tables(folder: Path, wanted: Mapping[str, str]) -> None:
-    """Make `tables/NAME/` hold the parts of the finished tasks, and of no others: hard links, else copies."""
-    for old in (folder / "tables").glob("*/*"):
-        ours = re.fullmatch(rf"{KEY}\.parquet", old.name) and old.is_file()
-        if ours and str(old.relative_to(folder)) not in wanted:
-            old.unlink()
-    for place, part in wanted.items():
-        source, target = folder / part, folder / place
-        if target.exists() and target.samefile(source):
-            continue
-        with write_atomically(target) as draft:
-            draft.unlink()
-            try:
-                os.link(source, draft)
-            except OSError:
-                shutil.copyfile(source, draft)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from attnlaw.study.task import Task, TaskResult
+from attnlaw.study.task import Ending, Task
 
 BATCH, CHUNK = 0.25, 1.0  # seconds of tasks that are computed one after the other, and at once
 LEAST, LONG = 32, 3.0
@@ -27,13 +27,13 @@ class Pace:
     def __init__(self) -> None:
         self.seconds: dict[tuple[str, bool], float] = {}
 
-    def add_times(self, task: Task, endings: Iterable[TaskResult]) -> None:
+    def add_times(self, task: Task, endings: Iterable[Ending]) -> None:
         """Endings of tasks of this kind: as many measurements, beside one of all before.
 
         >>> from attnlaw.verbs import find_verb
         >>> task, pace = Task(find_verb("learn"), find_verb("learn").settings(alpha=0.1)), Pace()
         >>> for seconds in ([0.1], [0.01] * 8):
-        ...     pace.add_times(task, [TaskResult("", one) for one in seconds])
+        ...     pace.add_times(task, [Ending("", one) for one in seconds])
         >>> round(pace.seconds[pace_key(task)], 6)
         0.02
         """

@@ -16,24 +16,25 @@ from typing import Any
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
-from attnlaw.core.result_files import STORE, STUDY_ROWS
+from attnlaw.core.result import MANIFEST, ROWS
 from attnlaw.core.values import infinity_as_text
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, RetryPolicy, Stop
-from attnlaw.study.export import KEY, export, holds_other_study, other_study_error
+from attnlaw.study.export import export, holds_other_study, other_study_error
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store, hold_lock, is_locked, open_store
-from attnlaw.study.task import Task, TaskResult, group_tasks
+from attnlaw.study.task import Ending, Task, group_tasks
+from attnlaw.verbs.views import STORE
 
 TRIAL = 32
+KEY = "[0-9a-f]{32}"  # as it stands in the names of files
 # Where a run or a kill leaves what, by the names of the files.
 LEFTOVERS = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
     "running/*": KEY,
-    "rows/.*": r"\.rows\.parquet\.\w{8}\.draft",
-    "tables/*/.*": rf"\.{KEY}\.parquet\.\w{{8}}\.draft",
     "parts/*/*": rf"{KEY}-[0-9a-f]{{16}}\.parquet",
 }
+DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # of a result, next to it
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def run(
     announce: Callable[[Cost], None] | None = None,
     progress: Progress | None = None,
 ) -> StudyStatus:
-    """Compute what is missing of a study and export its rows to `out/rows`.
+    """Compute what is missing of a study and export its results to `out`.
 
     `force` computes everything anew: a row stays until its task is finished again, and what a stopped run did
     not reach is missing, for `resume`. `retry_failed` also computes what failed before. `announce` is told
@@ -113,11 +114,11 @@ def run(
     `InputError` tells of another run at work in `out` and, before anything is computed, of a setting that
     cannot work.
     """
-    _require_store_of_rows(Path(out))
+    _require_store_of_rows(study, Path(out))
     with hold_lock(out), open_store(out, create=True) as store:
         todo = list(study.tasks) if force else pending_tasks(study.tasks, store, retry_failed)
         study.check(todo)
-        clean_up(store)
+        clean_up(store, *study.verbs)
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
@@ -130,7 +131,7 @@ def run(
                         _export(study, store)
                         raise
             _export(study, store)
-        clean_up(store)
+        clean_up(store, *study.verbs)
         return _study_status(
             study, store, computed=computed, stopped=stop.is_requested and computed < len(todo)
         )
@@ -175,7 +176,7 @@ def _compute(
     policy = RetryPolicy(study.time_limit, study.retries)
     computed = 0
 
-    def keep(tasks: list[Task], first: bool) -> Iterator[TaskResult]:
+    def keep(tasks: list[Task], first: bool) -> Iterator[Ending]:
         nonlocal computed
         for endings in compute_and_store(tasks, store, engine, policy, stop, first):
             computed += len(endings)
@@ -204,7 +205,7 @@ def _trial_tasks(tasks: Sequence[Task]) -> list[Task]:
     return [task for trial in trials.values() for task in trial]
 
 
-def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, TaskResult]) -> dict[str, float]:
+def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> dict[str, float]:
     """The mean seconds of some tasks, by their verbs."""
     seconds_by_verb: dict[str, list[float]] = {}
     for task in tasks:
@@ -214,16 +215,14 @@ def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, TaskResult]) -> d
 
 def compute_and_store(
     tasks: Sequence[Task], store: Store, engine: Engine, policy: RetryPolicy, stop: Stop, first: bool = False
-) -> Iterator[list[TaskResult]]:
+) -> Iterator[list[Ending]]:
     """Compute tasks; how they ended, once it is in the store."""
     for endings in engine.run(tasks, store.folder, policy, stop, first):
         store.add(endings)
         yield endings
 
 
-def _cost(
-    todo: list[Task], firsts: Mapping[str, TaskResult], shares: Mapping[str, float], workers: int
-) -> Cost:
+def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, float], workers: int) -> Cost:
     if any(ending.error is not None for ending in firsts.values()):
         return Cost(len(todo), workers, None, None)
     total = sum(shares.get(task.verb.name, firsts[task.verb.name].seconds) for task in todo)
@@ -244,19 +243,23 @@ def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> li
     ]
 
 
-def _require_store_of_rows(folder: Path) -> None:
-    """An `InputError` for rows that were exported elsewhere: they would be replaced, and lost."""
-    rows = folder / STUDY_ROWS
-    if os.path.lexists(rows) and not os.path.lexists(folder / STORE):
-        raise InputError(
-            f"{rows}: rows without their store ({STORE}) would be lost; choose another directory"
-        )
+def _require_store_of_rows(study: Study, folder: Path) -> None:
+    """An `InputError` for results that were written elsewhere: they would be replaced, and lost."""
+    if os.path.lexists(folder / STORE):
+        return
+    for place in (folder, *(folder / name for name in list(study.verbs)[1:])):
+        for path in (place / MANIFEST, place / ROWS):
+            if os.path.lexists(path):
+                raise InputError(
+                    f"{path}: a result without its store ({STORE}) would be lost; choose another directory"
+                )
 
 
-def clean_up(store: Store) -> None:
+def clean_up(store: Store, *verbs: str) -> None:
     """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
     kept = {store.folder / path for parts in store.parts().values() for _, path in parts}
-    for place, pattern in LEFTOVERS.items():
+    drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
+    for place, pattern in (LEFTOVERS | drafts).items():
         for path in store.folder.glob(place):
             if re.fullmatch(pattern, path.name) and path.is_file() and path not in kept:
                 path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, RetryPolicy, Stop
 from attnlaw.study.run import clean_up, compute_and_store, pending_tasks
 from attnlaw.study.store import Store, hold_lock, open_store
-from attnlaw.study.task import Task, TaskResult
+from attnlaw.study.task import Ending, Task
 
 TimedProgress = Callable[[int, int, float | None], None]  # things found, all to be found, seconds left
 
@@ -74,7 +74,7 @@ def run_split(
             clean_up(opened)
             if stop.by_user:
                 raise SplitStopped
-        endings = opened.task_results()
+        endings = opened.endings()
         for plan in plans:
             yield plan.error or _join_parts(split, plan, opened, endings)
 
@@ -119,9 +119,7 @@ def seconds_left(seconds: float, done: float, rest: float) -> float | None:
     return seconds * rest / done if done > 0 else None
 
 
-def _join_parts(
-    split: CaseSplit[Any, Any], plan: Plan, store: Store, endings: Mapping[str, TaskResult]
-) -> Any:
+def _join_parts(split: CaseSplit[Any, Any], plan: Plan, store: Store, endings: Mapping[str, Ending]) -> Any:
     """The result of a case, or the error of the first of its parts that failed."""
     for number, task in enumerate(plan.tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
@@ -129,12 +127,6 @@ def _join_parts(
                 f"{error}; it was part {number} of {len(plan.tasks)}, and what is finished is kept"
             )
     try:
-        return split.join(plan.case, (_tables(endings[task.key], store) for task in plan.tasks))
+        return split.join(plan.case, (store.tables(endings[task.key]) for task in plan.tasks))
     except InputError as error:
         return error
-
-
-def _tables(ending: TaskResult, store: Store) -> dict[str, Any]:
-    import polars as pl
-
-    return {name: pl.read_parquet(store.folder / path) for name, path in ending.parts}

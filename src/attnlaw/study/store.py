@@ -8,6 +8,7 @@ DIR/parts/         large tables, each named by its task's key and a digest of it
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import sqlite3
@@ -16,12 +17,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import writable_directory
-from attnlaw.core.result_files import STORE
-from attnlaw.study.task import TaskResult
+from attnlaw.study.task import Ending
+from attnlaw.verbs.views import STORE
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS outcomes (
@@ -40,7 +45,7 @@ class Store:
     folder: Path
     connection: sqlite3.Connection
 
-    def add(self, endings: Iterable[TaskResult]) -> None:
+    def add(self, endings: Iterable[Ending]) -> None:
         """Keep how tasks ended, each in place of an earlier ending of the same key."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
@@ -56,11 +61,11 @@ class Store:
         """The keys of tasks that are to be computed anew."""
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
-    def task_results(self) -> dict[str, TaskResult]:
+    def endings(self) -> dict[str, Ending]:
         """All that was kept, by key."""
         query = "SELECT key, seconds, row, parts, error, attempts FROM outcomes"
         return {
-            key: TaskResult(key, seconds, row, self._parts(key, parts), error, attempts=attempts)
+            key: Ending(key, seconds, row, self._parts(key, parts), error, attempts=attempts)
             for key, seconds, row, parts, error, attempts in self.connection.execute(query)
         }
 
@@ -78,12 +83,28 @@ class Store:
         paths = ((key, self.folder / path) for key, parts in self.parts().items() for _, path in parts)
         return {key: path for key, path in paths if not path.is_file()}
 
-    def values(self, ending: TaskResult) -> dict[str, Any]:
-        """What the result of a finished task adds to its row."""
-        row = self._parse_json(ending.key, ending.row or "")
-        if not isinstance(row, dict):
+    def cells(self, ending: Ending) -> dict[str, Any]:
+        """What a task adds to its row; of one that failed its error."""
+        if ending.error is not None:
+            return {"status": str(Outcome.FAILED), "remark": ending.error}
+        cells = self._parse_json(ending.key, ending.row or "")
+        if not isinstance(cells, dict):
             raise self._damage_error(ending.key)
-        return row
+        return cells
+
+    def tables(self, ending: Ending) -> dict[str, pl.DataFrame]:
+        """The tables of a finished task, by name."""
+        import polars as pl
+
+        damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+        tables = {}
+        for name, part in ending.parts:
+            path = self.folder / part
+            with as_input_error(
+                f"{path}: cannot be read", "without this file, the next run computes it again", *damage
+            ):
+                tables[name] = pl.read_parquet(io.BytesIO(path.read_bytes()))
+        return tables
 
     def _parts(self, key: str, text: str) -> tuple[tuple[str, str], ...]:
         pairs = [] if text == "[]" else self._parse_json(key, text)

@@ -23,7 +23,7 @@ from attnlaw import __version__
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import to_parquet
 from attnlaw.core.progress import no_progress
-from attnlaw.core.quantity import TableSpec, column_kinds
+from attnlaw.core.result import collect_tables
 from attnlaw.core.settings import Settings
 from attnlaw.core.verb import Verb
 
@@ -65,8 +65,8 @@ class Task:
 
 
 @dataclass(frozen=True)
-class TaskResult:
-    """How a task ended: with what its result adds to its row (JSON text) and parts beside it, or an error.
+class Ending:
+    """How a task ended: with an error, or with the cells of its row (JSON text) and the paths of its tables.
 
     `permanent` marks an error that another attempt would meet again.
     """
@@ -80,19 +80,19 @@ class TaskResult:
     attempts: int = 1
 
 
-def run_task(task: Task, folder: Path) -> TaskResult:
+def run_task(task: Task, folder: Path) -> Ending:
     """Compute one task and write its tables; whatever it raises becomes the error of its row."""
     start = time.perf_counter()
     try:
-        (result,) = task.verb.run([task.case], no_progress)
-        row, parts = _write_result(task, result, folder)
+        (record,) = task.verb.run([task.case], no_progress)
+        row, parts = _write_record(task, record, folder)
     except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
         seconds = time.perf_counter() - start
-        return TaskResult(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
-    return TaskResult(task.key, time.perf_counter() - start, row, parts)
+        return Ending(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
+    return Ending(task.key, time.perf_counter() - start, row, parts)
 
 
-def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[TaskResult]:
+def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
     """Compute tasks of one group at once: the endings of those that are done, with equal shares of the time.
 
     Those that met an error, and all after an error of `run`, are missing: they are to be computed alone.
@@ -100,39 +100,29 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[TaskResult]:
     start = time.perf_counter()
     written = []
     with suppress(Exception, SystemExit):  # of all: alone it will be told
-        results = tasks[0].verb.run([task.case for task in tasks], no_progress)
-        for task, result in zip(tasks, results, strict=False):
+        records = tasks[0].verb.run([task.case for task in tasks], no_progress)
+        for task, record in zip(tasks, records, strict=False):
             with suppress(Exception):  # of this one
-                written.append((task.key, *_write_result(task, result, folder)))
+                written.append((task.key, *_write_record(task, record, folder)))
     share = (time.perf_counter() - start) / max(1, len(written))
-    return [TaskResult(key, share, row, parts) for key, row, parts in written]
+    return [Ending(key, share, row, parts) for key, row, parts in written]
 
 
-def _write_result(task: Task, result: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """What a result adds to its row, and the names and paths of its tables."""
-    if isinstance(result, InputError):
-        raise result
-    row = json.dumps(task.verb.cells(result), allow_nan=False, ensure_ascii=False)
-    tables = {table.name: declared_table(table, result) for table in task.verb.tables}
-    return row, tuple(
-        (name, write_table(rows, name, task.key, folder)) for name, rows in tables.items() if rows is not None
-    )
+def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the cells that a record adds to its row, and the names and paths of its tables.
 
-
-def declared_table(table: TableSpec[Any], result: Any) -> pl.DataFrame | None:
-    """A table of a result with the columns that it declares, in their types; None where there is none."""
-    from attnlaw.core.tables import require_columns, to_schema
-
-    rows = table.rows(result)
-    if rows is None:
-        return None
-    schema = to_schema(column_kinds(table.columns))
-    return require_columns(rows, schema, table.name, "declare what it has").select(*schema)
+    The table of rows is made once, of all tasks (`export`): for each task it would take a millisecond.
+    """
+    if isinstance(record, InputError):
+        raise record
+    cells = json.dumps(task.verb.cells(record), allow_nan=False, ensure_ascii=False)
+    tables = collect_tables(task.verb, [record])
+    return cells, tuple((name, write_table(table, name, task.key, folder)) for name, table in tables.items())
 
 
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
-) -> list[TaskResult]:
+) -> list[Ending]:
     """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
 
     Other threads wait. With `time_twice`, a quick task runs a second time, to measure it with its modules
@@ -140,7 +130,7 @@ def run_batch(
     """
     from threadpoolctl import threadpool_limits
 
-    endings: dict[str, TaskResult] = {}
+    endings: dict[str, Ending] = {}
     with TASK_LOCK, threadpool_limits(limits=1, user_api="blas"):
         for group in group_tasks(tasks):
             if len(group) > 1:
@@ -164,18 +154,18 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
     return list(tasks_by_group.values())
 
 
-def is_quick(ending: TaskResult) -> bool:
+def is_quick(ending: Ending) -> bool:
     """Whether a first task is worth a second run: imports may be most of its time."""
     return ending.error is None and ending.seconds < QUICK
 
 
-def with_second_time(ending: TaskResult, again: TaskResult | None) -> TaskResult:
+def with_second_time(ending: Ending, again: Ending | None) -> Ending:
     """The ending with the time of its second run; with its own where that failed or was interrupted.
 
-    >>> with_second_time(TaskResult("k", 2.0, "{}"), TaskResult("k", 0.5, "{}")).seconds
+    >>> with_second_time(Ending("k", 2.0, "{}"), Ending("k", 0.5, "{}")).seconds
     0.5
-    >>> with_second_time(TaskResult("k", 2.0, "{}"), TaskResult("k", 0.5, error="failed"))
-    TaskResult(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
+    >>> with_second_time(Ending("k", 2.0, "{}"), Ending("k", 0.5, error="failed"))
+    Ending(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
     """
     return ending if again is None or again.error is not None else replace(ending, seconds=again.seconds)
 
@@ -183,13 +173,10 @@ def with_second_time(ending: TaskResult, again: TaskResult | None) -> TaskResult
 def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """Write a table as `parts/NAME/KEY-DIGEST.parquet`, first under a temporary name; its path in `folder`.
 
-    A column `task` with the key ties its lines to their row. The digest is of the file: a table that differs
-    stands beside an earlier one until a row names it. Drafts lie in a folder of their own, so that `parts`
-    never holds anything but whole files.
+    The digest is of the file: a table that differs stands beside an earlier one until a row names it.
+    Drafts lie in a folder of their own, so that `parts` never holds anything but whole files.
     """
-    import polars as pl
-
-    data = to_parquet(table.with_columns(task=pl.lit(key)))
+    data = to_parquet(table)
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
     draft = folder / "drafts" / f"{key}-{name}-{os.uname().nodename}-{os.getpid()}.parquet"
     draft.parent.mkdir(parents=True, exist_ok=True)
@@ -218,7 +205,7 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
     return f"exceeded its time limit of {time_limit:g} s at {printable(place)}"
 
 
-def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> TaskResult:
+def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:
     """Compute a task, marked as running; the cluster starts a new process in place of one that exits."""
     path = marker_path(task.key, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
