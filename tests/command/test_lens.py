@@ -143,6 +143,6 @@ def test_a_page_of_a_text_holds_it_escaped_and_says_so(tmp_path: Path) -> None:
     betas = (tmp_path / "figures" / "head_betas.svg").read_text()
     assert "β_c" in betas
     assert "layer" in betas
-    tokens = pl.read_parquet(tmp_path / "tokens.parquet")
+    tokens = pl.read_parquet(tmp_path / "input_tokens.parquet")
     assert tokens["token"].to_list() == list("<b>&")
     assert pl.read_parquet(tmp_path / "heads.parquet").height == 16

@@ -105,7 +105,7 @@ def test_the_verb_is_the_call(tiny):
         | dict.fromkeys(("norm", "norm_error", "share", "rollout"), "float")
     )
     assert rows["norm"].to_list() == tiny_lens.token_map.norms.ravel().tolist()
-    assert tables["tokens"].rows() == [(0, 3, "3"), (1, 1, "1"), (2, 4, "4")]
+    assert tables["input_tokens"].rows() == [(0, 3, "3"), (1, 1, "1"), (2, 4, "4")]
     heads = tables["heads"]
     assert heads["beta"].to_list() == [head.beta for head in tiny_lens.heads]
     first = tiny_lens.heads[0].participation

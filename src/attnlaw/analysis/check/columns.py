@@ -21,6 +21,11 @@ VERDICTS = (
     Quantity("remark", "what it came to", kind="text"),
     VERSION,
 )
+VERDICT_VALUES = (
+    MODEL,
+    Quantity("rule", "its name", kind="text"),
+    Quantity("found", "the value that was compared, as it is printed", kind="text"),
+)
 FINDINGS = (
     *AUDITED,
     Quantity("known", "whether the baseline has it, too: it does not count", kind="bool"),

@@ -10,58 +10,59 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.core.estimate import Outcome
+from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.quantity import Quantity
-from attnlaw.core.estimate import format_value
+from attnlaw.core.result import Result, stated_settings
 from attnlaw.core.settings import setting_fields
-from attnlaw.core.verb import Verb
 from attnlaw.render.terminal.console import column_table, print_message, print_table
 
-VerbRuns = Sequence[tuple[Verb[Any, Any], Sequence[tuple[Any, Any]]]]
 
-
-def show(done: VerbRuns, console: Console) -> None:
-    """Print the cases of a verb (and those of the verb beside it), then what their outcomes say."""
-    verb, pairs = done[0]
-    console.print(Text(verb.title, style="bold"))
-    shared = _describe_shared(verb, [case for case, _ in pairs])
-    console.print(Text(", ".join(shared), style="dim"))
-    if len(pairs) == 1:
-        print_table(console, lambda _: _quantity_table(done))
+def show(result: Result, console: Console) -> None:
+    """Print the cases of a verb (and those of its simulation), then what their outcomes say."""
+    parts = [result, *([] if result.simulation is None else [result.simulation])]
+    console.print(Text(result.verb.title, style="bold"))
+    console.print(Text(", ".join(_describe_shared(result)), style="dim"))
+    if len(result) == 1:
+        print_table(console, lambda _: _quantity_table(parts))
     else:
-        _show_rows(done, console)
-    for run_verb, runs in done:
-        for case, result in runs:
-            if getattr(result, "remark", None):
-                print_message(
-                    f"{run_verb.name}{_case_label(run_verb, case, runs)}: {_status(result)}: {result.remark}"
+        _show_rows(parts, console)
+    for part in parts:
+        varied = _varying_names(part)
+        for row in part.rows.iter_rows(named=True):
+            if row["remark"]:
+                label = "".join(
+                    f", {part.verb.label(name)} {format_value(row[name])}"
+                    for name in varied
+                    if row[name] is not None
                 )
-        if any(getattr(case, "seeds", None) == 1 for case, _ in runs):
+                print_message(f"{part.verb.name}{label}: {row['status']}: {row['remark']}")
+        if "seeds" in part.rows.columns and (part.rows["seeds"] == 1).any():
             print_message("one seed has no standard error; --seeds 2 or more gives one")
 
 
-def _show_rows(done: VerbRuns, console: Console) -> None:
+def _show_rows(parts: Sequence[Result], console: Console) -> None:
     """A row for each case: what varies, and the quantities in brief; lists as columns of a second table."""
-    verb, pairs = done[0]
-    varied = _varying_names([case for case, _ in pairs])
-    cells = {verb.label(name): [format_value(case.to_row()[name]) for case, _ in pairs] for name in varied}
+    result, cases = parts[0], range(len(parts[0]))
+    verb, varied = result.verb, _varying_names(result)
+    cells = {verb.label(name): [format_value(value) for value in result.rows[name]] for name in varied}
     less = []
-    for run_verb, runs in done:
-        for quantity in run_verb.quantities:
-            column = [format_value(getattr(result, quantity.name, None)) for _, result in runs]
-            if quantity.in_summary and not _is_list(quantity) and len(runs) == len(pairs) and any(column):
+    for part in parts:
+        values = [part.values(case) for case in range(len(part))]
+        for quantity in part.verb.quantities:
+            column = [format_value(known[quantity.name]) for known in values]
+            if quantity.in_summary and not _is_list(quantity) and len(part) == len(result) and any(column):
                 title = quantity.symbol or quantity.label
-                title = title if run_verb is verb else f"{title}, {run_verb.title.lower()}"
+                title = title if part is result else f"{title}, {part.verb.title.lower()}"
                 cells[title] = column
                 less.append(title)
-    if any(_status(result) != Outcome.DONE for _, result in pairs):
-        cells["status"] = [_status(result) for _, result in pairs]
+    if any(status != Outcome.DONE for status in result.rows["status"]):
+        cells["status"] = result.rows["status"].to_list()
     print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
-    names = [", ".join(format_value(getattr(case, name)) for name in varied) for case, _ in pairs]
+    names = [", ".join(format_value(result.rows[name][case]) for name in varied) for case in cases]
     for quantity in verb.quantities:
         if not (quantity.in_summary and _is_list(quantity)):
             continue
-        lists = [getattr(result, quantity.name, None) or () for _, result in pairs]
+        lists = [result.values(case)[quantity.name] or () for case in cases]
         if any(value is not None for values in lists for value in values):
             _show_lists(quantity, dict(zip(names, lists, strict=True)), console)
 
@@ -79,70 +80,52 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
     print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
 
 
-def _quantity_table(done: VerbRuns) -> Table:
-    """One row for each quantity that the only case has, beside it that of the verb beside it."""
-    verb, ((_, result),) = done[0]
-    others = [(_heading(other_verb, runs[0][0]), runs[0][1]) for other_verb, runs in done[1:]]
+def _quantity_table(parts: Sequence[Result]) -> Table:
+    """One row for each quantity that the only case has, beside it that of the simulation."""
+    titles = [_heading(part) for part in parts[1:]]
     table = Table(box=None, pad_edge=False)
     table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
     table.add_column("", no_wrap=True)
-    table.add_column("" if not others else "theory", justify="right", no_wrap=True)
-    for title, _ in others:
+    table.add_column("" if not titles else "theory", justify="right", no_wrap=True)
+    for title in titles:
         table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     table.add_column("", overflow="fold")
-    for quantity in verb.quantities:
-        values = [getattr(result, quantity.name, None)]
-        values += [getattr(other, quantity.name, None) for _, other in others]
-        if quantity.hidden or not any(map(format_value, values)):
+    known = [part.values() for part in parts]
+    for quantity in parts[0].verb.quantities:
+        cells = [format_value(values.get(quantity.name)) for values in known]
+        if quantity.hidden or not any(cells):
             continue
-        name, cells, meaning = (
-            quantity.name.replace("_", " "),
-            [*map(format_value, values)],
-            quantity.description,
-        )
+        meaning = quantity.description
         if _is_list(quantity):
-            cells, meaning = [""] * len(values), cells[0]
-        table.add_row(name, quantity.symbol, *cells, meaning)
+            cells, meaning = [""] * len(cells), cells[0]
+        table.add_row(quantity.name.replace("_", " "), quantity.symbol, *cells, meaning)
     return table
 
 
-def _heading(verb: Verb[Any, Any], case: Any) -> str:
-    """What a verb beside another is called, with the settings that it must be given."""
-    needed = [setting for setting in setting_fields(verb.settings).values() if setting.default is MISSING]
+def _heading(result: Result) -> str:
+    """What a simulation is called, with the settings that it must be given."""
+    row = result.row()
     given = [
-        f", {setting.rule.symbol or setting.name} = {format_value(getattr(case, setting.name))}"
-        for setting in needed
+        f", {setting.rule.symbol or setting.name} = {format_value(row[setting.name])}"
+        for setting in setting_fields(result.verb.settings).values()
+        if setting.default is MISSING
     ]
-    return f"{verb.title.lower()}{''.join(given)}"
+    return f"{result.verb.title.lower()}{''.join(given)}"
 
 
-def _varying_names(cases: Sequence[Any]) -> list[str]:
+def _varying_names(result: Result) -> list[str]:
     """The settings that differ between cases."""
-    rows = [case.to_row() for case in cases]
-    return [name for name in rows[0] if len({str(row[name]) for row in rows if row[name] is not None}) > 1]
+    names = stated_settings(result.verb)
+    return [name for name in names if len({str(value) for value in result.rows[name].drop_nulls()}) > 1]
 
 
-def _describe_shared(verb: Verb[Any, Any], cases: Sequence[Any]) -> list[str]:
+def _describe_shared(result: Result) -> list[str]:
     """The settings that play a part and are the same in all cases, in words."""
-    row, varied = cases[0].to_row(), _varying_names(cases)
-    used_settings = {name: value for name, value in row.items() if value is not None and value is not False}
-    words = {
-        name: "" if value is True else f" {format_value(value)}" for name, value in used_settings.items()
-    }
-    return [f"{verb.label(name)}{word}" for name, word in words.items() if name not in varied]
-
-
-def _case_label(verb: Verb[Any, Any], case: Any, runs: Sequence[tuple[Any, Any]]) -> str:
-    """What tells a case from the others."""
-    varied = _varying_names([other_case for other_case, _ in runs]) if len(runs) > 1 else []
-    return "".join(
-        f", {setting_fields(verb.settings)[name].label} {format_value(getattr(case, name))}"
-        for name in varied
-    )
-
-
-def _status(result: Any) -> str:
-    return str(getattr(result, "outcome", Outcome.DONE))
+    varied, words = _varying_names(result), []
+    for name, value in result.settings().items():
+        if name not in varied and value is not None and value is not False:
+            words.append(f"{result.verb.label(name)}{'' if value is True else f' {format_value(value)}'}")
+    return words
 
 
 def _is_list(quantity: Quantity) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -15,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
-from attnlaw.analysis.audit.record import Audit
 from attnlaw.analysis.audit.remarks import findings_sentence, null_test_sentence, proxy_entries, remarks
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.analysis.audit.summary import COMPARABLE
 from attnlaw.analysis.findings.rules import LEVELS
 from attnlaw.analysis.findings.text import group_findings
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.terminal.console import bar, column_table, format_number, print_table, progress, sparkline
-from attnlaw.verbs.audit import AuditSettings
+from attnlaw.render.terminal.console import bar, column_table, format_number, print_table, sparkline
+from attnlaw.verbs.audit.names import model_names
 
 
 def _pool_maxima(values: Sequence[float], size: int) -> list[float]:
@@ -35,9 +32,9 @@ def _pool_maxima(values: Sequence[float], size: int) -> list[float]:
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def show(audit: Audit, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print one model: what differs from noise, what was found, its matrices."""
-    summary = audit.summary
+    summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
     facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
     if summary["heads"] is not None:  # an adapter has none
@@ -56,11 +53,11 @@ def show(audit: Audit, console: Console) -> None:
     console.print()
     console.print(Text(summary["model"], style="bold"), soft_wrap=True)
     console.print(Text(facts, style="dim"), soft_wrap=True)
-    _show_findings(audit, console)
-    if audit.layers.height:
-        _show_layers(audit, console)
+    _show_findings(result, summary, console)
+    if result.layers.height:
+        _show_layers(result, summary, console)
     applied = summary["norms"] == "applied"
-    others = fill_applied_sizes(audit.matrices, applied).filter(pl.col("layer").is_null())
+    others = fill_applied_sizes(result.matrices, applied).filter(pl.col("layer").is_null())
     for row in others.iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: "
@@ -84,12 +81,12 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
     console.print()
 
 
-def _show_findings(audit: Audit, console: Console) -> None:
+def _show_findings(result: Result, summary: dict[str, Any], console: Console) -> None:
     """The null test in one line, then findings by level: where, the value, the threshold, the meaning."""
-    for line in (null_test_sentence(audit.summary), findings_sentence(audit.summary)):
+    for line in (null_test_sentence(summary), findings_sentence(summary)):
         if line is not None:
             console.print(Text(line, style="bold"), soft_wrap=True)
-    rows = () if audit.findings is None else audit.findings.iter_rows(named=True)
+    rows = result.findings.iter_rows(named=True) if "findings" in result.tables else ()
     for group in group_findings(rows):
         level = Text(f"{group.level}: ", style=STYLES[group.level])
         console.print(level.append(f"{group.rule}: {group.where}", style="default"), soft_wrap=True)
@@ -97,45 +94,36 @@ def _show_findings(audit: Audit, console: Console) -> None:
     console.print()
 
 
-def show_together(audits: Sequence[Audit], console: Console) -> None:
+def show_summary(result: Result, console: Console) -> None:
     """Print the proxies of one model, or several models side by side, and what is to be known about them."""
-    audit = reduce(add, audits)
-    names = short_names(audit.names)
-    if len(audit.summaries) > 1:
+    summaries = [case.summary for case in result]
+    names = list(short_names(model_names(result)).values())
+    if len(summaries) > 1:
         console.print()
-        console.print(_model_table(audit.summaries, names))
-    elif audit.summary["proxies"]:
-        console.print(_proxy_table(audit.summary))
+        console.print(_model_table(summaries, names))
+    elif summaries[0]["proxies"]:
+        console.print(_proxy_table(summaries[0]))
     models_by_line: dict[str, list[str]] = {}
-    for summary in audit.summaries:
+    for name, summary in zip(names, summaries, strict=True):
         for line in remarks(summary):
-            models_by_line.setdefault(line, []).append(names[summary["model"]])
+            models_by_line.setdefault(line, []).append(name)
     for line, models in models_by_line.items():
-        whose = "" if len(models) == len(audit.summaries) else f"{', '.join(models)}: "
+        whose = "" if len(models) == len(summaries) else f"{', '.join(models)}: "
         console.print(Text(f"{whose}{line}", style="dim"))
     console.print()
 
 
-def save(done: Sequence[tuple[AuditSettings, Audit]], folder: Path, figures: str | None) -> None:
-    """Write the audits of all models, with fitted laws unless they are not wanted."""
-    audit = reduce(add, (model_audit for _, model_audit in done))
-    if not done[0][0].no_laws:
-        with progress("fit laws") as report:
-            audit = audit.with_fits(progress=report)
-    audit.save(folder, as_list=len(done) > 1, figures=figures)
-
-
-def _show_layers(audit: Audit, console: Console) -> None:
+def _show_layers(result: Result, summary: dict[str, Any], console: Console) -> None:
     """Print the table of layers; a narrow screen goes without its last columns, and says so."""
     blocks = 12 if console.width >= 100 else 6
-    feed_forward = audit.matrices["kind"].str.starts_with("ffn_").any()
+    feed_forward = result.matrices["kind"].str.starts_with("ffn_").any()
     there = (
-        ("log10 α as applied", _has_applied_alpha(audit)),
-        ("share of proxy", _shares_differ(audit)),
+        ("log10 α as applied", _has_applied_alpha(result, summary)),
+        ("share of proxy", _shares_differ(result, summary)),
         ("norms of FFN", feed_forward),
     )
     last = [name for name, present in there if present]
-    print_table(console, lambda left_out: _layer_table(audit, blocks, left_out), last)
+    print_table(console, lambda left_out: _layer_table(result, summary, blocks, left_out), last)
 
 
 def _shares_by_layer(matrices: pl.DataFrame) -> dict[int, float]:
@@ -143,21 +131,23 @@ def _shares_by_layer(matrices: pl.DataFrame) -> dict[int, float]:
     return dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
 
 
-def _shares_differ(audit: Audit) -> bool:
+def _shares_differ(result: Result, summary: dict[str, Any]) -> bool:
     """Whether there are shares of the proxy, and layers differ in them by a tenth of a percent."""
-    shares = _shares_by_layer(audit.matrices.filter(pl.col("layer").is_not_null())).values()
-    return audit.summary["proxies"] is not None and max(shares) - min(shares) > 1e-3
+    shares = _shares_by_layer(result.matrices.filter(pl.col("layer").is_not_null())).values()
+    return summary["proxies"] is not None and max(shares) - min(shares) > 1e-3
 
 
-def _has_applied_alpha(audit: Audit) -> bool:
-    return audit.summary["norms"] == "applied" and audit.layers["log10_alpha_applied"].count() > 0
+def _has_applied_alpha(result: Result, summary: dict[str, Any]) -> bool:
+    return summary["norms"] == "applied" and result.layers["log10_alpha_applied"].count() > 0
 
 
-def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
+def _layer_table(
+    result: Result, summary: dict[str, Any], blocks: int, left_out: Sequence[str]
+) -> Table:
     """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
-    applied = audit.summary["norms"] == "applied"
+    applied = summary["norms"] == "applied"
     norm, rank = (_size_column(name, applied) for name in ("spectral_norm", "stable_rank"))
-    matrices = fill_applied_sizes(audit.matrices, applied)
+    matrices = fill_applied_sizes(result.matrices, applied)
     present = set(matrices["kind"])
     heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
     ffn = () if "norms of FFN" in left_out else ("ffn_in", "ffn_gate", "ffn_out")
@@ -166,9 +156,9 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
     tops = {
         kind: matrices.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))[norm].max() for kind in heads
     }
-    bounded = audit.summary["proxies"] is not None
-    beside = _has_applied_alpha(audit) and "log10 α as applied" not in left_out
-    wide = "share of proxy" not in left_out and _shares_differ(audit)
+    bounded = summary["proxies"] is not None
+    beside = _has_applied_alpha(result, summary) and "log10 α as applied" not in left_out
+    wide = "share of proxy" not in left_out and _shares_differ(result, summary)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
     table.add_column("\nlayer", no_wrap=True)
     for kind in heads:
@@ -185,7 +175,7 @@ def _layer_table(audit: Audit, blocks: int, left_out: Sequence[str]) -> Table:
             table.add_column("share of\nproxy", no_wrap=True)
     shares = _shares_by_layer(matrices)
     largest = max(shares.values()) or 1.0
-    for layer in audit.layers.iter_rows(named=True):
+    for layer in result.layers.iter_rows(named=True):
         rows = matrices.filter(pl.col("layer") == layer["layer"])
         cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
         for kind in heads:
@@ -237,7 +227,7 @@ def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
     return format_number(row[name] or 0, form, row[f"{name}_error"])
 
 
-def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) -> Table:
+def _model_table(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> Table:
     """A row for each model, in numbers that differ between trained models, and its findings by level."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("\nmodel", overflow="fold")
@@ -248,10 +238,10 @@ def _model_table(summaries: Sequence[dict[str, Any]], names: Mapping[str, str]) 
     for title in ("errors", "warnings", "notes"):
         table.add_column(f"\n{title}", justify="right", no_wrap=True)
     forms = (".1%", ".3g", ".1f", ".2f")
-    for summary in summaries:
-        numbers = [format_number(summary[name], form) for name, form in zip(COMPARABLE, forms, strict=True)]
+    for name, summary in zip(names, summaries, strict=True):
+        numbers = [format_number(summary[key], form) for key, form in zip(COMPARABLE, forms, strict=True)]
         counts = [str(summary["findings"][level]) for level in reversed(LEVELS)]
-        table.add_row(Text(names[summary["model"]]), *numbers, *counts)
+        table.add_row(Text(name), *numbers, *counts)
     return table
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.output_options import OUTPUT, OutputOptions
+from attnlaw.core.result import Result
 from attnlaw.core.settings import setting, settings_dataclass
 
 FILES = ("junit", "sarif", "markdown")
@@ -16,7 +15,7 @@ EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 @settings_dataclass
-class CheckOptions(OutputOptions):
+class Options(OutputOptions):
     """How verdicts are shown: all forms at once, and none changes the exit status."""
 
     junit: str | None = setting(None, "Write JUnit XML.", metavar="FILE", panel=OUTPUT)
@@ -59,7 +58,7 @@ class CheckOptions(OutputOptions):
             explain(rule, output)
         return 0
 
-    def finish(self, results: Sequence[Any]) -> int:
+    def finish(self, result: Result) -> int:
         from attnlaw.analysis.check.github import add_to_summary, commands
         from attnlaw.analysis.check.junit import junit
         from attnlaw.analysis.check.markdown import markdown
@@ -67,17 +66,16 @@ class CheckOptions(OutputOptions):
         from attnlaw.core.files import write_all
         from attnlaw.render.terminal.console import print_message
 
-        if not results:
-            return 0
+        models = result.records
         writers = {"junit": junit, "sarif": sarif, "markdown": markdown}
         asked = {form: getattr(self, form) for form in FILES if getattr(self, form) is not None}
-        write_all({Path(path): writers[form](results).encode() for form, path in asked.items()})
+        write_all({Path(path): writers[form](models).encode() for form, path in asked.items()})
         for path in asked.values():
             print_message(f"wrote {path}")
         if self.github:
             # The runner reads both outputs; with --json one of them carries JSON alone.
             stream = sys.stderr if self.json else sys.stdout
-            for line in (line for result in results for line in commands(result)):
+            for line in (line for model in models for line in commands(model)):
                 stream.write(f"{line}\n")
-            add_to_summary(results)
-        return max(int(result.status) for result in results)
+            add_to_summary(models)
+        return int(result.rows["exit_status"].max())  # type: ignore[arg-type]

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.analysis.check.condition import value_text
-from attnlaw.analysis.check.levels import OFF
-from attnlaw.analysis.check.verdicts import FAILED, GateFinding, Verdict, Verdicts
+from attnlaw.analysis.check.levels import LEVELS, is_at_least
+from attnlaw.analysis.check.locations import place_of
+from attnlaw.analysis.check.verdicts import FAILED, place_and_value
 from attnlaw.analysis.findings import FindingRule
 from attnlaw.core.errors import printable
+from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import column_table, print_table
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 MOST_PLACES = 5  # of one rule
 
 
-def show(verdicts: Verdicts, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print the verdict on one model. What comes from its files never begins a line."""
+    row = result.row()
     console.print()
-    console.print(Text(printable(verdicts.model), style="bold"), soft_wrap=True)
-    answer = Text(verdicts.headline, style="bold green" if verdicts.passed else "bold red")
-    console.print(answer, soft_wrap=True)
-    if verdicts.rules:
+    console.print(Text(printable(row["model"]), style="bold"), soft_wrap=True)
+    console.print(Text(row["headline"], style="bold green" if row["passed"] else "bold red"), soft_wrap=True)
+    if result.verdicts.height:
         console.print()
-        _show_rules(verdicts, console)
-    shown: dict[tuple[bool, str], list[GateFinding]] = {}
-    for finding in (*verdicts.new_findings, *(finding for finding in verdicts.findings if finding.known)):
-        shown.setdefault((finding.known, finding.rule), []).append(finding)
-    if shown:
+        _show_rules(result, console)
+    findings = result.findings.rows(named=True)
+    new = _by_severity(finding for finding in findings if not finding["known"])
+    groups: dict[tuple[bool, str], list[dict[str, Any]]] = {}
+    for finding in (*new, *(finding for finding in findings if finding["known"])):
+        groups.setdefault((finding["known"], finding["rule"]), []).append(finding)
+    if groups:
         console.print()
-    for (known, name), findings in shown.items():
-        level = f"{findings[0].level}, known" if known else findings[0].level
-        _line(console, findings[0].level, f"{level}: {name} ({_times(len(findings))}): {findings[0].meaning}")
-        _places(console, [finding.place_and_value for finding in findings])
+    for (known, name), group in groups.items():
+        level, meaning = group[0]["level"], group[0]["meaning"]
+        heading = f"{level}, known" if known else level
+        times = "once" if len(group) == 1 else f"{len(group)} times"
+        _print_line(console, level, f"{heading}: {name} ({times}): {meaning}")
+        _print_places(
+            console,
+            [place_and_value(place_of(line), line["value"], line["threshold"]) for line in group],
+        )
     console.print()
 
 
@@ -45,41 +57,41 @@ def explain(rule: FindingRule, console: Console) -> None:
         console.print(Text(f"{title}: {text}"))
 
 
-def _show_rules(verdicts: Verdicts, console: Console) -> None:
-    rules = verdicts.rules
+def _show_rules(result: Result, console: Console) -> None:
+    rules, fail_on = result.verdicts.rows(named=True), result.row()["fail_on"]
     cells = {
-        "": [_outcome(rule, verdicts) for rule in rules],
-        "rule": [printable(rule.rule) for rule in rules],
-        "asked for": [printable(rule.asked) for rule in rules],
-        "rows that hold": [_held(rule) for rule in rules],
-        "found": ["" if rule.value is None else printable(value_text(rule.value)) for rule in rules],
+        "": [_format_outcome(rule, fail_on) for rule in rules],
+        "rule": [printable(rule["rule"]) for rule in rules],
+        "asked for": [printable(rule["asked"]) for rule in rules],
+        "rows that hold": [f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules],
+        "found": [printable(value or "") for value in result.verdict_values["found"]],
     }
     texts = ("", "rule", "asked for")
     print_table(
         console, lambda left_out: column_table(cells, left_out, texts), ("rows that hold", "asked for")
     )
-    for rule in verdicts.failed_rules:
-        places = [str(failure) for failure in rule.failures]
-        reason = rule.remark or ("" if places else str(rule))
-        _line(console, rule.level, f"{rule.level}: {rule.rule}{f': {reason}' if reason else ''}")
-        _places(console, places)
+    for rule in _by_severity(rule for rule in rules if rule["outcome"] == FAILED):
+        # A rule that selected no row says so, even if rows of the baseline are gone.
+        reason = "" if rule["selected"] and rule["failures"] else f": {rule['remark']}"
+        _print_line(console, rule["level"], f"{rule['level']}: {rule['rule']}{reason}")
+        _print_places(console, rule["failures"])
 
 
-def _outcome(rule: Verdict, verdicts: Verdicts) -> str:
-    if rule.outcome != FAILED:
-        return rule.outcome
-    return FAILED if rule in verdicts.gate_failures else f"{FAILED} ({rule.level})"
+def _format_outcome(rule: dict[str, Any], fail_on: str) -> str:
+    if rule["outcome"] != FAILED or is_at_least(rule["level"], fail_on):
+        return str(rule["outcome"])
+    return f"{FAILED} ({rule['level']})"
 
 
-def _held(rule: Verdict) -> str:
-    return "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
+def _by_severity(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: -LEVELS.index(row["level"]))
 
 
-def _line(console: Console, level: str, text: str) -> None:
+def _print_line(console: Console, level: str, text: str) -> None:
     console.print(Text(_harmless(text), style=STYLES[level]), soft_wrap=True)
 
 
-def _places(console: Console, places: list[str]) -> None:
+def _print_places(console: Console, places: list[str]) -> None:
     for place in places[:MOST_PLACES]:
         console.print(Text(f"  at {_harmless(place)}"), soft_wrap=True)
     if len(places) > MOST_PLACES:
@@ -89,7 +101,3 @@ def _places(console: Console, places: list[str]) -> None:
 def _harmless(text: str) -> str:
     """Text that no runner takes for a command: some read `##[error]` wherever it stands in a line."""
     return printable(text).replace("##[", "## [")
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

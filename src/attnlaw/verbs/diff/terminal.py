@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.analysis.diff.diff import Diff
 from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.terminal.console import column_table, format_number, print_table, sparkline
+from attnlaw.verbs.audit.names import model_names
 
 WORST = 5  # tensors that are named
 # Columns that a narrow screen goes without, in this order.
@@ -29,42 +27,41 @@ LEGEND = (
 )
 
 
-def show(diff: Diff, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print one comparison."""
-    summary = diff.summary
+    summary = result.summary
     console.print()
     title = Text(summary["model"], style="bold").append(f" against {summary['base']}", style="dim")
     console.print(title, soft_wrap=True)
     console.print(Text(summary["sentence"]))
-    inside = diff.maps.filter(pl.col("layer").is_not_null())
+    inside = result.diff.filter(pl.col("layer").is_not_null())
     if inside["size"].count() and inside["size"].max():
         print_table(console, lambda left_out: _layers(inside, left_out), DROPPABLE_COLUMNS)
-    changed = diff.tensors.filter(pl.col("size") > 0).sort("size", descending=True).head(WORST)
+    changed = result.diff_tensors.filter(pl.col("size") > 0).sort("size", descending=True).head(WORST)
     if changed.height:
         console.print(Text("changed most", style="bold"))
         print_table(console, lambda _: _tensors(changed))
 
 
-def show_together(comparisons: Sequence[Diff], console: Console) -> None:
+def show_summary(result: Result, console: Console) -> None:
     """Print a row for each of several models, in their order."""
     console.print()
-    if len(comparisons) > 1:
-        _show_models(comparisons, console)
-    if any((comparison.maps["size"].max() or 0) > 0 for comparison in comparisons):  # type: ignore[operator]
+    if len(result) > 1:
+        _show_models(result, console)
+    if (result.diff["size"].max() or 0) > 0:
         console.print(Text(LEGEND, style="dim"))
         console.print()
 
 
-def _show_models(comparisons: Sequence[Diff], console: Console) -> None:
-    every = reduce(add, comparisons)
-    names = short_names(every.names)
-    kinds = [kind for kind in KINDS if any(case.get(f"size_{kind}") is not None for case in every.cases)]
-    cells = {"model": [names[name] for name in every.names]}
-    cells |= {"verdicts": [", ".join(case["verdicts"]) for case in every.cases]}
-    for kind in kinds:
-        cells[KINDS[kind].label] = [_percent(case.get(f"size_{kind}")) for case in every.cases]
-    cells["largest"] = [_percent(case["largest_size"]) for case in every.cases]
-    cells["new"] = [str(case["new"]) for case in every.cases]
+def _show_models(result: Result, console: Console) -> None:
+    rows = result.rows
+    cells = {"model": list(short_names(model_names(result)).values())}
+    cells["verdicts"] = [", ".join(verdicts) for verdicts in rows["verdicts"]]
+    for kind in KINDS:
+        if f"size_{kind}" in rows.columns and rows[f"size_{kind}"].count():
+            cells[KINDS[kind].label] = [_percent(size) for size in rows[f"size_{kind}"]]
+    cells["largest"] = [_percent(size) for size in rows["largest_size"]]
+    cells["new"] = [str(count) for count in rows["new"]]
     console.print()
     print_table(
         console,
@@ -73,11 +70,6 @@ def _show_models(comparisons: Sequence[Diff], console: Console) -> None:
     )
     console.print(Text("Median sizes of updates by kind of map, and the largest.", style="dim"))
     console.print()
-
-
-def save(done: Sequence[tuple[Any, Diff]], folder: Path, figures: str | None) -> None:
-    """Write the comparisons of all models."""
-    reduce(add, (comparison for _, comparison in done)).save(folder, as_list=len(done) > 1, figures=figures)
 
 
 def _layers(maps: pl.DataFrame, left_out: Sequence[str]) -> Table:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import add
-from pathlib import Path
-from typing import Any
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attnlaw.analysis.audit.laws import Fits
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.terminal.console import format_number, print_table
+from attnlaw.verbs.audit.names import model_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
@@ -35,19 +32,19 @@ FORMS = {"outliers": "g", "tail_share": ".0%"}
 DROPPABLE_COLUMNS = ("beyond", "W1", "kappa", "covers", "alpha")
 
 
-def show(fits: Fits, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print one model: a line per layer, a letter per head, the laws of the feed-forward matrices."""
-    rows = fits.matrices
+    rows, counts = result.fits, result.row()
     console.print()
-    console.print(Text(fits.models[0], style="bold"), soft_wrap=True)
+    console.print(Text(rows["model"][0], style="bold"), soft_wrap=True)
     inside = rows.filter(pl.col("layer").is_not_null())
     if inside.height:
         print_table(console, lambda _: _law_map(inside))
-    (rejections,) = fits.rejections().values()
     console.print(
         Text(
-            f"not random at level 0.01: {rejections.rejected} of {rejections.tested} matrices "
-            f"(freshly initialised: {rejections.expected:.2g} expected, p = {rejections.p_value:.2g})",
+            f"not random at level 0.01: {counts['not_random_rejected']} of {counts['not_random_tested']} "
+            f"matrices (freshly initialised: {counts['not_random_expected']:.2g} expected, "
+            f"p = {counts['not_random_p_value']:.2g})",
             style="dim",
         )
     )
@@ -58,15 +55,15 @@ def show(fits: Fits, console: Console) -> None:
         )
 
 
-def show_together(all_fits: Sequence[Fits], console: Console) -> None:
+def show_summary(result: Result, console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
-    fits = reduce(add, all_fits)
+    rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")
-    for law, (letter, colour) in _letters_by_law(fits).items():
+    for law, (letter, colour) in _letters_by_law(rows).items():
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
     console.print(legend)
     console.print()
-    print_table(console, lambda left_out: _summary_table(fits, left_out), DROPPABLE_COLUMNS)
+    print_table(console, lambda left_out: _summary_table(rows, names, left_out), DROPPABLE_COLUMNS)
     console.print(
         Text(
             "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
@@ -76,11 +73,6 @@ def show_together(all_fits: Sequence[Fits], console: Console) -> None:
             style="dim",
         )
     )
-
-
-def save(done: Sequence[tuple[Any, Fits]], folder: Path, figures: str | None) -> None:
-    """Write the laws of all models."""
-    reduce(add, (fits for _, fits in done)).save(folder, figures)
 
 
 def _law_map(rows: pl.DataFrame) -> Table:
@@ -106,31 +98,30 @@ def _law_letters(rows: pl.DataFrame) -> Text:
     return text
 
 
-def _letters_by_law(fits: Fits) -> dict[str | None, tuple[str, str]]:
+def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
     """The letters of all laws, and of None where a matrix has no law."""
-    return LETTERS | ({None: UNFITTED_STYLE} if fits.matrices["law"].null_count() else {})
+    return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
 
 
-def _summary_table(fits: Fits, left_out: Sequence[str]) -> Table:
+def _summary_table(rows: pl.DataFrame, names: Sequence[str], left_out: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     table.add_column("kind", no_wrap=True)
     table.add_column("model", overflow="fold", max_width=24)
-    letters = _letters_by_law(fits)
+    letters = _letters_by_law(rows)
     for letter, colour in letters.values():
         table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
     titles = [title for title in MEDIANS if title not in left_out]
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
-    names = short_names(fits.models)
-    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(fits.matrices["kind"]))}
-    groups = fits.matrices.group_by("kind", "model", maintain_order=True)
-    for (kind, model), rows in sorted(groups, key=lambda group: kinds[str(group[0][0])]):
-        counts = dict(rows.group_by("law").len().iter_rows())
+    kinds = list(dict.fromkeys(rows["kind"]))
+    groups = rows.group_by("kind", "case", maintain_order=True)
+    for (kind, case), group in sorted(groups, key=lambda pair: kinds.index(pair[0][0])):
+        counts = dict(group.group_by("law").len().iter_rows())
         table.add_row(
             str(kind).replace("_", " "),
-            Text(names[str(model)]),
+            Text(names[int(case)]),  # type: ignore[call-overload]
             *(str(counts.get(law, "")) for law in letters),
-            *(_format_median(rows, MEDIANS[title]) for title in titles),
+            *(_format_median(group, MEDIANS[title]) for title in titles),
         )
     return table
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from attnlaw.core.estimate import format_with_error
+from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import column_table, print_table
 
 TITLES = {
@@ -19,55 +21,60 @@ TITLES = {
     "score_sd": "score sd",
     "gradient": "gradient",
 }
+OUTPUT_TITLES = {
+    "own_probability": "own token",
+    "gradient_norm": "gradient",
+    "angle_exponent": "angle exponent",
+}
 DROPPABLE_COLUMNS = ("eff. rank", "score sd", "entropy")  # what a narrow screen goes without, in this order
 MOST_LAYERS = 16  # layers; beyond, every second, third, ... one
 
 
-def show(law: Any, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print one model at one width."""
-    console.print(Text(_headline(law), style="bold"), soft_wrap=True)
-    if law.remark:
-        for line in law.remark.split("; "):
+    console.print(Text(_headline(result), style="bold"), soft_wrap=True)
+    if remark := result.row()["remark"]:
+        for line in remark.split("; "):
             console.print(Text(f"- {line}"), soft_wrap=True)
-    print_table(console, lambda left_out: _layers(law, left_out), DROPPABLE_COLUMNS)
-    console.print(Text(_output_summary(law)), soft_wrap=True)
+    print_table(console, lambda left_out: _layers(result, left_out), DROPPABLE_COLUMNS)
+    console.print(Text(_output_summary(result.values())), soft_wrap=True)
 
 
-def show_together(laws: Sequence[Any], console: Console) -> None:
-    """What the numbers are, after all models."""
+def show_summary(result: Result, console: Console) -> None:
+    """Print what the numbers are, after all models."""
     words = "means with standard errors over initialisations; entropy is over that of uniform attention"
-    read = ", ".join(dict.fromkeys(law.initialiser for law in laws))
+    read = ", ".join(dict.fromkeys(result.rows["initialiser"]))
     console.print(Text(f"{words}; initialisers as read from {read}", style="dim"), soft_wrap=True)
 
 
-def _headline(law: Any) -> str:
-    model = law.architecture
-    limit = law.model_width is None
-    width = "the limit of infinite width" if limit else f"width {law.model_width}"
-    drawn = f"{law.draws} initialisations" if law.random else "not random"
-    return f"{model.name}, {width}, {model.depth} layers, {len(law.tokens)} tokens: {drawn}"
+def _headline(result: Result) -> str:
+    row, (kind, random) = result.row(), result.architecture.row(0)
+    width = "the limit of infinite width" if row["model_width"] is None else f"width {row['model_width']}"
+    tokens = row["tokens"] if row["ids"] is None else len(row["ids"])
+    drawn = f"{row['draws']} initialisations" if random else "not random"
+    return f"{kind}, {width}, {result.layers.height - 1} layers, {tokens} tokens: {drawn}"
 
 
-def _layers(law: Any, left_out: Sequence[str]) -> Table:
-    step = -(-len(law.layers) // MOST_LAYERS)
-    last = len(law.layers) - 1
-    shown = [layer for layer in law.layers if layer.layer in (0, 1, last) or layer.layer % step == 0]
-    cells = {"layer": [str(layer.layer) for layer in shown]}
+def _layers(result: Result, left_out: Sequence[str]) -> Table:
+    layers = result.layers.rows(named=True)
+    step = -(-len(layers) // MOST_LAYERS)
+    last = len(layers) - 1
+    shown = [layer for layer in layers if layer["layer"] in (0, 1, last) or layer["layer"] % step == 0]
+    cells = {"layer": [str(layer["layer"]) for layer in shown]}
     for name, title in TITLES.items():
-        values = [getattr(layer, name) for layer in shown]
-        if any(value is not None for value in values):
-            cells[title] = ["" if value is None else str(value.estimate) for value in values]
+        if any(layer[name] is not None for layer in shown):
+            cells[title] = [
+                "" if layer[name] is None else format_with_error(layer[name], layer[f"{name}_error"])
+                for layer in shown
+            ]
     return column_table(cells, left_out)
 
 
-def _output_summary(law: Any) -> str:
-    words = [f"logit sd {law.logit_sd}"]
-    if law.loss is not None:
-        words.append(f"loss {law.loss} (ln V {law.uniform_loss:.4f})")
-    if law.own_probability is not None:
-        words.append(f"own token {law.own_probability}")
-    if law.gradient_norm is not None:
-        words.append(f"gradient {law.gradient_norm}")
-    if law.angle_exponent is not None:
-        words.append(f"angle exponent {law.angle_exponent}")
+def _output_summary(values: Mapping[str, Any]) -> str:
+    words = [f"logit sd {values['logit_sd']}"]
+    if values["loss"] is not None:
+        words.append(f"loss {values['loss']} (ln V {values['uniform_loss']:.4f})")
+    for name, title in OUTPUT_TITLES.items():
+        if values[name] is not None:
+            words.append(f"{title} {values[name]}")
     return ", ".join(words)

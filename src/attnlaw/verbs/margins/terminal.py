@@ -3,92 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import exp, log10
-from typing import Any
+from math import exp
 
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
+from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import bar, column_table, print_message, print_table
 from attnlaw.verbs.margins import D_MEANING
 
 MAX_KINDS = 8  # of maps that are told
 
 
-def show(measurement: Any, console: Console) -> None:
+def show_case(result: Result, console: Console) -> None:
     """Print one model: the headline first, then bars of kappa and the amplification of each layer."""
-    console.print(Text(measurement.margins.model, style="bold"), soft_wrap=True)
-    console.print(Text(_headline(measurement)), soft_wrap=True)
-    if measurement.difference is not None:
-        ratio = measurement.difference.log_ratio
-        summary = f"log ratio {ratio} to {measurement.compared_with}, {measurement.difference.inputs} pairs"
-        console.print(Text(f"{summary}: {measurement.difference.sentence}"), soft_wrap=True)
-    elif measurement.comparison_problem is not None:
-        console.print(Text(measurement.comparison_problem), soft_wrap=True)
-    if measurement.condition is not None or measurement.amplification is not None:
-        print_table(console, lambda left_out: _table_by_layer(measurement, left_out), ("largest",))
-    if measurement.condition is not None:
-        _print_kinds(measurement.condition, console)
-    if measurement.matrices is not None:
-        _print_directions(measurement.matrices, console)
-    if measurement.remark:
-        print_message(f"attnlaw: {measurement.margins.model}: {measurement.remark}")
+    values, row = result.values(), result.row()
+    console.print(Text(row["model"], style="bold"), soft_wrap=True)
+    console.print(Text(_headline(result)), soft_wrap=True)
+    if "pairs" in result.tables:
+        summary = f"log ratio {values['log_ratio']} to {row['compared_with']}, {result.pairs['inputs'][0]} pairs"
+        console.print(Text(f"{summary}: {row['comparison']}"), soft_wrap=True)
+    elif row["comparison"] is not None:
+        console.print(Text(row["comparison"]), soft_wrap=True)
+    if {"kappa_layers", "amplification"} & set(result.tables):
+        print_table(console, lambda left_out: _table_by_layer(result, left_out), ("largest",))
+    if "kappa_kinds" in result.tables:
+        largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
+        listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
+        console.print(Text(f"kappa by kind: {listing}"), soft_wrap=True)
+    if "directions" in result.tables:
+        _print_directions(result.directions, console)
+    if row["remark"]:
+        print_message(f"attnlaw: {row['model']}: {row['remark']}")
 
 
-def show_together(measurements: Sequence[Any], console: Console) -> None:
-    """What D is good for, after all models."""
+def show_summary(result: Result, console: Console) -> None:
+    """Print what D is good for, after all models."""
     console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
 
 
-def _headline(measurement: Any) -> str:
-    margins = measurement.margins
-    middle, low, high = margins.median
+def _headline(result: Result) -> str:
+    values = result.values()
+    mean, (middle, low, high) = values["mean_log"], values["median"]
     words = [
-        f"D {exp(margins.mean_log.value):.3g} (x/: {exp(margins.mean_log.error):.2f})",
+        f"D {exp(mean.value):.3g} (x/: {exp(mean.error):.2f})",
         f"median {middle:.3g} [{low:.3g}, {high:.3g}]",
-        f"{margins.inputs} inputs",
+        f"{values['inputs']} inputs",
     ]
-    if margins.ties or margins.flat:
-        words.append(f"{margins.ties} ties, {margins.flat} flat")
-    if measurement.condition is not None:
-        words.append(f"kappa {measurement.condition.total:.3g}, most in {measurement.condition.worst_place}")
+    if values["ties"] or values["flat"]:
+        words.append(f"{values['ties']} ties, {values['flat']} flat")
+    if "kappa_layers" in result.tables:
+        worst = max(result.kappa_layers.rows(named=True), key=lambda line: line["kappa"])
+        place = worst["place"] if worst["layer"] is None else f"layer {worst['place']}"
+        words.append(f"kappa {values['total_kappa']:.3g}, most in {place}")
     return "  ".join(words)
 
 
-def _table_by_layer(measurement: Any, left_out: Sequence[str]) -> Table:
+def _table_by_layer(result: Result, left_out: Sequence[str]) -> Table:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
     cells: dict[str, list[str]] = {}
-    if measurement.condition is not None:
-        kappas = [kappa for _, _, kappa in measurement.condition.places]
+    if "kappa_layers" in result.tables:
+        kappas = result.kappa_layers["kappa"].to_list()
         top = max(kappas)
-        cells["layer"] = [name for _, name, _ in measurement.condition.places]
+        cells["layer"] = result.kappa_layers["place"].to_list()
         cells["kappa"] = [f"{kappa:.3g}" for kappa in kappas]
         cells[""] = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
-    if measurement.amplification is not None:
-        rows = measurement.amplification.rows
-        worst = measurement.log10_worst_case
-        names = cells.setdefault("layer", [str(row.layer) for row in rows])
-        outside = [""] * (len(names) - len(rows))
-        cells["amplification"] = [f"{row.median:.3g}" for row in rows] + outside
-        cells["largest"] = [f"{row.max:.3g}" for row in rows] + outside
-        cells["log10"] = [f"{log10(row.median):.2f}" if row.median else "–" for row in rows] + outside
-        cells["worst case"] = ([f"{bound:.2f}" for bound in worst] if worst else ["–"] * len(rows)) + outside
+    if "amplification" in result.tables:
+        rows = result.amplification
+        names = cells.setdefault("layer", [str(layer) for layer in rows["layer"]])
+        columns = {
+            "amplification": ("median", ".3g"),
+            "largest": ("max", ".3g"),
+            "log10": ("log10_measured", ".2f"),
+            "worst case": ("log10_worst_case", ".2f"),
+        }
+        for title, (name, form) in columns.items():
+            cells[title] = ["–" if value is None else f"{value:{form}}" for value in rows[name]]
+            cells[title] += [""] * (len(names) - rows.height)
     return column_table(cells, left_out, texts=("",))
 
 
-def _print_kinds(condition: Any, console: Console) -> None:
-    ranked = sorted(condition.by_kind.items(), key=lambda pair: -pair[1])[:MAX_KINDS]
-    listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in ranked)
-    console.print(Text(f"kappa by kind: {listing}"), soft_wrap=True)
-
-
-def _print_directions(matrices: Sequence[Any], console: Console) -> None:
-    known = [matrix for matrix in matrices if matrix.effective_directions is not None]
-    counts: dict[str, tuple[int, int]] = {}
-    for matrix in known:
-        directions, ranks = counts.get(matrix.kind, (0, 0))
-        counts[matrix.kind] = directions + matrix.effective_directions, ranks + matrix.rank
-    phrases = [f"{KINDS[kind].label} {directions} of {ranks}" for kind, (directions, ranks) in counts.items()]
+def _print_directions(directions: pl.DataFrame, console: Console) -> None:
+    known = directions.filter(pl.col("effective_directions").is_not_null())
+    sums = known.group_by("kind", maintain_order=True).agg(pl.col("effective_directions", "rank").sum())
+    phrases = [f"{KINDS[kind].label} {count} of {ranks}" for kind, count, ranks in sums.iter_rows()]
     console.print(Text(f"effective directions: {'  '.join(phrases)}"), soft_wrap=True)
