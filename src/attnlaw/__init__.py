@@ -92,6 +92,7 @@ _PUBLIC: dict[str, str] = {
     "training_loss": "attnlaw.theory.laws.readout",
     "two_layer_limit": "attnlaw.theory.regression.two_layer",
     "two_layer_risk": "attnlaw.theory.regression.two_layer",
+    "write_csv": "attnlaw.core.tables",
 }
 
 

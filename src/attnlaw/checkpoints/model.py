@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,18 +10,17 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.blocks import Product, StoredLayer, View
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.network import KINDS, Network
+from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.norms import LAYER, NONE, Norm, NormFold
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.errors import InputError
-from attnlaw.core.old_result import DisplayMixin, html_table
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
-class Model(DisplayMixin, verb="audit"):
+class Model:
     """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
 
     `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. `config`
@@ -48,25 +45,10 @@ class Model(DisplayMixin, verb="audit"):
         """N, where all layers have the same."""
         return self.network.hidden_size
 
-    @property
-    def display_record(self) -> Any:
-        """Its audit, which has numbers to draw."""
-        return import_module("attnlaw.verbs").find_verb("audit")(self)
-
     def __repr__(self) -> str:
         sizes = {"layers": len(self.layers), "hidden size": self.hidden_size, "heads": self.heads}
         known = [f"{name} {size}" for name, size in sizes.items() if size]
         return f"<Model {self.name}: {', '.join([self.family, *known])}>"
-
-    def _repr_html_(self) -> str:
-        kinds: dict[tuple[str, tuple[int, int]], int] = {}
-        for place, product in self.network.leaves():
-            if product is not None:
-                key = (KINDS[place.kind].label, product.shape)
-                kinds[key] = kinds.get(key, 0) + 1
-        rows = [(label, f"{shape[0]} x {shape[1]}", str(count)) for (label, shape), count in kinds.items()]
-        words = (f"<p>{escape(line)}</p>" for line in (repr(self)[1:-1], *self.extensions, *self.warnings))
-        return f"{''.join(words)}{html_table(('matrix', 'shape', 'how many'), rows)}"
 
     @property
     def heads(self) -> int | None:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -86,3 +86,19 @@ def format_value(value: Any) -> str:
         more = [f"and {len(value) - MAX_LIST_ENTRIES} more"] if len(value) > MAX_LIST_ENTRIES else []
         return "  ".join([*map(format_value, value[:MAX_LIST_ENTRIES]), *more])
     return str(Estimate(value)) if isinstance(value, float) else str(value)
+
+
+class BriefRepr:
+    """The base of records that hold arrays: they show a line with their numbers and how they ended."""
+
+    def __repr__(self) -> str:
+        known = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = getattr(self, "quantities", known)
+        parts = [
+            f"{name} {format_value(value)}"
+            for name, value in values.items()
+            if isinstance(value, int | float | Estimate)
+        ]
+        ending = getattr(self, "outcome", Outcome.DONE), getattr(self, "remark", None)
+        parts += [text for text in ending if text and text != Outcome.DONE]
+        return f"<{' '.join([type(self).__name__, ', '.join(parts)]).strip()}>"

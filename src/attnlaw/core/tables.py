@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.core.errors import InputError, as_input_error, require_some
-from attnlaw.core.files import require_regular_file
+from attnlaw.core.files import require_regular_file, write_all
 from attnlaw.core.quantity import Quantity, column_kinds, to_cells
 from attnlaw.core.version import VERSION_COLUMN, require_readable_version
 
@@ -163,3 +164,14 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     every = list(names)
     ends = {name: name.rstrip("/").rpartition("/")[2] or name for name in every}
     return ends if len(set(ends.values())) == len(every) else {name: name for name in every}
+
+
+def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
+    """Write a table as CSV, without the columns that hold lists.
+
+    A text that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe.
+    """
+    plain = table.select(name for name, dtype in table.schema.items() if dtype != pl.List)
+    safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))
+    write_all({Path(path): safe.write_csv().encode()})
+    return Path(path)

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attnlaw.analysis.audit.spectrum_at import is_saved
 from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.result import MANIFEST
 from attnlaw.lab.page_model import page_names, positional_settings
 from attnlaw.numerics.cores import short_switch_interval
 from attnlaw.verbs import find_verb
@@ -91,7 +91,7 @@ def require_path(page: str, path: str | None) -> None:
     if not needs:
         raise BadSetting("path", f"the page of {page} looks at no file; leave it out", path)
     verb = find_verb(page)
-    if verb.precheck is not None and not is_saved(path):
+    if verb.precheck is not None and not (Path(path) / MANIFEST).is_file():
         for case in verb.cases({positional_settings(verb)[0]: path}):
             verb.precheck(case)
 

@@ -6,25 +6,28 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from attnlaw.analysis.audit.rows import spectrum_from_row
-from attnlaw.analysis.audit.spectrum_at import audit_tables, is_saved
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
 from attnlaw.analysis.fit.values import positive_values
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
-from attnlaw.core.estimate import Outcome, format_with_error
-from attnlaw.core.estimate import format_value
+from attnlaw.core.estimate import Outcome, format_value, format_with_error
+from attnlaw.core.result import MANIFEST
 from attnlaw.lab.controls import Control
 from attnlaw.lab.html import figure_html, repeat_html, table_html
-from attnlaw.render.charts.overlay import laws_over_histogram
+from attnlaw.render.charts.densities import laws_over_histogram
 from attnlaw.render.charts.style import PALETTE, inline_svg
 from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.audit.names import model_names
+from attnlaw.verbs.views import load
 
 MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
 PLACE_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
@@ -59,7 +62,11 @@ class AuditedModel:
     @classmethod
     def from_source(cls, source: str) -> AuditedModel:
         """What an audit wrote, or a checkpoint, which is measured now."""
-        return cls(source, *audit_tables(source))
+        result = load(source) if is_saved(source) else VERB(source)
+        if result.verb.name != VERB.name:
+            raise InputError(f"{source}: holds a result of {result.verb.name}; give a checkpoint or an audit")
+        names = pl.col("case").replace_strict(dict(enumerate(model_names(result))))
+        return cls(source, result.tables["matrices"].with_columns(model=names), result.tables["spectra"])
 
     @property
     def controls(self) -> list[Control]:
@@ -106,10 +113,12 @@ class FittedSpectrum:
         return {law: fit_law(self.spectrum, law) for law in self.laws}
 
     def as_python(self) -> str:
-        place = ", ".join(f"{name}={value!r}" for name, value in self.place.items())
+        place = ", ".join(f"{name}={value!r}" for name, value in self.place.items() if name != "model")
+        saved = f"attnlaw.load({self.source!r})[{self.row['case']}]"
+        source = saved if is_saved(self.source) else repr(self.source)
         return (
             "import attnlaw\n\n"
-            f"spectrum = attnlaw.spectrum_at({self.source!r}, {place})\n"
+            f"spectrum = attnlaw.spectrum_at({source}, {place})\n"
             f"fits = {{law: attnlaw.fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
         )
 
@@ -119,6 +128,11 @@ class FittedSpectrum:
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
         return shlex.join([*words, "--json"])
+
+
+def is_saved(source: str) -> bool:
+    """Whether it is a directory that attnlaw wrote."""
+    return (Path(source) / MANIFEST).is_file()
 
 
 def _place_control(name: str, values: list[Any]) -> Control:

@@ -18,7 +18,7 @@ from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation, Network
 from attnlaw.checkpoints.norms import NO_NORM
-from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import cells_to_values
 from attnlaw.core.result import Result
 from attnlaw.spectra.spectrum import Spectrum
@@ -140,8 +140,6 @@ def _places(places: Iterable[MatrixLocation]) -> str:
 def build_summary(result: Result) -> dict[str, Any]:
     """The keys of summary.json that docs/audit.md documents, from the result of one model."""
     row, values = result.row(), result.values()
-    if row["status"] == str(Outcome.FAILED):
-        return {}
     # A layer that is shared has one alpha in `layers`, and one for each application in `applications`.
     alphas = result.tables.get("applications")
     alphas = result.tables.get("layers") if alphas is None or not alphas.height else alphas

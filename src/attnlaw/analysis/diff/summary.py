@@ -14,7 +14,6 @@ from attnlaw.analysis.diff.vectors import SIDES
 from attnlaw.analysis.diff.verdicts import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.errors import printable
-from attnlaw.core.estimate import Outcome
 from attnlaw.core.result import Result
 
 # Singular values of a rotated model lie no further apart than so many times the floor.
@@ -102,8 +101,6 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
 def build_summary(result: Result) -> dict[str, Any]:
     """The keys of summary.json beside those of every verb, from the result of one model."""
     row = result.row()
-    if row["status"] == str(Outcome.FAILED):
-        return {}
     maps = result.tables["diff"]
     sizes = {
         kind.name: maps.filter(kind=kind.name)["size"].drop_nulls() for kind in KINDS.values() if kind.group

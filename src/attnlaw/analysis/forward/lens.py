@@ -21,9 +21,8 @@ from attnlaw.analysis.forward.trace import Trace, max_input_tokens, trace_forwar
 from attnlaw.checkpoints.inputs import RawInput, check_ids, read_input
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tokenizer import open_tokenizer
-from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.old_result import DisplayMixin
 from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 TOLERANCE = 1e-10
@@ -31,7 +30,7 @@ SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models t
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Lens(DisplayMixin, verb="lens"):
+class Lens(BriefRepr):
     """The operator of one forward pass: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
 
     `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;

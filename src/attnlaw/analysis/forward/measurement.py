@@ -18,14 +18,13 @@ from attnlaw.checkpoints.inputs import RawInput, read_input
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tokenizer import Tokenizer, open_tokenizer
 from attnlaw.core.errors import InputError
-from attnlaw.core.estimate import Outcome
+from attnlaw.core.estimate import BriefRepr, Outcome
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.old_result import DisplayMixin
 from attnlaw.spectra.measure import Selection, measure
 
 
 @dataclass(frozen=True, repr=False)
-class MarginMeasurement(DisplayMixin, verb="margins"):
+class MarginMeasurement(BriefRepr):
     """Margins of one model.
 
     `difference` compares it with the first model; `comparison_problem` says why there is none.

@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.core.estimate import Outcome
-from attnlaw.core.old_result import DisplayMixin
+from attnlaw.core.estimate import BriefRepr, Outcome
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.learn.problem import Problem
 
@@ -29,7 +28,7 @@ NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm",
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StudentPath(DisplayMixin):
+class StudentPath(BriefRepr):
     """A student over time, one entry of each array for each of the schedule's times.
 
     `error` holds standard errors by quantity, where a quantity is an average over several draws. Alignment is

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.old_result import DisplayMixin
+from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.theory.dynamics.path import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import MeasuredTrajectory
@@ -24,7 +23,7 @@ SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
 
-class _Rows(DisplayMixin):
+class _Rows(BriefRepr):
     """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
     path: StudentPath
@@ -52,7 +51,7 @@ class _Rows(DisplayMixin):
 
 
 @dataclass(frozen=True, repr=False)
-class TrajectoryRows(_Rows, verb="dynamics"):
+class TrajectoryRows(_Rows):
     """A trajectory with the rows of its tables; its last row stands in the row of the case."""
 
     path: Trajectory
@@ -77,7 +76,7 @@ class TrajectoryRows(_Rows, verb="dynamics"):
 
 
 @dataclass(frozen=True, repr=False)
-class SgdRows(_Rows, verb="dynamics.simulate"):
+class SgdRows(_Rows):
     """Runs of SGD with the rows of their tables."""
 
     path: MeasuredTrajectory

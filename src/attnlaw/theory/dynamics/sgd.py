@@ -34,7 +34,7 @@ LARGEST = 1e6  # of an entry: beyond it a run has diverged
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MeasuredTrajectory(StudentPath, verb="dynamics.simulate"):
+class MeasuredTrajectory(StudentPath):
     """What `seeds` runs of SGD did: means and, in `error`, standard errors, without them for a single seed.
 
     `added` has what SGD added to the flow from the same start, by quantity, shape (seeds, times);
@@ -48,13 +48,6 @@ class MeasuredTrajectory(StudentPath, verb="dynamics.simulate"):
     steps: int
     added: dict[str, Reals] = field(repr=False)
     eigenvalues: Reals = field(repr=False)
-
-    @property
-    def display_record(self) -> Any:
-        """The same with its rows, as `attnlaw dynamics --simulate` has it."""
-        from attnlaw.theory.dynamics.rows import SgdRows
-
-        return SgdRows(self)
 
 
 def simulate_dynamics(

@@ -65,7 +65,7 @@ STUDENT_DYNAMICS = {
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Trajectory(StudentPath, verb="dynamics"):
+class Trajectory(StudentPath):
     """A student over time in the limit of large dimension; `error` where it is an average over draws.
 
     `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
@@ -75,13 +75,6 @@ class Trajectory(StudentPath, verb="dynamics"):
     gains: Reals = field(repr=False)
     transposed_norm: Reals | None = field(default=None, repr=False)
     transposed_overlap: Reals | None = field(default=None, repr=False)
-
-    @property
-    def display_record(self) -> Any:
-        """The same with its rows, as `attnlaw dynamics` has it."""
-        from attnlaw.theory.dynamics.rows import TrajectoryRows
-
-        return TrajectoryRows(self)
 
     def steps(self, size: int, batch: int) -> Reals:
         """Steps of SGD at dimension d with batch B: tau d^2/(eta B)."""

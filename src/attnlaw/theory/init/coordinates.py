@@ -21,7 +21,6 @@ from typing import Any
 from attnlaw.core.errors import BadSetting, require_extra
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.old_result import DisplayMixin
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.init.variants import PARAMETRISATIONS
@@ -32,8 +31,8 @@ IDS = (5, 9, 5, 17, 33, 9, 2, 8)
 VOCABULARY = 60
 
 
-@dataclass(frozen=True, repr=False)
-class CoordinateCheck(DisplayMixin, verb="coordinates"):
+@dataclass(frozen=True)
+class CoordinateCheck:
     """`logit_change`: root mean square change of the logits after all steps, over initialisations."""
 
     logit_change: Estimate

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.old_result import DisplayMixin
+from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import Array
@@ -78,7 +77,7 @@ class LayerLaw:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InitialLaw(DisplayMixin, verb="init"):
+class InitialLaw(BriefRepr):
     """What a freshly initialised model does with its tokens, over initialisations.
 
     `model_width` is N, None for a limit, which need not be `random`. `logit_sd` is the deviation of the logit

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.old_result import DisplayMixin
+from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.error_split import ErrorSplit, split_error
 from attnlaw.theory.learn.factorized import least_noise_level
@@ -33,7 +32,7 @@ WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
 
 
 @dataclass(frozen=True, repr=False)
-class Prediction(DisplayMixin, verb="learn"):
+class Prediction(BriefRepr):
     """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
 
     An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;

@@ -27,9 +27,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.core.progress import Progress, notebook_progress
-from attnlaw.core.old_result import DisplayMixin
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.numerics.draws import mean_of
@@ -58,7 +57,7 @@ NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 
 
 @dataclass(frozen=True, repr=False)
-class Measurement(DisplayMixin, verb="learn.simulate"):
+class Measurement(BriefRepr):
     """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
 
     Untied students have singular values there, and a `nuclear_norm` in place of the `trace`.

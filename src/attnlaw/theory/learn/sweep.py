@@ -9,23 +9,20 @@ import numpy as np
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
-from attnlaw.core.old_result import PartialSettings, Results
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 from attnlaw.theory.learn.students import STUDENTS
 
 
-def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> Results[Prediction]:
-    """Predictions of one problem along the sample ratio, solved together; a table as `rows`.
+def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
+    """Predictions of one problem along the sample ratio, solved together.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
     [1.183, 0.802, 0.467]
     """
-    problems = [replace(problem, alpha=float(alpha)) for alpha in alphas]
-    settings = [PartialSettings(alpha=problem.alpha, student=problem.student) for problem in problems]
-    return Results("learn", settings, state_evolutions(problems, progress))
+    return state_evolutions([replace(problem, alpha=float(alpha)) for alpha in alphas], progress)
 
 
 @dataclass(frozen=True)

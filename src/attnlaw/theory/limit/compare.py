@@ -9,9 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from attnlaw.core.estimate import Estimate
+from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.old_result import DisplayMixin, PartialSettings, Results
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
 from attnlaw.theory.limit.distance import distances
 from attnlaw.theory.limit.finite import output_law
@@ -28,7 +27,7 @@ class LawAtWidth:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WidthRow(DisplayMixin, verb="limit"):
+class WidthRow(BriefRepr):
     """One width (an integer, or infinity): moments, and distances to the limit (None for the limit itself).
 
     `score_variance` is Var p_ii of the last attention block; `residual_of_distances` the quadrature's error.
@@ -69,8 +68,8 @@ def compare_widths(
     seed: int,
     token: int = 0,
     progress: Progress = no_progress,
-) -> Results[WidthRow]:
-    """The law of one output coordinate of one token at each width, against the limit; a table as `rows`.
+) -> list[WidthRow]:
+    """The law of one output coordinate of one token at each width, against the limit.
 
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
     The stack's own width is not used. Fails for sizes that would take more than 4 GiB of memory.
@@ -91,11 +90,7 @@ def compare_widths(
         rows.append(width_row(width, width_law, limit))
     progress(len(rows), len(widths))
     laws = {row.width: row.law for row in rows}
-    return Results(
-        "limit",
-        [PartialSettings(width=float(width)) for width in widths],
-        [replace(row, laws_by_width=laws) for row in rows],
-    )
+    return [replace(row, laws_by_width=laws) for row in rows]
 
 
 def at_width(stack: Depth, width: float) -> Depth:
