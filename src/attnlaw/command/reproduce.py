@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import ENDINGS
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.study.backends import Backend
 from attnlaw.study.papers import find_figures
@@ -127,13 +126,15 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> Figure
     """Run the study of a figure, draw it, and compare; what cannot be read ends as a remark."""
     import polars as pl
 
-    from attnlaw.core.result_files import STUDY_ROWS
-    from attnlaw.render.charts.paper import save_figures
+    from attnlaw.core.files import write_all
+    from attnlaw.render.charts.paper import figure_files
     from attnlaw.render.charts.published import published_figures
     from attnlaw.render.terminal.console import progress
-    from attnlaw.report.write import write_files
+    from attnlaw.report.write import write_report
     from attnlaw.study import read_study, run
+    from attnlaw.study.export import collect_results
     from attnlaw.study.published_numbers import compare
+    from attnlaw.study.store import open_store
 
     assert options.out is not None
     folder = Path(options.out) / figure.study
@@ -144,12 +145,17 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> Figure
             standing = run(study, folder, Backend(jobs=options.jobs), retry_failed=True, progress=shown)
     except InputError as error:
         return FigureRun(paper, figure, [], str(Outcome.FAILED), f"{error}{needs}")
-    rows = pl.read_parquet(folder / STUDY_ROWS)
-    drawn = [name for name, verb in study.verbs.items() if verb.is_random]
-    lines = compare(paper.arxiv, figure.study, rows, drawn)
-    write_files([folder], figures=options.figures)
-    verb = next(iter(study.verbs.values()))
-    save_figures(published_figures(lines, verb.label), folder / "figures", options.figures)
+    with open_store(folder) as store:
+        results = collect_results(study, store)
+    lines = []
+    if results:
+        parts = [part for result in results for part in (result, result.simulation) if part is not None]
+        rows = pl.concat([part.rows for part in parts], how="diagonal_relaxed")
+        drawn = [name for name, verb in study.verbs.items() if verb.is_random]
+        lines = compare(paper.arxiv, figure.study, rows, drawn)
+        write_report([folder], figures=options.figures)
+        figures = published_figures(lines, results[0].verb.label)
+        write_all(figure_files(figures, folder / "figures", options.figures))
     status, remark = str(Outcome.DONE), None
     if standing.stopped:
         status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"

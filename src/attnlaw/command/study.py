@@ -74,7 +74,7 @@ class StudyRunSettings(StudyLocation, Backend):
 
 @settings_dataclass
 class Run(StudyRunSettings):
-    """Compute what is missing of a study and export its rows to DIR/rows.
+    """Compute what is missing of a study and export its rows to DIR.
 
     The same from Python: attnlaw.study.run(read_study(FILE), DIR, Backend(jobs=...), force=...), and for
     figures attnlaw.report.write.write_report([DIR], figures="png")
@@ -108,7 +108,7 @@ class Status(StudyLocation):
 
 @settings_dataclass
 class Export(StudyLocation):
-    """Write the finished rows to DIR/rows and the tables to DIR/tables, also while the study runs.
+    """Write the finished rows and their tables to DIR, also while the study runs.
 
     The same from Python: attnlaw.study.export.export(read_study(FILE), store)
     """
@@ -177,14 +177,18 @@ def status(options: Status) -> int:
 
 
 def export(options: Export) -> int:
+    from attnlaw.core.result import ROWS
     from attnlaw.render.terminal.console import print_message
     from attnlaw.study.export import export
     from attnlaw.study.store import open_store
 
     study = options.read()
     with open_store(options.out) as store:
-        written = export(study, store)
-    print_message(f"wrote {written}")
+        folders = export(study, store)
+    for folder in folders:
+        print_message(f"wrote {folder / ROWS}")
+    if not folders:
+        print_message("no task is finished yet: there is nothing to write")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`attnlaw audit MODEL --out DIR --workers N | --dask ADDRESS | --slurm ...`: one model on many workers."""
+"""`--workers N | --dask ADDRESS | --slurm ...`: one case of a verb with parts (an audit) on many workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = 20.0  # seconds after which the time left is told in a line
 
 @settings_dataclass
 class WorkerOptions(OutputOptions):
-    """How an audit is shown, and where its matrices are measured: here, or by workers that see the files."""
+    """How results are shown, and where their parts are computed: here, or by workers that see the files."""
 
     workers: int | None = setting_like(Workers, "jobs", requires="out", panel=PANEL)
     dask: str | None = setting_like(Workers, "dask", requires="out", panel=PANEL)
@@ -49,7 +49,7 @@ class WorkerOptions(OutputOptions):
         self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
     ) -> Iterator[Any]:
         place = self.backend
-        if place is None or self.out is None:
+        if place is None or self.out is None or verb.split is None:
             yield from super().run_cases(verb, cases, progress)
             return
         from attnlaw.command.study import format_duration
@@ -71,5 +71,5 @@ class WorkerOptions(OutputOptions):
                 verb, cases, store, place, force=self.force, progress=report_progress, announce=print_message
             )
         except SplitStopped:
-            print_message("all finished matrices are kept; the same command goes on")
+            print_message(f"all finished {verb.split.part_noun} are kept; the same command goes on")
             raise KeyboardInterrupt from None
