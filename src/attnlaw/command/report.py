@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlaw.core.chart_specs import ENDINGS
-from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnlaw.core.chart_specs import ENDINGS
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
 OUTPUT = "Output"
+# What the file of a figure may end in.
+ENDINGS = dict.fromkeys(("pdf", "svg", "png"))
 
 
 def require_directory_name(*directories: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Densities: of several laws, or of one over the histogram of what was measured."""
+"""Densities over histograms of what was measured: one with its atom and outliers, or several laws."""
 
 from __future__ import annotations
 
@@ -7,43 +7,17 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from attnlaw.render.charts.figure import HEIGHT, PANEL, WIDTH, with_theory_legend
+from attnlaw.render.charts.figure import HEIGHT, WIDTH, colour_encoding, with_theory_legend
 from attnlaw.render.charts.style import PALETTE, inline_data
 
 BARS = "#B8C9D9"
-INFINITE = "∞"
-DASHES = {INFINITE: [5, 3], "Gaussian": [1.5, 2]}
+ROOM = 1.3  # height of the plot over that of the bars: a law may have a pole
+Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def densities(
-    rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
-) -> Any:
-    """Densities of several laws, the infinite one dashed: `rows` has x, density, ratio and series.
-
-    `ratio` is the title of their ratio to one of them, which is drawn beside them.
-    """
-    import altair as alt
-
-    names = list(colours)
-    hue = alt.Color(
-        "series:N", title=legend, scale=alt.Scale(domain=names, range=[colours[name] for name in names])
-    )
-    dash = alt.StrokeDash(
-        "series:N",
-        title=legend,
-        scale=alt.Scale(domain=names, range=[DASHES.get(name, [1, 0]) for name in names]),
-    )
-    base = alt.Chart(inline_data(rows)).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
-    panels = [base.encode(y=alt.Y("density:Q", title="density"), strokeDash=dash).properties(title=title)]
-    if ratio is not None:
-        scale, axis = alt.Scale(type="log"), alt.Axis(tickCount=5)
-        right = base.encode(y=alt.Y("ratio:Q", title=ratio, scale=scale, axis=axis), strokeDash=dash)
-        panels.append(right.properties(title=f"{title}: ratio" if title else "ratio"))
-    return alt.hconcat(*(panel.properties(width=PANEL[0], height=PANEL[1]) for panel in panels), spacing=28)
-
-
-def spectrum(
+def draw_spectrum(
     density: pl.DataFrame,
     x: str,
     values: Sequence[float] | None = None,
@@ -121,3 +95,30 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
         }
         for number, left, right in zip(numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
+
+
+def laws_over_histogram(
+    values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
+) -> Any:
+    """A histogram of values as a density, under lines by name; `colours` are places in the palette."""
+    import altair as alt
+
+    bars = histogram(values, np.zeros(0), values.size, "measured")
+    y = alt.Y(
+        "height:Q", title="density", scale=alt.Scale(domain=[0.0, ROOM * max(bar["height"] for bar in bars)])
+    )
+    layers = [
+        alt.Chart(inline_data(bars))
+        .mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
+        .encode(x=alt.X("left:Q", title=x), x2="right:Q", y=y, y2="floor:Q")
+    ]
+    rows = [
+        {"x": place, "height": height, "series": name}
+        for name, curve in curves.items()
+        for place, height in zip(*(part.tolist() for part in curve), strict=True)
+    ]
+    if rows:
+        hues = {name: PALETTE[colours[name]] for name in curves}
+        lines = alt.Chart(inline_data(rows)).mark_line(clip=True)
+        layers.append(lines.encode(x="x:Q", y=y, color=colour_encoding(hues, legend_for_one=True)))
+    return alt.layer(*layers).properties(width=520, height=300)

@@ -1,13 +1,10 @@
-"""What all charts share: the record of a figure, sizes and colours.
-
-Curves, cells, bars and densities are drawn by the modules beside this one; each takes rows of fixed columns
-and words, returns an altair chart, and knows no verb.
-"""
+"""What all charts share: the record of a figure, sizes and colours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlaw.core.version import version
@@ -46,6 +43,18 @@ class Figure:
         computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
         lines = [f"{self.title}. {self.caption}".strip(), sentence, f"{computed} by attnlaw {version()}."]
         return "\n".join(filter(None, lines)) + "\n"
+
+
+def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
+    """The figures, with numbers behind a name that several have."""
+    many = Counter(figure.name for figure in figures)
+    places: Counter[str] = Counter()
+    named = []
+    for figure in figures:
+        places[figure.name] += 1
+        ending = f"_{places[figure.name]}" if many[figure.name] > 1 else ""
+        named.append(replace(figure, name=f"{figure.name}{ending}"))
+    return named
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:

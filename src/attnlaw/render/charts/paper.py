@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attnlaw.core.chart_specs import ENDINGS
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import write_all
+from attnlaw.core.output_options import ENDINGS
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import FONT, PALETTE, as_title, draw_svg, legend_below, vl_converter
 
@@ -71,18 +71,11 @@ PANEL, CATEGORY = 300, 20
 NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
-def save_figures(
-    figures: Iterable[Figure], folder: Path, ending: str, extra_files: Mapping[Path, bytes] | None = None
-) -> list[Path]:
-    """Write every figure as NAME.ending for a paper, and its caption beside it; the paths of the figures.
-
-    The files of `extra_files` are written with them: none is replaced before every figure is drawn.
-    """
+def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
+    """Return every figure for a paper, as the file NAME.ending of a folder, and the file of its caption."""
     paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
     drawn = {path: chart_bytes(_chart_with_model(figure), path) for path, figure in paths.items()}
-    captions = {caption_path(path): figure.caption_text.encode() for path, figure in paths.items()}
-    write_all({**(extra_files or {}), **drawn, **captions})
-    return list(drawn)
+    return drawn | {caption_path(path): figure.caption_text.encode() for path, figure in paths.items()}
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.render.charts.curves import curves
 from attnlaw.render.charts.figure import Figure, palette
+from attnlaw.render.charts.lines import draw_lines
 
 LEAST_NUMBERS = 3  # numbers of one quantity
 CAPTION = "Numbers of others beside ours, with one error where it is known."
@@ -55,9 +55,9 @@ def _draw_comparison(
             point | {"series": "ours"} for point in ours
         ]
         table = pl.DataFrame([{k: v for k, v in row.items() if k != "size"} for row in rows])
-        return curves(table, label(x), label(quantity), palette(table["series"]))
+        return draw_lines(table, label(x), label(quantity), palette(table["series"]))
     drawn = pl.DataFrame(ours).unique(["series", "x"]).sort("series", "x")
-    return curves(
+    return draw_lines(
         drawn,
         label(x),
         label(quantity),

@@ -188,6 +188,21 @@ def house_spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
+def offline_chart(chart: Any) -> Any:
+    """The chart, which a notebook shows as a drawing instead of as a script from a network."""
+    # Altair takes attributes for its own.
+    object.__setattr__(chart, "__class__", _offline_class(chart.__class__))
+    return chart
+
+
+@cache
+def _offline_class(kind: type) -> type:
+    def shown(self: Any, *_: Any, **__: Any) -> dict[str, str]:
+        return {"image/svg+xml": draw_svg(house_spec(self))}
+
+    return type(kind.__name__, (kind,), {"_repr_mimebundle_": shown, "__module__": kind.__module__})
+
+
 def inline_svg(chart: Any, name: str) -> str:
     """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
     spec = chart.to_dict(validate=False)

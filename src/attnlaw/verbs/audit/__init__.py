@@ -25,7 +25,6 @@ from attnlaw.checkpoints.settings import (
     ModelSettings,
     require_model_exists,
 )
-from attnlaw.core.chart_specs import Bars, Cells, Curves, CustomChart, Dots
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
@@ -173,111 +172,6 @@ QUANTITIES = (
 )
 
 
-CHARTS_MODULE = "attnlaw.verbs.audit.charts"
-LAW_MAP = Cells(
-    "laws",
-    "Fitted laws",
-    table="fits",
-    x=("head", "expert"),
-    y="layer",
-    colour=("law",),
-    panel="kind",
-    on_page=False,
-    caption="Each cell is a matrix, coloured by the law that describes its spectrum.",
-)
-HEAD_MAP = Cells(
-    "heads",
-    "Heads",
-    table="matrices",
-    x="head",
-    y="layer",
-    colour=("spectral_norm_applied",),
-    panel="kind",
-    scale="log",
-    on_page=False,
-    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
-    "Norms are as applied: the gain of the norm before folded in, the mean projected out where that norm "
-    "takes it off; as stored where it is not known.",
-)
-STORED_HEAD_MAP = replace(
-    HEAD_MAP,
-    colour=("spectral_norm",),
-    fallback_for="heads",
-    caption="Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind. "
-    "Norms are those of the stored matrices.",
-)
-CHARTS = (
-    Dots(
-        "proxies",
-        "Proxies",
-        values=tuple(f"log10_{name}" for name in BOUNDS),
-        axis="log10 proxy",
-        by="model",
-        caption="Proxies on a logarithmic axis: leading factors of bounds, not guarantees, and no ranking of "
-        "models. Further left is smaller, and each unit is a factor of ten. Compare the first line, which "
-        "adapts to each spectrum, with the norm-based ones at the bottom.",
-    ),
-    Curves(
-        "amplification",
-        "Amplification by layer",
-        table="layers",
-        x="layer",
-        y="log10_alpha",
-        by="model",
-        caption="α of a layer bounds how much the layers above it stretch an error made there. It is 1 "
-        "(log10 = 0) at the last layer; a step down marks a layer with large norms, a step up one whose "
-        "norms contract.",
-    ),
-    Bars(
-        "shares",
-        "What each layer's share is made of",
-        table="layers",
-        x="layer",
-        parts=("share_qk", "share_vo", "share_ffn", "share_cross"),
-        panel="model",
-        caption="What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of "
-        "matrix that adds most there.",
-    ),
-    CustomChart(
-        "comparison",
-        "Models layer by layer",
-        draw=f"{CHARTS_MODULE}:comparison",
-        caption="Medians over the heads of a layer, one row per kind of matrix. A norm that is called "
-        "applied has the gain of the norm before folded in; γαL is the scale of the contribution C(p*). "
-        "Where lines part, the models differ in that kind of matrix at that depth; where they coincide, they "
-        "do not.",
-    ),
-    CustomChart(
-        "decay",
-        "Decay of singular values",
-        draw=f"{CHARTS_MODULE}:decay",
-        caption="Singular values over the largest, the median over a model's matrices at each rank. A "
-        "steep fall at the left is a matrix that a few directions carry; a flat line uses all its dimensions "
-        "alike.",
-    ),
-    CustomChart(
-        "contributions",
-        "Contribution curves C(p)",
-        draw=f"{CHARTS_MODULE}:contributions",
-        caption="Lines: what the matrices of a layer add to the proxy (median), by Schatten index p. Dots: "
-        "each matrix at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices "
-        "whose singular values, times their scale γαL, are small: they decay, or the scale is small.",
-    ),
-    CustomChart(
-        "balance",
-        "Balance of factors",
-        draw="attnlaw.verbs.audit.balance_chart:balance",
-        caption="How much larger the two factors of a head are than the smallest ones with the same product, "
-        "a dot for each head (of a group of queries one); the short lines are random factors. Weight decay "
-        "drives it to zero, and the flattest factors have it zero. Rings, where queries have a bias, leave "
-        "it out: dots far above their rings are a bias that was not decayed.",
-    ),
-    HEAD_MAP,
-    STORED_HEAD_MAP,
-    LAW_MAP,
-)
-
-
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.analysis.audit.audit import audit
 
@@ -346,7 +240,17 @@ VERB = Verb(
             on_save=lambda audit, progress: audit.fits(progress).curves if audit.fits_laws else None,
         ),
     ),
-    charts=CHARTS,
+    charts=(
+        "proxies",
+        "amplification",
+        "shares",
+        "comparison",
+        "decay",
+        "contributions",
+        "balance",
+        "heads",
+        "laws",
+    ),
     precheck=require_model_exists,
     split=CaseSplit(UNIT, split_into_units, join, part_noun="matrices"),
     summary=_summary,

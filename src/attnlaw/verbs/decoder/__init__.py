@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import CustomChart
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -103,24 +102,6 @@ VERB = Verb(
         _table("theory", THEORY),
         _table("theory_modes", THEORY_MODES),
     ),
-    charts=(
-        CustomChart(
-            "run",
-            "Spectra of a real run beside the theory's",
-            caption="Left: singular values of all heads of the decoder (QK) at five steps, each over the "
-            "edge of the bulk of its null; the line is that null, what is beyond 1 has left it. Right: "
-            "eigenvalues of one student of the theory, spikes of its target as triangles. An analogy, not a "
-            "fit.",
-            draw="attnlaw.verbs.decoder.charts:spectra",
-        ),
-        CustomChart(
-            "order",
-            "Which modes leave first",
-            caption="Each singular value of a head that stands out at the end: how far, against the step at "
-            "which it left the bulk; beside it spikes of the theory's target. Stronger first means falling "
-            "from left to right; what left earlier also had longer to grow.",
-            draw="attnlaw.verbs.decoder.charts:order",
-        ),
-    ),
+    charts=("run", "order"),
     is_random=True,
 )

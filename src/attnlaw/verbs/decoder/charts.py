@@ -2,51 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from attnlaw.render.charts.data import ChartData, rows_with_same_settings
+from attnlaw.core.result import Result
 from attnlaw.render.charts.figure import GREY, HEIGHT, WIDTH, Figure, colour_encoding, palette
-from attnlaw.render.charts.labels import rows_by_case
 from attnlaw.render.charts.style import PALETTE, inline_data
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
+from attnlaw.render.charts.view import ChartView, rows_with_same_settings
 
 KIND = "qk"
 LABEL = "value over the bulk's edge"
 LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
 
 
-def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def run(result: Result) -> list[Figure]:
     """Two ridges, one for each run."""
-    for case, values, others in _runs(source, "values", ("bulk", "theory", "theory_modes")):
-        yield source.figure(chart, case, partial(draw_ridges, values.filter(pl.col("kind") == KIND), *others))
-
-
-def order(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
-    """Two clouds, one for each run."""
-    for case, modes, (theory,) in _runs(source, "modes", ("theory_modes",)):
-        dated_modes = modes.drop_nulls("left_step")
-        if dated_modes.height:
-            yield source.figure(chart, case, partial(draw_clouds, dated_modes, theory))
-
-
-def _runs(
-    source: ChartData, table: str, others: tuple[str, ...]
-) -> Iterator[tuple[Any, pl.DataFrame, list[Any]]]:
-    rows = source.frame(table)
-    if not source.has_values(rows, "strength"):
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["step"])):
-        yield (
+    view = ChartView(result)
+    rows = view.complete(view.frame("values"), "strength")
+    return [
+        view.figure(
+            "run",
+            "Spectra of a real run beside the theory's",
+            "Left: singular values of all heads of the decoder (QK) at five steps, each over the "
+            "edge of the bulk of its null; the line is that null, what is beyond 1 has left it. Right: "
+            "eigenvalues of one student of the theory, spikes of its target as triangles. An analogy, not a "
+            "fit.",
+            partial(
+                draw_ridges,
+                values.filter(pl.col("kind") == KIND),
+                *_tables_beside(view, values, ("bulk", "theory", "theory_modes")),
+            ),
             case,
-            case_rows,
-            [rows_with_same_settings(source.frame(name), case_rows, [], source) for name in others],
         )
+        for case, values in view.cases(rows, ["step"])
+    ]
+
+
+def order(result: Result) -> list[Figure]:
+    """Two clouds, one for each run."""
+    view = ChartView(result)
+    rows = view.complete(view.frame("modes"), "strength")
+    return [
+        view.figure(
+            "order",
+            "Which modes leave first",
+            "Each singular value of a head that stands out at the end: how far, against the step at "
+            "which it left the bulk; beside it spikes of the theory's target. Stronger first means falling "
+            "from left to right; what left earlier also had longer to grow.",
+            partial(draw_clouds, dated_modes, *_tables_beside(view, modes, ("theory_modes",))),
+            case,
+        )
+        for case, modes in view.cases(rows, ["step"])
+        if (dated_modes := modes.drop_nulls("left_step")).height
+    ]
+
+
+def _tables_beside(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> list[pl.DataFrame]:
+    """The lines of other tables that belong to the run of some rows."""
+    return [rows_with_same_settings(view.frame(name), rows, [], view) for name in names]
 
 
 def draw_ridges(values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame) -> Any:

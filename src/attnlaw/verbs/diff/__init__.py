@@ -10,7 +10,6 @@ from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.verdicts import TENSOR_VERDICTS
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS
 from attnlaw.checkpoints.settings import CHECKPOINT, ModelSettings, require_model_exists
-from attnlaw.core.chart_specs import Cells, Curves, CustomChart
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -92,52 +91,6 @@ QUANTITIES = (
     Quantity("new", "leading directions outside the base's of like size", kind="int", in_summary=True),
 )
 
-TELLS = ("layer", "head", "expert", "size", "rank", "cosine", "z_left", "z_right", "new_left", "new_right")
-
-
-def _heads(name: str, title: str, column: str, caption: str, scale: str = "linear") -> Cells:
-    return Cells(
-        name,
-        title,
-        table="diff",
-        x=("head", "expert"),
-        y="layer",
-        colour=(column,),
-        panel="kind",
-        scale=scale,
-        on_page=False,
-        caption=caption,
-    )
-
-
-CHARTS = (
-    CustomChart(
-        "worst_update",
-        "The largest update over its null",
-        draw="attnlaw.verbs.diff.charts:worst_update",
-        caption="Singular values of the update by rank, over the largest of the base. Dashed: noise of the "
-        "same size in the same place. A line that starts above it and falls below it has few strong "
-        "directions; one that follows it has none.",
-    ),
-    Curves(
-        "sizes",
-        "Sizes layer by layer",
-        table="diff",
-        x="layer",
-        y="size",
-        by="kind",
-        caption="The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
-    ),
-    _heads("heads_size", "Sizes of updates", "size", "Each cell is a map; brighter means a larger update."),
-    _heads("heads_rank", "Ranks of updates", "rank", "Singular values of the update above the floor."),
-    _heads(
-        "heads_z",
-        "Alignment of updates",
-        "z_left",
-        "How far the update keeps to the base's leading input directions, in deviations of chance.",
-    ),
-)
-
 
 def _require_both(case: DiffSettings) -> None:
     require_model_exists(case)
@@ -167,7 +120,7 @@ VERB = Verb(
         TableSpec("diff_tensors", DIFF_TENSORS, lambda comparison: comparison.tensors),
         TableSpec("diff_spectra", DIFF_SPECTRA, lambda comparison: comparison.spectra),
     ),
-    charts=CHARTS,
+    charts=("worst_update", "sizes", "heads_size", "heads_rank", "heads_z"),
     precheck=_require_both,
     summary=_summary,
 )

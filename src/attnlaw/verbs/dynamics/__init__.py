@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves, CustomChart
 from attnlaw.core.errors import BadSetting, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
@@ -189,28 +188,6 @@ TRACKS = (
     Quantity("squared_overlap", "of its eigenvector with the target's"),
     Quantity("edge", "upper end of the spectrum without it"),
 )
-CHARTS = (
-    CustomChart(
-        "learning",
-        "How attention learns",
-        caption="Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
-        "limit of large dimension.",
-        draw="attnlaw.verbs.dynamics.charts:learning",
-    ),
-    CustomChart(
-        "spectra",
-        "The spectrum on its way",
-        caption="Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
-        "where the target's spike is seen.",
-        draw="attnlaw.verbs.dynamics.charts:spectra",
-    ),
-    CustomChart(
-        "cost",
-        "What one pass costs",
-        caption="Error against samples seen once each, for several learning rates.",
-        draw="attnlaw.verbs.dynamics.charts:cost",
-    ),
-)
 SIMULATE = Verb(
     "dynamics.simulate",
     "Students trained by SGD",
@@ -222,7 +199,7 @@ SIMULATE = Verb(
     ),
     run_each_case(train),
     tables=(TableSpec("runs", TIMES, _times, json=True), TableSpec("eigenvalues", EIGENVALUES, _eigenvalues)),
-    charts=(Curves("runs", "How trained students align", table="runs", x="time", y="alignment"),),
+    charts=("runs",),
     is_random=True,
     precheck=check_trainable,
 )
@@ -238,7 +215,7 @@ VERB = Verb(
         TableSpec("tracks", TRACKS, _tracks, json=True),
         TableSpec("statics", STATICS, _statics, json=True),
     ),
-    charts=CHARTS,
+    charts=("learning", "spectra", "cost"),
     simulation=SIMULATE,
     precheck=check_solvable,
 )

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
-from attnlaw.render.charts.curves import curves
-from attnlaw.render.charts.data import ChartData, average_repetitions, rows_with_same_settings, with_series
 from attnlaw.render.charts.figure import HEIGHT, WIDTH, Figure
 from attnlaw.render.charts.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
+from attnlaw.render.charts.lines import draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE, inline_data
+from attnlaw.render.charts.view import (
+    ChartView,
+    Drawing,
+    average_repetitions,
+    has_values,
+    rows_with_same_settings,
+    with_series,
+)
+from attnlaw.verbs.dynamics import TIMES
 
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-
+LABELS = {quantity.name: quantity.label for quantity in TIMES}
 POINTS_NOTE = "Points: SGD, with one standard error."
 IGNORED_SETTINGS = ("times", "simulate", "seeds", "sensing", "batch", "spectrum", "statics")
 SHORT_LABELS = {
@@ -31,37 +38,56 @@ SHORT_LABELS = {
 LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
 
 
-def learning(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def learning(result: Result) -> list[Figure]:
     """Alignment and loss against time, one line for each setting that varies."""
-    panels = {"alignment": False, "prediction_error": True}
-    yield from _figures_against(chart, source, "time", panels)
+    view = ChartView(result)
+    return view.figures(
+        "learning",
+        "How attention learns",
+        "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
+        "limit of large dimension.",
+        _trajectories(view, "time", {"alignment": False, "prediction_error": True}),
+    )
 
 
-def cost(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def cost(result: Result) -> list[Figure]:
     """Error against samples, where several learning rates were run."""
-    rows = source.frame("trajectory")
-    if source.has_values(rows, "samples") and rows["learning_rate"].n_unique() > 1:
-        yield from _figures_against(chart, source, "samples", {"estimation_error": True})
+    view = ChartView(result)
+    rows = view.frame("trajectory")
+    if not has_values(rows, "samples") or rows["learning_rate"].n_unique() == 1:
+        return []
+    return view.figures(
+        "cost",
+        "What one pass costs",
+        "Error against samples seen once each, for several learning rates.",
+        _trajectories(view, "samples", {"estimation_error": True}),
+    )
 
 
-def _figures_against(
-    chart: CustomChart, source: ChartData, x: str, panels: dict[str, bool]
-) -> Iterator[Figure]:
-    rows = source.frame("trajectory")
-    if source.has_values(rows, x, *panels):
-        for case, part in _split_rows(source, rows.filter(pl.col(x) > 0)):
-            yield _panels(chart, source, case, part, x, panels)
+def runs(result: Result) -> list[Figure]:
+    """The alignment of trained students, where no theory stands beside them."""
+    view = ChartView(result)
+    drawings = line_charts(view, view.frame("runs"), "time", "alignment")
+    return view.figures("runs", "How trained students align", "", drawings)
 
 
-def _split_rows(source: ChartData, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Iterator[Drawing]:
+    """Panels of quantities over `x`, each with whether its axis is logarithmic."""
+    rows = view.frame("trajectory")
+    if has_values(rows, x, *panels):
+        for case, part in _split_rows(view, rows.filter(pl.col(x) > 0)):
+            yield _draw_trajectories(view, case, part, x, panels)
+
+
+def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
     """The rows; too many lines for one figure are parted by the first setting that leaves few in each."""
-    by = _line_settings(source, rows)
+    by = _line_settings(view, rows)
     if _count_lines(rows, by) <= MOST_CASES:
         yield {}, rows
         return
     for name in by:
         parts = list(rows_by_case(rows, [name])) if rows[name].n_unique() <= MOST_CASES else []
-        if parts and all(_count_lines(part, _line_settings(source, part)) <= MOST_CASES for _, part in parts):
+        if parts and all(_count_lines(part, _line_settings(view, part)) <= MOST_CASES for _, part in parts):
             yield from parts
             return
 
@@ -70,42 +96,37 @@ def _count_lines(rows: pl.DataFrame, by: list[str]) -> int:
     return rows.select(by).n_unique() if by else 1
 
 
-def _varied_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
+def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
     """The settings that differ between lines, who learns what first."""
-    names = [name for name in varying_settings(rows, source.settings) if name not in IGNORED_SETTINGS]
+    names = [name for name in varying_settings(rows, view.settings) if name not in IGNORED_SETTINGS]
     return sorted(names, key=lambda name: name not in LEARNER_SETTINGS)
 
 
-def _line_settings(source: ChartData, rows: pl.DataFrame) -> list[str]:
+def _line_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
     """Those of them that tell lines apart."""
-    return independent_settings(rows, _varied_settings(source, rows), [])
+    return independent_settings(rows, _varied_settings(view, rows), [])
 
 
-def _hide_defaults(source: ChartData, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     """The rows with settings that go without saying null."""
-    known = setting_fields(source.verb.settings)
+    known = setting_fields(view.verb.settings)
     there = {name: known[name].default for name in names if name in rows.columns}
     shown = [pl.col(name).replace(default, None) for name, default in there.items() if default is not None]
     return rows.with_columns(shown)
 
 
-def _panels(
-    chart: CustomChart,
-    source: ChartData,
-    case: dict[str, Any],
-    rows: pl.DataFrame,
-    x: str,
-    panels: dict[str, bool],
-) -> Figure:
+def _draw_trajectories(
+    view: ChartView, case: dict[str, Any], rows: pl.DataFrame, x: str, panels: dict[str, bool]
+) -> Drawing:
     # Lines are named by what tells them apart, and by what else is not as it would be untold.
-    by = _line_settings(source, rows)
-    more = [name for name in _varied_settings(source, rows) if name not in by]
-    plain = partial(_hide_defaults, source, names=more)
+    by = _line_settings(view, rows)
+    more = [name for name in _varied_settings(view, rows) if name not in by]
+    plain = partial(_hide_defaults, view, names=more)
     by += more
-    lines = {y: _lines(source, plain(rows), x, y, by) for y in panels}
+    lines = {y: _lines(view, plain(rows), x, y, by) for y in panels}
     if x == "samples":
-        lines = {y: _with_statics(source, *coloured_lines) for y, coloured_lines in lines.items()}
-    points = {y: _points(source, rows, x, y, by, plain) for y in panels}
+        lines = {y: _with_statics(view, *coloured_lines) for y, coloured_lines in lines.items()}
+    points = {y: _points(view, rows, x, y, by, plain) for y in panels}
 
     def draw() -> Any:
         import altair as alt
@@ -113,10 +134,10 @@ def _panels(
         drawn = []
         for y, log_y in panels.items():
             line_rows, colours = lines[y]
-            chart = curves(
+            chart = draw_lines(
                 line_rows.filter(pl.col("y") > 0) if log_y else line_rows,
-                _label(source, x, "trajectory"),
-                _label(source, y, "trajectory"),
+                LABELS[x],
+                LABELS[y],
                 colours,
                 points=points[y],
                 log_x=True,
@@ -127,20 +148,15 @@ def _panels(
         return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
     ending = POINTS_NOTE if any(frame is not None for frame in points.values()) else ""
-    return source.figure(chart, case, draw, ending)
-
-
-def _label(source: ChartData, name: str, table: str) -> str:
-    quantity = source.quantity(name, table)
-    return name if quantity is None else quantity.label
+    return Drawing(draw, case, ending)
 
 
 def _lines(
-    source: ChartData, rows: pl.DataFrame, x: str, y: str, by: list[str]
+    view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """The theory; its own errors are smaller than a line and are left to the table."""
-    means = average_repetitions(rows.drop_nulls([x, y]), x, y, by, source.quantity(y, "trajectory"))
-    line_rows, colours = with_series(source, means.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
+    means = average_repetitions(rows.drop_nulls([x, y]), x, y, by)
+    line_rows, colours = with_series(view, means.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
     return _shorten_series(line_rows).sort("x", maintain_order=True), {
         _shorten_label(name): hue for name, hue in colours.items()
     }
@@ -158,11 +174,11 @@ def _shorten_label(name: str) -> str:
 
 
 def _with_statics(
-    source: ChartData, lines: pl.DataFrame, colours: dict[str, str]
+    view: ChartView, lines: pl.DataFrame, colours: dict[str, str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
     """The lines with those of students that may keep their samples."""
-    beside = source.frame("statics")
-    if not source.has_values(beside, "minimiser_error"):
+    beside = view.frame("statics")
+    if not has_values(beside, "minimiser_error"):
         return lines, colours
     known = {"minimiser of as many, best decay": "minimiser_error", "Bayes-optimal": "bayes_error"}
     more = [
@@ -174,51 +190,50 @@ def _with_statics(
 
 
 def _points(
-    source: ChartData,
+    view: ChartView,
     rows: pl.DataFrame,
     x: str,
     y: str,
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
-    beside = source.simulation_data
-    if beside is None:
+    if view.simulation is None:
         return None
-    measured = beside.frame("runs")
-    if not beside.has_values(measured, x, y, "simulate"):
+    measured = view.simulation.frame("runs")
+    if not has_values(measured, x, y, "simulate"):
         return None
     runs = rows_with_same_settings(
-        measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *IGNORED_SETTINGS], source
+        measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *IGNORED_SETTINGS], view
     )
     if not runs.height:
         return None
-    points, _ = with_series(
-        source,
-        average_repetitions(hide_defaults(runs), x, y, [*by, "simulate"], beside.quantity(y, "runs")),
-        by,
-    )
+    points, _ = with_series(view, average_repetitions(hide_defaults(runs), x, y, [*by, "simulate"]), by)
     names = [f"SGD, d = {size}" for size in points["simulate"]]
     return _shorten_series(points).with_columns(size=pl.Series(names, dtype=pl.String))
 
 
-def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def spectra(result: Result) -> list[Figure]:
     """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
-    rows = source.frame("spectra")
-    if not source.has_values(rows, "x", "density"):
-        return
-    names = [name for name in source.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
-    for case, case_rows in rows_by_case(rows, names):
-        tracks = source.frame("tracks")
+    view = ChartView(result)
+    rows = view.complete(view.frame("spectra"), "x", "density")
+    names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
+    figures = []
+    for case, case_rows in rows_by_case(rows, names) if rows.height else ():
+        tracks = view.frame("tracks")
         if tracks.height:
-            tracks = rows_with_same_settings(tracks, case_rows, ["time"], source)
-        values = None
-        if source.simulation_data is not None:
-            measured = source.simulation_data.frame("eigenvalues")
-            if source.has_values(measured, "eigenvalue"):
-                values = rows_with_same_settings(measured, case_rows, ["time", *IGNORED_SETTINGS], source)
-        draw = partial(ridge, case_rows, tracks, values, _label(source, "x", "spectra"))
-        more = "" if values is None or not values.height else "Bars: eigenvalues of students trained by SGD."
-        yield source.figure(chart, case, draw, more)
+            tracks = rows_with_same_settings(tracks, case_rows, ["time"], view)
+        values = None if view.simulation is None else view.simulation.frame("eigenvalues")
+        if values is not None and values.height:
+            values = rows_with_same_settings(values, case_rows, ["time", *IGNORED_SETTINGS], view)
+        caption = (
+            "Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
+            "where the target's spike is seen."
+        )
+        if values is not None and values.height:
+            caption += " Bars: eigenvalues of students trained by SGD."
+        draw = partial(ridge, case_rows, tracks, values, view.verb.label("x"))
+        figures.append(view.figure("spectra", "The spectrum on its way", caption, draw, case))
+    return figures
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None, x: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves, CustomChart
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
@@ -77,28 +76,6 @@ MAP = (
     Quantity("coefficient", "φ, in units of √(2 ln p) ‖y‖/n", display_name="coefficient φ"),
     Quantity("learned", "what is learned of it, in the same units", display_name="learned β"),
 )
-CHARTS = (
-    CustomChart(
-        "map",
-        "What is learned of a coefficient",
-        caption="A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three "
-        "times: nothing where it is small, all of it where it is large. A soft threshold, which is weight "
-        "decay, never gives all. The dashed line is training to the end.",
-        table="map",
-        draw="attnlaw.verbs.early_stopping.charts:stopping_map",
-    ),
-    Curves(
-        "stopping",
-        "When to stop",
-        caption="Risk against the threshold that the time of stopping stands for: to the left it is too late "
-        "and noise is learned; to the right too early, and signals are missed. A soft threshold, which is "
-        "weight decay, takes something from every signal.",
-        x="threshold",
-        y="risk",
-        by="rule",
-        points="dimension",
-    ),
-)
 SIMULATE = Verb(
     "early_stopping.simulate",
     "Trained",
@@ -114,6 +91,6 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(solve),
     tables=(TableSpec("map", MAP, _map),),
-    charts=CHARTS,
+    charts=("stopping_map", "stopping"),
     simulation=SIMULATE,
 )

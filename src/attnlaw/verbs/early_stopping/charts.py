@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from attnlaw.core.result import Result
 from attnlaw.render.charts.figure import GREY, PANEL, Figure, colour_encoding, palette
+from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import inline_data
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.view import ChartView, has_values
 
 # Of a study of many thresholds those next to these are drawn, the latest time first.
 DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 
 
-def stopping_map(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
-    """The figure, where rows differ in their threshold and rule and in nothing else."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, "coefficient") or source.other_settings(
-        rows, ["rule", "threshold", "coefficient"]
-    ):
-        return
+def stopping_map(result: Result) -> Figure | None:
+    """What is learned of a coefficient, if rows differ in their threshold and rule and in nothing else."""
+    view = ChartView(result)
+    rows = view.frame("map")
+    if not has_values(rows, "coefficient"):
+        return None
+    if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
+        return None
     lines = [
         rule_rows.filter(pl.col("threshold") == threshold).with_columns(
-            series=pl.lit(_line_name(source, rule, threshold))
+            series=pl.lit(_line_name(view, rule, threshold))
         )
         for rule, wanted in DRAWN_THRESHOLDS.items()
         if (rule_rows := rows.filter(pl.col("rule") == rule)).height
         for threshold in _nearest(rule_rows["threshold"], wanted)
     ]
-    if lines:
-        line_rows = pl.concat(lines).select("series", "coefficient", "learned")
-        yield source.figure(chart, {}, partial(draw_stopping_map, line_rows, source.verb.axis))
+    if not lines:
+        return None
+    line_rows = pl.concat(lines).select("series", "coefficient", "learned")
+    return view.figure(
+        "map",
+        "What is learned of a coefficient",
+        "A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three "
+        "times: nothing where it is small, all of it where it is large. A soft threshold, which is weight "
+        "decay, never gives all. The dashed line is training to the end.",
+        partial(draw_stopping_map, line_rows, view.verb.axis),
+    )
+
+
+def stopping(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "stopping",
+        "When to stop",
+        "Risk against the threshold that the time of stopping stands for: to the left it is too late "
+        "and noise is learned; to the right too early, and signals are missed. A soft threshold, which is "
+        "weight decay, takes something from every signal.",
+        line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension"),
+    )
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Any) -> Any:
@@ -61,9 +80,9 @@ def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
     return list(dict.fromkeys(min(known, key=lambda value: abs(value - place)) for place in wanted))
 
 
-def _line_name(source: ChartData, rule: str, threshold: float) -> str:
+def _line_name(view: ChartView, rule: str, threshold: float) -> str:
     """The time of a flow, the threshold of a rule without one."""
-    row = source.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
+    row = view.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
     if row["time"] is None:
-        return f"{source.value_labels.label_of('rule', rule)}, c = {threshold:g}"
+        return f"{view.value_labels.label_of('rule', rule)}, c = {threshold:g}"
     return f"stopped at time {row['time']:.3g} (c = {threshold:g})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.analysis.columns import CURVES, FITS
@@ -12,7 +11,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.verbs.audit import LAW_MAP, NOT_RANDOM
+from attnlaw.verbs.audit import NOT_RANDOM
 
 if TYPE_CHECKING:
     from attnlaw.analysis.audit.laws import Fits
@@ -54,6 +53,6 @@ VERB = Verb(
         TableSpec("fits", FITS, lambda fits: fits.matrices, json=True),
         TableSpec("curves", CURVES, lambda fits: fits.curves),
     ),
-    charts=(replace(LAW_MAP, on_page=True),),
+    charts=("laws",),
     precheck=require_model_exists,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves, CustomChart
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
@@ -235,6 +234,18 @@ def _layers(law: InitialLaw) -> Any:
     return to_frame((_row(layer) for layer in law.layers), to_schema(column_kinds(LAYERS)))
 
 
+ARCHITECTURE = (
+    Quantity("model_type", "that of the config", kind="text"),
+    Quantity("random", "whether initialisations differ; a limit may not", kind="bool"),
+)
+
+
+def _architecture(law: InitialLaw) -> Any:
+    from attnlaw.core.tables import quantity_frame
+
+    return quantity_frame(ARCHITECTURE, [{"model_type": law.architecture.name, "random": law.random}])
+
+
 GRADIENTS = (
     Quantity("layer", "from 1; empty outside of layers", kind="int"),
     Quantity("matrix", "its name there", kind="text"),
@@ -266,39 +277,6 @@ def _cells(name: str, measured: Any) -> dict[str, Any]:
     return {key: None if measured is None else getattr(measured, end) for key, end in ends.items()}
 
 
-CHARTS = (
-    CustomChart(
-        "init_layers",
-        "Layer by layer",
-        draw="attnlaw.verbs.init.charts:layers",
-        caption="Residual stream, tokens and attention: the line is the mean over initialisations, the band "
-        "holds 90% of them, dashes are the limit of infinite width.",
-    ),
-    Curves(
-        "init_depth",
-        "Tokens against depth",
-        x="depth",
-        y="cosine",
-        caption="Mean cosine between tokens after the last layer; 1 is rank collapse.",
-    ),
-    Curves(
-        "init_width",
-        "Tokens against width",
-        x="model_width",
-        y="cosine",
-        log_x=True,
-        caption="Mean cosine between tokens after the last layer at several widths, gains kept.",
-    ),
-    Curves(
-        "init_width_spread",
-        "Spread over initialisations against width",
-        x="model_width",
-        y="cosine_spread",
-        log=True,
-        caption="Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
-    ),
-    Curves("init_std", "Loss against the deviation of the weights", x="std", y="loss", log_x=True),
-)
 VERB = Verb(
     "init",
     "A Transformer before training",
@@ -308,8 +286,9 @@ VERB = Verb(
     tables=(
         TableSpec("layers", LAYERS, _layers, json=True),
         TableSpec("gradients", GRADIENTS, _gradients, json=True),
+        TableSpec("architecture", ARCHITECTURE, _architecture),
     ),
-    charts=CHARTS,
+    charts=("init_layers", "init_depth", "init_width", "init_width_spread", "init_std"),
     is_random=True,
     precheck=precheck,
 )

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from attnlaw.render.charts.data import with_series
+from attnlaw.core.result import Result
 from attnlaw.render.charts.figure import PANEL, Figure, colour_encoding, panel_title
 from attnlaw.render.charts.labels import MOST_CASES, rows_by_case
+from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import inline_data, integer_axis, log_ticks
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.view import ChartView, with_series
 
 LIMIT_WIDTH = "inf"  # of the setting `width`
 FINITE, INFINITE = "finite width", "infinite width"
@@ -25,29 +22,73 @@ DARK = "#222222"
 PANELS = {"rms": True, "cosine": False, "entropy": False}
 
 
-def layers(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def init_layers(result: Result) -> list[Figure]:
     """Two panels for each model: lines for what varied, bands at finite width, dashes in the limit."""
-    rows = source.frame("layers")
-    if not source.has_values(rows, "rms") or rows["layer"].n_unique() < 2:
-        return
-    layer_rows = rows.drop_nulls("rms")
-    others = source.other_settings(layer_rows, ["width", "model", "depth", "layer"])
-    apart = ["model"] if layer_rows["model"].n_unique() > 1 else []
-    for case, case_rows in rows_by_case(layer_rows, apart):
+    view = ChartView(result)
+    rows = view.complete(view.frame("layers"), "rms")
+    if not rows.height or rows["layer"].n_unique() < 2:
+        return []
+    others = view.other_settings(rows, ["width", "model", "depth", "layer"])
+    figures = []
+    for case, case_rows in rows_by_case(rows, ["model"] if rows["model"].n_unique() > 1 else []):
         by = [name for name in ("depth", *others) if case_rows[name].n_unique() > 1]
         by += ["width"] if case_rows.filter(pl.col("width") != LIMIT_WIDTH)["width"].n_unique() > 1 else []
         if by and case_rows.select(by).n_unique() > MOST_CASES:
             continue
         first = case_rows.unique([*by, "width", "layer"], keep="first", maintain_order=True)
-        named, colours = with_series(source, first, by)
-        yield source.figure(chart, case, partial(_panels, named, colours, source))
+        figure = view.figure(
+            "init_layers",
+            "Layer by layer",
+            "Residual stream, tokens and attention: the line is the mean over initialisations, the band "
+            "holds 90% of them, dashes are the limit of infinite width.",
+            partial(_panels, *with_series(view, first, by), view),
+            case,
+        )
+        figures.append(figure)
+    return figures
 
 
-def _panels(rows: pl.DataFrame, colours: dict[str, str], source: ChartData) -> Any:
+def init_depth(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "init_depth",
+        "Tokens against depth",
+        "Mean cosine between tokens after the last layer; 1 is rank collapse.",
+        line_charts(view, view.rows, "depth", "cosine"),
+    )
+
+
+def init_width(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "init_width",
+        "Tokens against width",
+        "Mean cosine between tokens after the last layer at several widths, gains kept.",
+        line_charts(view, view.rows, "model_width", "cosine", log_x=True),
+    )
+
+
+def init_width_spread(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "init_width_spread",
+        "Spread over initialisations against width",
+        "Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
+        line_charts(view, view.rows, "model_width", "cosine_spread", log=True),
+    )
+
+
+def init_std(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    drawings = line_charts(view, view.rows, "std", "loss", log_x=True)
+    return view.figures("init_std", "Loss against the deviation of the weights", "", drawings)
+
+
+def _panels(rows: pl.DataFrame, colours: dict[str, str], view: ChartView) -> Any:
     import altair as alt
 
     drawn = [name for name in PANELS if rows[name].count() and not _is_constant(rows[name].drop_nulls())]
-    return alt.hconcat(*(_panel(rows, colours, name, source) for name in drawn[:2]), spacing=28)
+    return alt.hconcat(*(_panel(rows, colours, name, view) for name in drawn[:2]), spacing=28)
 
 
 def _is_constant(values: pl.Series) -> bool:
@@ -55,10 +96,10 @@ def _is_constant(values: pl.Series) -> bool:
     return highest - lowest <= 1e-6 * abs(highest)
 
 
-def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, source: ChartData) -> Any:
+def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, view: ChartView) -> Any:
     import altair as alt
 
-    table = next(table_spec for table_spec in source.verb.tables if table_spec.name == "layers")
+    table = next(table_spec for table_spec in view.verb.tables if table_spec.name == "layers")
     title = next(column.description for column in table.columns if column.name == name)
     shown = rows.drop_nulls(name).select(
         "layer",

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Cells, Curves, CustomChart, Density
 from attnlaw.core.errors import InputError, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -245,77 +244,6 @@ DENSITY = (
     Quantity("density", "of the learned spectrum"),
     Quantity("interval", "which of the spectrum's", kind="int"),
 )
-RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
-CHARTS = (
-    Cells(
-        "phases",
-        "Phase diagram",
-        caption="Error over that of predicting nothing, by target rank and samples: dark is learned. White "
-        "lines are thresholds, where learning changes its nature.",
-        x="target_rank",
-        y="alpha",
-        colour=("relative_error",),
-        lines=(*RECOVERIES, "threshold_interpolation"),
-        domain=(0.0, 1.0),
-    ),
-    Curves(
-        "learning",
-        "Learning curves",
-        caption="Lines: theory in the limit of large dimension.",
-        fallback_for="phases",
-        x="alpha",
-        y="estimation_error",
-        by=("student", "attention", "pairs"),
-        points="simulate",
-        thresholds=("threshold_interpolation",),
-        clean=("noise", RECOVERIES),
-        needs="target_rank",
-    ),
-    Curves(
-        "rank",
-        "Rank against the width of the factors",
-        caption="Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
-        x="width",
-        y="rank_fraction",
-        points="simulate",
-    ),
-    Curves(
-        "smallest",
-        "Smallest value that is kept",
-        caption="Away from zero width, not weight decay, cut the rank.",
-        x="width",
-        y="smallest_value",
-    ),
-    CustomChart(
-        "scaling",
-        "Scaling laws",
-        caption="Error against the observations for targets whose eigenvalues fall as a power: full "
-        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error "
-        "where the digits show it; predicted ones stand in brackets.",
-        draw="attnlaw.verbs.learn.charts:scaling",
-    ),
-    Density(
-        "spectrum",
-        "Spectrum of the learned matrix",
-        caption="Line: the predicted density of the learned matrix's eigenvalues.",
-        table="predicted_spectra",
-        x="x",
-        detail="interval",
-        bars=("eigenvalues", "eigenvalue"),
-        sizes="simulate",
-        atom="atom_at_zero",
-        outliers="outlier_locations",
-    ),
-    CustomChart(
-        "split",
-        "What the error is made of",
-        caption="Parts of the error over the samples (a definition of ours): modes that were found but not "
-        "exactly, what is missing along the target, what was learned beside it.",
-        fallback_for="phases",
-        on_page=False,
-        draw="attnlaw.verbs.learn.charts:parts",
-    ),
-)
 SIMULATE = Verb(
     "learn.simulate",
     "Trained students",
@@ -328,14 +256,7 @@ SIMULATE = Verb(
     ),
     train,
     tables=(TableSpec("eigenvalues", (Quantity("eigenvalue", "of trained matrices"),), _eigenvalues),),
-    charts=(
-        CustomChart(
-            "eigenvalues",
-            "Spectrum of trained matrices",
-            caption="Eigenvalues of all students, those at zero left out.",
-            draw="attnlaw.verbs.learn.charts:eigenvalues",
-        ),
-    ),
+    charts=("eigenvalues",),
     is_random=True,
     precheck=check_trainable,
 )
@@ -346,7 +267,7 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(TableSpec("predicted_spectra", DENSITY, _density, on_plot=_density_frame),),
-    charts=CHARTS,
+    charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
     simulation=SIMULATE,
     precheck=checked_problem,
     batch_key=_batch_key,

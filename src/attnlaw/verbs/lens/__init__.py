@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.checkpoints.inputs import InputSettings
-from attnlaw.core.chart_specs import Cells, CustomChart
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -186,11 +185,6 @@ TOKENS = (
     Quantity("id", "of the token", kind="int"),
     Quantity("token", "what it stands for", kind="text"),
 )
-TOOLTIP_COLUMNS = (
-    *("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null"),
-    *("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound"),
-    "spread_over_typical",
-)
 
 
 def run(case: LensSettings, progress: Progress) -> Lens:
@@ -255,7 +249,7 @@ VERB = Verb(
             lambda lens: _frame(FINDINGS, [vars(finding) for finding in lens.findings]),
             json=True,
         ),
-        TableSpec("tokens", TOKENS, lambda lens: _frame(TOKENS, _input_tokens(lens))),
+        TableSpec("input_tokens", TOKENS, lambda lens: _frame(TOKENS, _input_tokens(lens))),
         TableSpec(
             "token_map",
             TOKEN_MAP,
@@ -264,80 +258,11 @@ VERB = Verb(
         ),
     ),
     charts=(
-        CustomChart(
-            "entrywise",
-            "What a low rank costs attention",
-            table="entrywise",
-            draw="attnlaw.verbs.lens.charts:entrywise",
-            caption="Lines are medians over the heads, bands their quartiles, dashed lines the least and the "
-            "largest. Cutting off singular values is best in mean square (rms), which hides the worst entry; "
-            "tail / n is what the spectrum alone predicts of that. The grey line is 0.01.",
-        ),
-        Cells(
-            "lens_map",
-            "What moves each token",
-            table="token_map",
-            x=("input", "input_token"),
-            y=("output", "output_token"),
-            colour=("share", "rollout"),
-            legend="share",
-            scale="sqrt",
-            tooltip_columns=(
-                "output",
-                "output_token",
-                "input",
-                "input_token",
-                "norm",
-                "norm_error",
-                "share",
-                "rollout",
-            ),
-            caption="Each row is an output token, each column an input token (position · token); rows sum to "
-            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square "
-            "root). Where they differ, attention alone tells another story than the network.",
-        ),
-        CustomChart(
-            "head_betas",
-            "How sharp heads are, layer by layer",
-            table="heads",
-            draw="attnlaw.verbs.lens.charts:betas",
-            caption="A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian "
-            "logits would attend a few tokens however long the input; above β₂ the law of random heads is "
-            "lost. Trained heads are mostly beyond one of the two: the law is one of initialisation.",
-        ),
-        Cells(
-            "head_sharpness",
-            "β over β_c",
-            table="heads",
-            x="head",
-            y="layer",
-            colour=("sharpness",),
-            tooltip_columns=TOOLTIP_COLUMNS,
-            caption="1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.",
-        ),
-        Cells(
-            "head_participation",
-            "Directions of attention, against random heads as sharp",
-            table="heads",
-            x="head",
-            y="layer",
-            colour=("participation_over_null",),
-            scale="log",
-            tooltip_columns=TOOLTIP_COLUMNS,
-            caption="Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do "
-            "that look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to "
-            "random weights on these tokens.",
-        ),
-        Cells(
-            "head_sinks",
-            "Largest column mean",
-            table="heads",
-            x="head",
-            y="layer",
-            colour=("largest_column_mean",),
-            domain=(0.0, 1.0),
-            tooltip_columns=TOOLTIP_COLUMNS,
-            caption="The share of all weight that one token gets. Bright cells attend to little else.",
-        ),
+        "entrywise",
+        "lens_map",
+        "head_betas",
+        "head_sharpness",
+        "head_participation",
+        "head_sinks",
     ),
 )

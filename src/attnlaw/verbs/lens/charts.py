@@ -1,20 +1,18 @@
-"""Charts of a lens that are like no other: the temperature of heads over layers, what low ranks cost them."""
+"""Charts of a lens: what moves tokens, the temperature of heads over layers, what low ranks cost them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from attnlaw.core.result import Result
+from attnlaw.render.charts.cells import Shades, cell_maps, cell_texts, draw_cells, joined_columns
 from attnlaw.render.charts.figure import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour_encoding, palette
-from attnlaw.render.charts.labels import rows_by_case
 from attnlaw.render.charts.style import PALETTE, inline_data, log_ticks
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.view import ChartView, Drawing
 
 MARKS = {"beta_2": [2, 2], "beta_c": [6, 3]}
 STEP = 26  # pixels of a layer
@@ -24,15 +22,112 @@ MIN_BETA = 0.05  # what is softer stands on the lower end of the axis
 ERRORS = ("largest", "tail", "rms")
 TARGET_ERROR = 0.01  # that of `rank_within`
 ROUND_OFF = 1e-12  # what is below is left out of a logarithmic axis
+# Columns that cells show under the pointer.
+HEAD_COLUMNS = (
+    *("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null"),
+    *("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound"),
+    "spread_over_typical",
+)
+INPUT, OUTPUT = ("input", "input_token"), ("output", "output_token")
+MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
 
 
-def betas(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def lens_map(result: Result) -> list[Figure]:
+    """Shares of input tokens in output tokens, by the exact operator and by attention rollout."""
+    view = ChartView(result)
+    rows = view.complete(view.frame("token_map"), "share", "rollout", "output")
+    return [
+        view.figure(
+            "lens_map",
+            "What moves each token",
+            "Each row is an output token, each column an input token (position · token); rows sum to "
+            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square "
+            "root). Where they differ, attention alone tells another story than the network.",
+            partial(_draw_token_maps, view, case_rows),
+            case,
+        )
+        for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT])
+    ]
+
+
+def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> Any:
+    import altair as alt
+
+    axis, names = view.verb.axis, ("share", "rollout")
+    shades = Shades("sqrt", (0.0, max(rows[name].max() for name in names)))  # type: ignore[type-var, arg-type]
+    panels = [
+        draw_cells(
+            rows.select(
+                x=joined_columns(rows, INPUT),
+                y=joined_columns(rows, OUTPUT),
+                colour=name,
+                told=cell_texts(view, rows, MAP_COLUMNS),
+            ),
+            axis("input"),
+            axis("output"),
+            shades,
+            title=axis(name),
+            legend="share",
+            upright_labels=rows["input_token"].count() > 0,
+            hide_labels=name != "share",
+        )
+        for name in names
+    ]
+    return alt.hconcat(*panels, spacing=24, bounds="flush")
+
+
+def head_sharpness(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "head_sharpness",
+        "β over β_c",
+        "1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.",
+        _head_maps(view, "sharpness"),
+    )
+
+
+def head_participation(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "head_participation",
+        "Directions of attention, against random heads as sharp",
+        "Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do "
+        "that look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to "
+        "random weights on these tokens.",
+        _head_maps(view, "participation_over_null", scale="log"),
+    )
+
+
+def head_sinks(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "head_sinks",
+        "Largest column mean",
+        "The share of all weight that one token gets. Bright cells attend to little else.",
+        _head_maps(view, "largest_column_mean", domain=(0.0, 1.0)),
+    )
+
+
+def _head_maps(view: ChartView, colour: str, **shades: Any) -> Iterator[Drawing]:
+    return cell_maps(view, view.frame("heads"), ["head"], "layer", colour, tooltip=HEAD_COLUMNS, **shades)
+
+
+def head_betas(result: Result) -> list[Figure]:
     """beta against layer, a dot for every head, of every input."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, "beta"):
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["layer", "head"])):
-        yield source.figure(chart, case, partial(beta_dots, case_rows, source.verb.axis))
+    view = ChartView(result)
+    rows = view.complete(view.frame("heads"), "beta")
+    return [
+        view.figure(
+            "head_betas",
+            "How sharp heads are, layer by layer",
+            "A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian "
+            "logits would attend a few tokens however long the input; above β₂ the law of random heads is "
+            "lost. Trained heads are mostly beyond one of the two: the law is one of initialisation.",
+            partial(beta_dots, case_rows, view.verb.axis),
+            case,
+        )
+        for case, case_rows in view.cases(rows, ["layer", "head"])
+    ]
 
 
 def beta_dots(rows: pl.DataFrame, label: Any) -> Any:
@@ -68,13 +163,24 @@ def beta_dots(rows: pl.DataFrame, label: Any) -> Any:
     return alt.layer(lines, dots).properties(width=width, height=HEIGHT)
 
 
-def entrywise(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def entrywise(result: Result) -> list[Figure]:
     """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, *ERRORS) or rows["rank"].n_unique() < 2:
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["layer", "head", "rank"])):
-        yield source.figure(chart, case, partial(error_bands, case_rows, source.verb.axis))
+    view = ChartView(result)
+    rows = view.complete(view.frame("entrywise"), *ERRORS)
+    if not rows.height or rows["rank"].n_unique() < 2:
+        return []
+    return [
+        view.figure(
+            "entrywise",
+            "What a low rank costs attention",
+            "Lines are medians over the heads, bands their quartiles, dashed lines the least and the "
+            "largest. Cutting off singular values is best in mean square (rms), which hides the worst entry; "
+            "tail / n is what the spectrum alone predicts of that. The grey line is 0.01.",
+            partial(error_bands, case_rows, view.verb.axis),
+            case,
+        )
+        for case, case_rows in view.cases(rows, ["layer", "head", "rank"])
+    ]
 
 
 def error_bands(rows: pl.DataFrame, label: Any) -> Any:

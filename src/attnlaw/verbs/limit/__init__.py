@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves, CustomChart, Density
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
@@ -343,39 +342,6 @@ def _densities(row: WidthRow) -> Any:
     return to_frame(density_of(row.width, row.laws_by_width), to_schema(column_kinds(DENSITIES)))
 
 
-CHARTS_MODULE = "attnlaw.verbs.limit.charts"
-CHARTS = (
-    Density(
-        "densities",
-        "Densities",
-        table="densities",
-        x="y",
-        by="width",
-        panel="heads",
-        ratio="ratio",
-        guide=("gaussian_density", "Gaussian"),
-        caption="Density of one output coordinate at initialisation. In the limit it is not Gaussian "
-        "(dotted: the Gaussian of the same mean and variance); lines that approach the limit show how wide a "
-        "layer must be.",
-    ),
-    CustomChart("distances", "Distances to the limit", draw=f"{CHARTS_MODULE}:distances"),
-    Curves(
-        "gaussian",
-        "KL divergence to a Gaussian",
-        x="heads",
-        y="kl_to_gaussian",
-        log=True,
-        slope=-2,
-        caption="To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls "
-        "with the squared number of heads.",
-    ),
-    CustomChart(
-        "path",
-        "Along the depth",
-        draw=f"{CHARTS_MODULE}:path",
-        caption="Squared length of tokens, and how alike they become (cosine 1: rank collapse).",
-    ),
-)
 VERB = Verb(
     "limit",
     "The law of attention layers",
@@ -383,7 +349,7 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(TableSpec("densities", DENSITIES, _densities),),
-    charts=CHARTS,
+    charts=("densities", "distances", "gaussian", "path"),
     is_random=True,
     precheck=precheck,
 )

@@ -1,22 +1,20 @@
-"""Charts of the law of a layer: distances to the limit, and the path of tokens along the depth."""
+"""Charts of the law of a layer: densities, distances to the limit, the path of tokens along the depth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from attnlaw.render.charts.curves import curves
-from attnlaw.render.charts.data import average_repetitions, with_series
-from attnlaw.render.charts.figure import PANEL, Figure, palette
-from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.core.result import Result
+from attnlaw.render.charts.figure import GREY, PANEL, Figure, palette
+from attnlaw.render.charts.labels import MOST_CASES, format_setting, rows_by_case, varying_settings
+from attnlaw.render.charts.lines import draw_lines, line_charts
+from attnlaw.render.charts.style import PALETTE, inline_data
+from attnlaw.render.charts.view import ChartView, average_repetitions, has_values, with_series
 
 # Title, slope against the width, and that slope in words. At width n the density is off by a term of order
 # 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
@@ -26,25 +24,120 @@ DISTANCES = {
 }
 PATHS = {"squared_length": "squared length of a token", "cosine": "mean cosine between tokens"}
 KERNEL = "The kernel estimate is the paper's, mean and deviation over seeds: it levels off at its own bias."
+INFINITE, GAUSSIAN = "∞", "Gaussian"
+DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 
 
-def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def densities(result: Result) -> list[Figure]:
+    """A line for every width, a panel for every number of heads, of first repetitions."""
+    view = ChartView(result)
+    rows = view.complete(view.frame("densities"), "y", "density")
+    figures = []
+    for case, case_rows in view.cases(rows, ["width", "heads"]):
+        if case_rows["width"].is_finite().any():
+            # A panel of the limit alone has nothing to compare.
+            case_rows = case_rows.filter(pl.col("width").is_finite().any().over("heads"))
+        first = case_rows.filter(pl.col("case") == pl.col("case").first().over("width", "heads"))
+        names = {width: format_setting(width) for width in sorted(first["width"].unique())}
+        caption = (
+            "Density of one output coordinate at initialisation. In the limit it is not Gaussian "
+            "(dotted: the Gaussian of the same mean and variance); lines that approach the limit show how "
+            "wide a layer must be."
+        )
+        if INFINITE in names.values() and (len(names) > 1 or has_values(first, "gaussian_density")):
+            caption += " The dashed line is the limit of infinite width."
+        draw = partial(_draw_densities, view, first, names, has_values(case_rows, "ratio"))
+        figures.append(view.figure("densities", "Densities", caption, draw, case))
+    return figures
+
+
+def _draw_densities(view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool) -> Any:
+    """Densities by number of heads, the infinite width dashed; beside them their ratios to the limit's."""
+    import altair as alt
+
+    axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
+    colours = {
+        name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
+        for i, name in enumerate(names.values())
+    }
+    panels = []
+    for (heads,), group in sorted(rows.group_by("heads"), key=lambda pair: pair[0]):
+        filled = _fill_ratios(group) if with_ratio else group.with_columns(ratio=None)
+        series = pl.col("width").replace_strict(names, return_dtype=pl.String)
+        lines = filled.select("density", "ratio", x="y", series=series)
+        if with_gaussian:
+            widest = filled.filter(pl.col("width") == pl.col("width").max())
+            ratio = pl.col("ratio") * pl.col("gaussian_density") / pl.col("density") if with_ratio else None
+            guide = widest.select(density="gaussian_density", ratio=ratio, x="y", series=pl.lit(GAUSSIAN))
+            lines = pl.concat([lines, guide])
+        panel = draw_densities(
+            lines,
+            axis("y"),
+            colours | ({GAUSSIAN: GREY} if with_gaussian else {}),
+            axis("width"),
+            axis("ratio") if with_ratio else None,
+            f"heads {format_setting(heads)}",
+        )
+        panels.append(panel)
+    return alt.concat(*panels, columns=1 if with_ratio else 2)
+
+
+def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
+    """Tasks of a study know their own law alone: their ratios are to the limit's line, between its points."""
+    limit = rows.filter(pl.col("width").is_infinite() & (pl.col("density") > 0)).sort("y")
+    if not limit.height or not rows["ratio"].null_count():
+        return rows
+    line = np.interp(rows["y"], limit["y"], np.log(limit["density"].to_numpy()), left=np.nan, right=np.nan)
+    ratios = pl.Series(rows["density"].to_numpy() / np.exp(line)).fill_nan(None)
+    return rows.with_columns(pl.col("ratio").fill_null(ratios))
+
+
+def draw_densities(
+    rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
+) -> Any:
+    """Densities of several laws: `rows` has x, density, ratio and series.
+
+    `ratio` is the title of their ratio to one of them, which is drawn beside them.
+    """
+    import altair as alt
+
+    names = list(colours)
+    hue = alt.Color(
+        "series:N", title=legend, scale=alt.Scale(domain=names, range=[colours[name] for name in names])
+    )
+    dash = alt.StrokeDash(
+        "series:N",
+        title=legend,
+        scale=alt.Scale(domain=names, range=[DASHES.get(name, [1, 0]) for name in names]),
+    )
+    base = alt.Chart(inline_data(rows)).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
+    panels = [base.encode(y=alt.Y("density:Q", title="density"), strokeDash=dash).properties(title=title)]
+    if ratio is not None:
+        scale, axis = alt.Scale(type="log"), alt.Axis(tickCount=5)
+        right = base.encode(y=alt.Y("ratio:Q", title=ratio, scale=scale, axis=axis), strokeDash=dash)
+        panels.append(right.properties(title=f"{title}: ratio" if title else "ratio"))
+    return alt.hconcat(*(panel.properties(width=PANEL[0], height=PANEL[1]) for panel in panels), spacing=28)
+
+
+def distances(result: Result) -> list[Figure]:
     """Distances against the width, or against the heads where each number of them has one width."""
-    finite = source.rows.filter(pl.col("width").is_finite())
+    view = ChartView(result)
+    finite = view.rows.filter(pl.col("width").is_finite())
     if not finite.height:
-        return
+        return []
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
     x = "width" if max(widths) > 1 else "heads"
     if finite[x].n_unique() == 1:
-        return
-    others = source.other_settings(finite, ["width", "heads"])
+        return []
+    others = view.other_settings(finite, ["width", "heads"])
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
     split = bool(lines) and finite.select(lines).n_unique() > MOST_CASES
-    across = source.verb.axis(x) if x == "width" else _heads_axis(source, finite)
+    across = view.verb.axis(x) if x == "width" else _heads_axis(view, finite)
+    figures = []
     for case, case_rows in rows_by_case(finite, others if split else []):
         by = [name for name in lines if not split or name == "heads"]
         for column, (title, power, falls) in DISTANCES.items():
-            drawn = _lines(source, case_rows, x, column, by)
+            drawn = _lines(view, case_rows, x, column, by)
             if not (drawn["y"] > 0).any():
                 continue
             slope = power if x == "width" else None
@@ -52,24 +145,24 @@ def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
             notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
             if slope is not None:
                 notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
-            draw = partial(curves, drawn, across, title, palette(drawn["series"]), log=True, slope=slope)
-            named = replace(chart, name=column, title=title)
-            yield source.figure(named, case, draw, " ".join(notes))
+            draw = partial(draw_lines, drawn, across, title, palette(drawn["series"]), log=True, slope=slope)
+            figures.append(view.figure(column, title, " ".join(notes), draw, case))
+    return figures
 
 
-def _lines(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
+def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
     """The points of every line: the distance to the limit, and KL to another limit or by kernels."""
-    means = _means(source, rows, x, column, by)
+    means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means
-    if source.has_values(rows, "kl_to_other_limit"):
+    if has_values(rows, "kl_to_other_limit"):
         parts = [means.with_columns(series=pl.format("{}, its limit", "series"))]
         other_rows = rows.drop_nulls("kl_to_other_limit")
         for (scaling,), other in other_rows.group_by("other_scaling", maintain_order=True):
             named = pl.format("{}, limit of {}", "series", pl.lit(scaling))
-            parts.append(_means(source, other, x, "kl_to_other_limit", by).with_columns(series=named))
+            parts.append(_means(view, other, x, "kl_to_other_limit", by).with_columns(series=named))
         return pl.concat(parts)
-    if source.has_values(rows, "kernel_kl_to_limit") and not by:
+    if has_values(rows, "kernel_kl_to_limit") and not by:
         kernel = rows.group_by(x, maintain_order=True).agg(
             y=pl.col("kernel_kl_to_limit").mean(), error=pl.col("kernel_kl_to_limit").std()
         )
@@ -80,40 +173,52 @@ def _lines(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[
     return means
 
 
-def _means(source: ChartData, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    means = average_repetitions(rows.drop_nulls(column), x, column, by, source.quantity(column))
-    line_rows, _ = with_series(source, means, by)
+def _means(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
+    means = average_repetitions(rows.drop_nulls(column), x, column, by)
+    line_rows, _ = with_series(view, means, by)
     return line_rows.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
 
 
-def _heads_axis(source: ChartData, rows: pl.DataFrame) -> str:
+def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
     widths = rows["head_width"].unique().to_list() if "head_width" in rows.columns else [None]
-    label = source.verb.axis("heads")
+    label = view.verb.axis("heads")
     return label if len(widths) > 1 or widths[0] is None else f"{label}, each of width {widths[0]:g}"
 
 
-def path(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def gaussian(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "gaussian",
+        "KL divergence to a Gaussian",
+        "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls "
+        "with the squared number of heads.",
+        line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2),
+    )
+
+
+def path(result: Result) -> Figure | None:
     """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
+    view = ChartView(result)
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
-    if not source.has_values(source.rows, *names):
-        return
-    rows = source.rows.drop_nulls(names)
-    by = varying_settings(rows, source.settings)
+    rows = view.complete(view.rows, *names)
+    by = varying_settings(rows, view.settings)
     first = rows.unique(by, keep="first", maintain_order=True) if by else rows.head(1)
     whole = first.filter(
         pl.all_horizontal(pl.col(name).list.len() == pl.col(names[0]).list.len() for name in names)
     )
-    named, colours = with_series(source, whole.select(*by, *names), by)
+    named, colours = with_series(view, whole.select(*by, *names), by)
     long = named.explode(names).with_columns(x=pl.int_range(pl.len()).over("series"))
-    if long.height:
-        yield source.figure(chart, {}, partial(_draw_path, long, colours))
+    if not long.height:
+        return None
+    caption = "Squared length of tokens, and how alike they become (cosine 1: rank collapse)."
+    return view.figure("path", "Along the depth", caption, partial(_draw_path, long, colours))
 
 
 def _draw_path(rows: pl.DataFrame, colours: dict[str, str]) -> Any:
     import altair as alt
 
     panels = [
-        curves(
+        draw_lines(
             rows.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
             "depth",
             title,

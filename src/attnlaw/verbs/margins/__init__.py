@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.checkpoints.inputs import POSITIONS, InputSettings
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.chart_specs import Cells, CustomChart
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -110,6 +109,16 @@ LAYERS = (
         "kappa", "median over inputs of the sum over the maps there", display_name="κ", axis="condition κ"
     ),
 )
+KAPPA_KINDS = (
+    MODEL,
+    Quantity("kind", "name of the maps inside their blocks", kind="text"),
+    Quantity("kappa", "median over inputs of the sum over these maps", display_name="κ"),
+)
+PAIRS = (
+    MODEL,
+    Quantity("compared_with", "the first model", kind="text"),
+    Quantity("inputs", "that have D in both", kind="int"),
+)
 AMPLIFICATION = (
     MODEL,
     Quantity("layer", "from 0", kind="int"),
@@ -197,6 +206,18 @@ def _layer_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     ]
 
 
+def _kind_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if measurement.condition is None:
+        return None
+    return [{"kind": kind, "kappa": kappa} for kind, kappa in measurement.condition.by_kind.items()]
+
+
+def _pair_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+    if measurement.difference is None:
+        return None
+    return [{"compared_with": measurement.compared_with, "inputs": measurement.difference.inputs}]
+
+
 def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     from math import log10
 
@@ -261,53 +282,12 @@ VERB = Verb(
             lambda measurement: _frame(DIRECTIONS, measurement, _direction_rows(measurement)),
             json=True,
         ),
+        TableSpec(
+            "kappa_kinds",
+            KAPPA_KINDS,
+            lambda measurement: _frame(KAPPA_KINDS, measurement, _kind_rows(measurement)),
+        ),
+        TableSpec("pairs", PAIRS, lambda measurement: _frame(PAIRS, measurement, _pair_rows(measurement))),
     ),
-    charts=(
-        CustomChart(
-            "margins_distances",
-            "D of every input",
-            table="margins",
-            draw="attnlaw.verbs.margins.charts:distances",
-            caption="Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the "
-            "number that ranks models of one task, trained to a similar loss, on the same inputs.",
-        ),
-        CustomChart(
-            "margins_kappa",
-            "Where a margin could be lost",
-            table="kappa_layers",
-            draw="attnlaw.verbs.margins.charts:kappas",
-            caption="κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is "
-            "the relative error of the weights that could flip an input, to first order. It tells where; D "
-            "ranks.",
-        ),
-        CustomChart(
-            "margins_amplification",
-            "Amplification, measured and worst case",
-            table="amplification",
-            draw="attnlaw.verbs.margins.charts:amplified",
-            caption="How much a small change of what a layer reads can move the logits: median over inputs, "
-            "and the worst case by the weights alone (in another norm).",
-        ),
-        Cells(
-            "margins_directions",
-            "Effective directions of heads",
-            table="directions",
-            x="head",
-            y="layer",
-            colour=("directions_share",),
-            panel="kind",
-            domain=(0.0, 1.0),
-            tooltip_columns=(
-                "layer",
-                "head",
-                "directions",
-                "p_measured",
-                "p",
-                "log10_scale_measured",
-                "log10_scale",
-            ),
-            caption="The share of a head's singular values that count at the scale measured on these inputs; "
-            "the rest move margins too little to be worth their rank. It describes; it does not rank models.",
-        ),
-    ),
+    charts=("margins_distances", "margins_kappa", "margins_amplification", "margins_directions"),
 )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from attnlaw.render.charts.data import with_series
+from attnlaw.core.result import Result
+from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.figure import HEIGHT, WIDTH, Figure, colour_encoding
-from attnlaw.render.charts.labels import rows_by_case
 from attnlaw.render.charts.style import LETTER, inline_data, integer_axis, log_ticks
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.view import ChartView, with_series
 
 STEP = 24  # pixels of a bar
 MAX_WIDTH = 620
@@ -26,18 +23,25 @@ AXIS_PADDING = 1.2  # of a logarithmic axis
 LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
 
 
-def distances(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def margins_distances(result: Result) -> list[Figure]:
     """D of every input, sorted, a line of dots for each model, with its geometric mean."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, "distance"):
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "input"])):
+    view = ChartView(result)
+    figures = []
+    rows = view.frame("margins")
+    for case, case_rows in view.cases(rows, ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
-        if positive_rows.height:
-            lost = case_rows.height - positive_rows.height
-            more = f"Not drawn: {lost} with a margin or a gradient of 0." if lost else ""
-            placed, colours = with_series(source, positive_rows.select("model", "distance"), ["model"])
-            yield source.figure(chart, case, partial(sorted_dots, placed, source.verb.axis, colours), more)
+        if not positive_rows.height:
+            continue
+        caption = (
+            "Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the "
+            "number that ranks models of one task, trained to a similar loss, on the same inputs."
+        )
+        if lost := case_rows.height - positive_rows.height:
+            caption += f" Not drawn: {lost} with a margin or a gradient of 0."
+        placed, colours = with_series(view, positive_rows.select("model", "distance"), ["model"])
+        draw = partial(sorted_dots, placed, view.verb.axis, colours)
+        figures.append(view.figure("margins_distances", "D of every input", caption, draw, case))
+    return figures
 
 
 def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
@@ -66,14 +70,24 @@ def sorted_dots(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> A
     return alt.layer(lines, dots).properties(width=WIDTH, height=HEIGHT)
 
 
-def kappas(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def margins_kappa(result: Result) -> list[Figure]:
     """Bars of kappa, one for each layer and each map outside of layers."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, "kappa"):
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "layer", "kappa"])):
-        series_rows, colours = with_series(source, case_rows.select("model", "place", "kappa"), ["model"])
-        yield source.figure(chart, case, partial(bars_by_place, series_rows, source.verb.axis, colours))
+    view = ChartView(result)
+    figures = []
+    rows = view.complete(view.frame("kappa_layers"), "kappa")
+    for case, case_rows in view.cases(rows, ["model", "layer", "kappa"]):
+        placed, colours = with_series(view, case_rows.select("model", "place", "kappa"), ["model"])
+        figure = view.figure(
+            "margins_kappa",
+            "Where a margin could be lost",
+            "κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is "
+            "the relative error of the weights that could flip an input, to first order. It tells where; D "
+            "ranks.",
+            partial(bars_by_place, placed, view.verb.axis, colours),
+            case,
+        )
+        figures.append(figure)
+    return figures
 
 
 def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:
@@ -117,14 +131,44 @@ def bars_by_place(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) ->
     )
 
 
-def amplified(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def margins_amplification(result: Result) -> list[Figure]:
     """log10 of amplification by layer: measured and worst case in one figure."""
-    rows = source.frame(chart.table)
-    if not source.has_values(rows, "log10_measured"):
-        return
-    for case, case_rows in rows_by_case(rows, source.other_settings(rows, ["model", "layer"])):
-        series_rows, colours = with_series(source, case_rows.select("model", "layer", *LINES), ["model"])
-        yield source.figure(chart, case, partial(two_lines, series_rows, source.verb.axis, colours))
+    view = ChartView(result)
+    figures = []
+    rows = view.complete(view.frame("amplification"), "log10_measured")
+    for case, case_rows in view.cases(rows, ["model", "layer"]):
+        placed, colours = with_series(view, case_rows.select("model", "layer", *LINES), ["model"])
+        figure = view.figure(
+            "margins_amplification",
+            "Amplification, measured and worst case",
+            "How much a small change of what a layer reads can move the logits: median over inputs, "
+            "and the worst case by the weights alone (in another norm).",
+            partial(two_lines, placed, view.verb.axis, colours),
+            case,
+        )
+        figures.append(figure)
+    return figures
+
+
+def margins_directions(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    drawings = cell_maps(
+        view,
+        view.frame("directions"),
+        ["head"],
+        "layer",
+        "directions_share",
+        "kind",
+        domain=(0.0, 1.0),
+        tooltip=("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale"),
+    )
+    return view.figures(
+        "margins_directions",
+        "Effective directions of heads",
+        "The share of a head's singular values that count at the scale measured on these inputs; "
+        "the rest move margins too little to be worth their rank. It describes; it does not rank models.",
+        drawings,
+    )
 
 
 def two_lines(rows: pl.DataFrame, label: Any, colours: Mapping[str, str]) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves, CustomChart
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
@@ -221,30 +220,6 @@ def _values(spectrum: MultiHeadSpectrum) -> Any:
     return None if values is None else pl.DataFrame({"value": values})
 
 
-CHARTS = (
-    CustomChart(
-        "spectra",
-        "Spectra of random attention",
-        draw="attnlaw.verbs.multi_head.charts:spectra",
-        caption="Bars: the singular values of one draw. Line: the law.",
-    ),
-    Curves(
-        "readout",
-        "Error of a readout",
-        x="beta",
-        y="coefficient_error",
-        caption="Of ridge regression on the output of a random layer, by theory: where lines cross, another "
-        "shape becomes the better one.",
-    ),
-    Curves(
-        "arrival",
-        "Time of a readout",
-        fallback_for="readout",
-        x="head_size",
-        y="arrival_time",
-        caption="At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
-    ),
-)
 VERB = Verb(
     "multi_head",
     "The spectrum of multi-head attention",
@@ -263,6 +238,6 @@ VERB = Verb(
             _values,
         ),
     ),
-    charts=CHARTS,
+    charts=("spectra", "readout", "arrival"),
     is_random=True,
 )

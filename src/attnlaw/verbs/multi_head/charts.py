@@ -2,52 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from attnlaw.core.result import Result
 from attnlaw.render.charts.densities import BARS, histogram
 from attnlaw.render.charts.figure import PANEL, Figure, panel_title
 from attnlaw.render.charts.labels import varying_settings
+from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE, inline_data
-
-if TYPE_CHECKING:
-    from attnlaw.core.chart_specs import CustomChart
-    from attnlaw.render.charts.data import ChartData
+from attnlaw.render.charts.view import ChartView, has_values
 
 SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
 X_TITLE = "singular value / root of the mean square"
 ATOM_NOTE = "Zeros are written, not drawn."
 
 
-def spectra(chart: CustomChart, source: ChartData) -> Iterator[Figure]:
+def spectra(result: Result) -> Figure | None:
     """One figure of all layers that were drawn, each once."""
-    laws, values = source.frame("law_densities"), source.frame("drawn_values")
-    if not (source.has_values(laws, "x", "density") and source.has_values(values, "value")):
-        return
-    settings = varying_settings(source.rows, [name for name in source.settings if name != "name"])
-    drawn = source.rows.filter(pl.col(source.key).is_in(values[source.key].to_list()))
+    view = ChartView(result)
+    laws, values = view.frame("law_densities"), view.frame("drawn_values")
+    if not (has_values(laws, "x", "density") and has_values(values, "value")):
+        return None
+    settings = varying_settings(view.rows, [name for name in view.settings if name != "name"])
+    drawn = view.rows.filter(pl.col("case").is_in(values["case"].to_list()))
     once = drawn.unique(["name", *settings], keep="first", maintain_order=True)
     panels = [
-        _panel_data(source, row, laws, values, settings if row["name"] is None else [])
+        _panel_data(view, row, laws, values, settings if row["name"] is None else [])
         for row in once.to_dicts()
     ]
     notes = [SPIKE_NOTE] if any(panel["spike"] is not None for panel in panels) else []
     notes += [ATOM_NOTE] if any(panel["atom"] > 0 for panel in panels) else []
-    yield source.figure(chart, {}, partial(_draw_panels, panels), " ".join(notes))
+    caption = "Bars: the singular values of one draw. Line: the law."
+    return view.figure(
+        "spectra", "Spectra of random attention", " ".join([caption, *notes]), partial(_draw_panels, panels)
+    )
+
+
+def readout(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "readout",
+        "Error of a readout",
+        "Of ridge regression on the output of a random layer, by theory: where lines cross, another "
+        "shape becomes the better one.",
+        line_charts(view, view.rows, "beta", "coefficient_error"),
+    )
+
+
+def arrival(result: Result) -> list[Figure]:
+    """The time of a readout, unless there is an error of it to draw."""
+    if readout(result):
+        return []
+    view = ChartView(result)
+    return view.figures(
+        "arrival",
+        "Time of a readout",
+        "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+        line_charts(view, view.rows, "head_size", "arrival_time"),
+    )
 
 
 def _panel_data(
-    source: ChartData, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
+    view: ChartView, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
 ) -> dict[str, Any]:
     """What one panel shows: singular values s, `s^2 = x/mean`, which tame the density at a hard edge."""
-    key, mean, atom = row[source.key], row["mean"], row["atom_at_zero"]
-    every = (values.filter(pl.col(source.key) == key)["value"] / mean).sqrt().to_numpy()
+    key, mean, atom = row["case"], row["mean"], row["atom_at_zero"]
+    every = (values.filter(pl.col("case") == key)["value"] / mean).sqrt().to_numpy()
     kept = every[every > 0] if atom > 0 else every
     s = (pl.col("x") / mean).sqrt()
-    law = laws.filter(pl.col(source.key) == key).select(
+    law = laws.filter(pl.col("case") == key).select(
         x=s, density=2 * s * mean * pl.col("density"), detail=pl.col("interval")
     )
     # The density is zero at its edges, but for a hard one.
@@ -58,7 +84,7 @@ def _panel_data(
     ]
     bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
     most = 1.25 * max(bar["height"] for bar in bars)
-    title = row["name"] or source.value_labels.describe({name: row[name] for name in settings})
+    title = row["name"] or view.value_labels.describe({name: row[name] for name in settings})
     return {
         "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
         "bars": bars,

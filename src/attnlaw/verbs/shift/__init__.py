@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -132,28 +131,6 @@ QUANTITIES = (
     Quantity("degrees", "degrees of freedom of the fit"),
     Quantity("residual", "what the fixed point misses", hidden=True),
 )
-CHARTS = (
-    Curves(
-        "weights",
-        "What is left of the weights",
-        caption="Effective weight of the second group over that of the first. The nonlinearity of the kernel "
-        "is a ridge of its own, so weights act only where the given ridge is not small against it.",
-        x="ridge",
-        y="weight_ratio",
-        by="weighting",
-        log=True,
-    ),
-    Curves(
-        "risk",
-        "Risk under covariate shift",
-        caption="Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
-        x="ridge",
-        y="excess",
-        by="weighting",
-        points="dimension",
-        log_x=True,
-    ),
-)
 SIMULATE = Verb(
     "shift.simulate",
     "Fitted",
@@ -169,6 +146,6 @@ VERB = Verb(
     ShiftSettings,
     QUANTITIES,
     run_each_case(solve),
-    charts=CHARTS,
+    charts=("weights", "risk"),
     simulation=SIMULATE,
 )

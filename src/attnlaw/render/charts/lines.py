@@ -1,18 +1,138 @@
-"""Lines with bars of their errors, points over them, thresholds, a guide."""
+"""Lines with bars of their errors, points of a simulation over them, thresholds, a guide."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import polars as pl
 
-from attnlaw.render.charts.figure import GREY, HEIGHT, WIDTH, colour_encoding, with_theory_legend
+from attnlaw.core.result import Result
+from attnlaw.render.charts.figure import GREY, HEIGHT, WIDTH, Figure, colour_encoding, with_theory_legend
+from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
 from attnlaw.render.charts.style import inline_data, integer_axis, log_ticks
+from attnlaw.render.charts.view import (
+    ChartView,
+    Drawing,
+    average_repetitions,
+    has_values,
+    rows_with_same_settings,
+    simulation_label,
+    with_series,
+)
+
+POINTS = (
+    "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."
+)
+# More points of a line than this are not marked by dots.
+MOST_DOTS = 40
 
 
-def curves(
+def first_quantity(result: Result) -> list[Figure]:
+    """Lines of the first quantity that has values over the setting that varied most."""
+    view = ChartView(result)
+    rows = view.rows
+    quantities = (
+        quantity
+        for quantity in view.verb.quantities
+        if quantity.kind in ("float", "int", "small") and has_values(rows, quantity.name)
+    )
+    quantity, names = next(quantities, None), varying_settings(rows, view.settings)
+    if quantity is None or not names:
+        return []
+    x = max(names, key=lambda name: (rows[name].dtype.is_numeric(), rows[name].drop_nulls().n_unique()))
+    title = f"{quantity.label[0].upper()}{quantity.label[1:]} against {x.replace('_', ' ')}"
+    caption = f"{quantity.description}." if quantity.description else ""
+    return view.figures(quantity.name, title, caption, line_charts(view, rows, x, quantity.name))
+
+
+def line_charts(
+    view: ChartView,
+    rows: pl.DataFrame,
+    x: str,
+    y: str,
+    by: Sequence[str] = (),
+    *,
+    sizes: str | None = None,
+    thresholds: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+    log: bool = False,
+    log_x: bool = False,
+    slope: int | None = None,
+) -> Iterator[Drawing]:
+    """Lines of `y` over `x`, one for each value of the columns `by`, and a chart for each other setting.
+
+    Rows that repeat a setting are averaged, with one standard error. If no column of `by` varies, other
+    settings make lines, as long as these are few. A chart with a single value of `x` is left out.
+
+    Args:
+        sizes: the setting of the simulation that states its size; its rows are points over the lines.
+        thresholds: gives x and name of the thresholds in the rows of a chart.
+        log: makes both axes logarithmic, `log_x` the x axis.
+        slope: that of a guide through the last point.
+    """
+    rows = view.complete(rows, x, y)
+    if not rows.height:
+        return
+    if rows[x].dtype.is_float():
+        rows = rows.filter(pl.col(x).is_finite())
+    if log:
+        rows = rows.filter(pl.col(y) > 0)
+    if log or log_x:
+        rows = rows.filter(pl.col(x) > 0)
+    by = varying_settings(rows, by)
+    others = view.other_settings(rows, [x, *by])
+    points = pl.DataFrame()
+    if sizes is not None and view.simulation is not None:
+        points = view.complete(view.simulation.rows, x, y, sizes)
+    if not points.height and not by and others and rows.select(others).n_unique() <= MOST_CASES:
+        by, others = others, []
+    for case, case_rows in rows_by_case(rows, others):
+        if case_rows[x].n_unique() < 2:
+            continue
+        lines, colours = with_series(view, average_repetitions(case_rows, x, y, by), by)
+        lines = lines.sort("x", maintain_order=True)
+        measured = None
+        if sizes is not None and points.height:
+            same = rows_with_same_settings(points, case_rows, [x, *by], view)
+            measured = _average_by_size(view, same, x, y, by, sizes) if same.height else None
+        marks = None if thresholds is None else thresholds(case_rows)
+        notes = [
+            "" if measured is None else POINTS,
+            "Dotted lines are thresholds." if marks is not None and marks.height else "",
+            "Bars are one standard error." if measured is None and lines["error"].count() else "",
+        ]
+        draw = partial(
+            draw_lines,
+            lines,
+            view.verb.axis(x),
+            view.verb.axis(y),
+            colours,
+            points=measured,
+            thresholds=marks,
+            log=log,
+            log_x=log_x,
+            slope=slope,
+            from_zero=sizes is not None,
+            with_dots=max(lines.group_by("series").len()["len"]) <= MOST_DOTS,
+        )
+        yield Drawing(draw, case, " ".join(filter(None, notes)))
+
+
+def _average_by_size(
+    view: ChartView, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], sizes: str
+) -> pl.DataFrame:
+    """Means of a simulation by size, with their errors, and the name of each size."""
+    assert view.simulation is not None
+    means, _ = with_series(view, average_repetitions(rows, x, y, [*by, sizes]), by)
+    means = means.sort(sizes, maintain_order=True)
+    ending = " (± s.e.)" if means["error"].count() else ""
+    names = [f"{simulation_label(view.simulation, sizes, [size])}{ending}" for size in means[sizes]]
+    return means.with_columns(size=pl.Series(names, dtype=pl.String))
+
+
+def draw_lines(
     rows: pl.DataFrame,
     x: str,
     y: str,
@@ -22,20 +142,22 @@ def curves(
     thresholds: pl.DataFrame | None = None,
     log: bool = False,
     log_x: bool = False,
+    log_y: bool = False,
     slope: int | None = None,
     from_zero: bool = False,
     with_dots: bool = True,
-    log_y: bool = False,
     line_name: str = "theory",
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> Any:
     """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
 
-    `rows`: x, y, error (may be null), series. `points`: the same and `size`, the name of what was measured.
-    `line_name` names the lines then. `thresholds`: x, name; drawn as dotted vertical lines. The title of each
-    axis is `x` and `y`.
-    `log_x` and `log_y` make that axis logarithmic, `log` both: then bars that reach zero are cut, and a guide
-    of `slope` runs through the last point of the first series.
+    Args:
+        rows: x, y, error (may be null), series.
+        x: title of the x axis, `y` that of the y axis.
+        points: the same columns and `size`, the name of what was measured; `line_name` names the lines then.
+        thresholds: x, name; drawn as dotted vertical lines.
+        log: makes both axes logarithmic (`log_x`, `log_y`: that axis). Bars that reach zero are cut, and a
+            guide of `slope` runs through the last point of the first series.
     """
     import altair as alt
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import setting, setting_fields, settings_dataclass
@@ -93,18 +92,6 @@ QUANTITIES = (
     Quantity("limit_error", "of the mean of infinitely many"),
     Quantity("residual", "what the equations miss", hidden=True),
 )
-CHARTS = (
-    Curves(
-        "ensemble",
-        "Averaging learners",
-        caption="Error of the mean of K learners against their features. The peak, where a learner just fits "
-        "its samples, is variance between learners: their mean does not have it.",
-        x="features",
-        y="mean_error",
-        by="learners",
-        points="inputs",
-    ),
-)
 SIMULATE = Verb(
     "ensemble.simulate",
     "Trained learners",
@@ -119,6 +106,6 @@ VERB = Verb(
     EnsembleSettings,
     QUANTITIES,
     run_each_case(solve),
-    charts=CHARTS,
+    charts=("ensemble",),
     simulation=SIMULATE,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlaw.core.chart_specs import Curves
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -60,17 +59,6 @@ VERB = Verb(
     CoordinatesSettings,
     QUANTITIES,
     run,
-    charts=(
-        Curves(
-            "coordinates",
-            "Change of logits against the width",
-            x="width",
-            y="logit_change",
-            by="parametrisation",
-            log=True,
-            caption="Root mean square change of logits after the steps of SGD. Where the line is flat, a "
-            "learning rate carries over to wider models.",
-        ),
-    ),
+    charts=("coordinates",),
     is_random=True,
 )

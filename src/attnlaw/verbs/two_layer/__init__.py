@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.chart_specs import Curves
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
@@ -122,19 +121,6 @@ QUANTITIES = (
     Quantity("tail_term", "n/R_k*, in the bound of arXiv 1906.11300 up to a constant"),
     Quantity("residual", "what the equation for kappa misses", hidden=True),
 )
-CHARTS = (
-    Curves(
-        "scale",
-        "The price of a large start",
-        caption="Risk of two linear layers that fit every label, against their scale at the start. A small "
-        "start ends in the interpolator of least norm, and a long tail of weak directions makes that benign.",
-        x="scale",
-        y="excess",
-        by="weak",
-        points="samples",
-        log=True,
-    ),
-)
 SIMULATE = Verb(
     "two_layer.simulate",
     "Drawn data",
@@ -149,6 +135,6 @@ VERB = Verb(
     TwoLayerSettings,
     QUANTITIES,
     run_each_case(solve),
-    charts=CHARTS,
+    charts=("scale",),
     simulation=SIMULATE,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attnlaw.core.chart_specs import Curves
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -110,19 +109,6 @@ QUANTITIES = (
     *MEASURED,
     Quantity("exponent", "what is left of a second direction falls as init to this power"),
 )
-CHARTS = (
-    Curves(
-        "connectivity",
-        "What is not seen, by what connects it",
-        caption="The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e "
-        "of rank one where e is seen, and a random entry, here in mean size, where it is not.",
-        x="init",
-        y="corner",
-        by="graph",
-        points="latent",
-        log_x=True,
-    ),
-)
 SIMULATE = Verb(
     "complete.simulate",
     "Trained",
@@ -137,6 +123,6 @@ VERB = Verb(
     CompletionSettings,
     QUANTITIES,
     run_each_case(solve),
-    charts=CHARTS,
+    charts=("connectivity",),
     simulation=SIMULATE,
 )

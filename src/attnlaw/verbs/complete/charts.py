@@ -1,0 +1,19 @@
+"""What factors put where a matrix is not seen, against the scale of the start."""
+
+from __future__ import annotations
+
+from attnlaw.core.result import Result
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.lines import line_charts
+from attnlaw.render.charts.view import ChartView
+
+
+def connectivity(result: Result) -> list[Figure]:
+    view = ChartView(result)
+    return view.figures(
+        "connectivity",
+        "What is not seen, by what connects it",
+        "The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e "
+        "of rank one where e is seen, and a random entry, here in mean size, where it is not.",
+        line_charts(view, view.rows, "init", "corner", ["graph"], sizes="latent", log_x=True),
+    )
