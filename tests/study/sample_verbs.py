@@ -303,4 +303,9 @@ def rows(out: Path) -> pl.DataFrame:
     """What a run exported."""
     import polars as pl
 
-    return pl.read_parquet(out / "rows" / "*.parquet")
+    return pl.read_parquet(out / "rows.parquet")
+
+
+def exported(out: Path) -> dict[str, bytes]:
+    """The files of the result that a run exported, by name."""
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.suffix in (".json", ".parquet")}

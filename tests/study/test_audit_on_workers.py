@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from study import driver
 from study.processes import forked
 
 import attnlaw
-from attnlaw.core.files import to_parquet
+from attnlaw.core.result import Result
 from attnlaw.study import Backend
 from attnlaw.study import run_split as spread
 from attnlaw.study.store import open_store
@@ -34,9 +33,9 @@ def _threaded(model: str) -> dict[str, bytes]:
     return in_bytes(attnlaw.audit(model, jobs=2))
 
 
-def in_bytes(audit: attnlaw.Audit) -> dict[str, bytes]:
-    return {name: to_parquet(table) for name, table in audit.tables().items()} | {
-        "summary": str(audit.summary).encode()
+def in_bytes(result: Result) -> dict[str, bytes]:
+    return {name: data for name, data in result.files().items() if name != "rows.parquet"} | {
+        "values": str(result.values()).encode()
     }
 
 
@@ -57,14 +56,15 @@ def once(store: Path) -> None:
     assert not [*(store / "drafts").glob("*"), *(store / "running").glob("*")]
 
 
-def on_workers(model: str, store: Path, place: Backend, **options: object) -> Iterator[attnlaw.Audit]:
-    return spread(VERB, [AuditSettings(model=model)], store, place, **options)  # type: ignore[arg-type]
+def on_workers(model: str, store: Path, place: Backend, **options: object) -> Result:
+    cases = [AuditSettings(model=model)]
+    return Result.collect(VERB, zip(cases, spread(VERB, cases, store, place, **options), strict=True))  # type: ignore[arg-type]
 
 
 def test_two_workers_give_what_threads_give(
     model: str, threaded: dict[str, bytes], tmp_path: Path, two_workers: Backend
 ) -> None:
-    (audit,) = on_workers(model, tmp_path, two_workers)
+    audit = on_workers(model, tmp_path, two_workers)
     assert in_bytes(audit) == threaded
     once(tmp_path)
 
@@ -79,7 +79,7 @@ def test_a_killed_driver(
     assert process.exitcode == -signal.SIGKILL, (tmp_path / "told").read_text()
     kept = finished(tmp_path / "s")
     assert 1 <= len(kept) < UNITS
-    (audit,) = on_workers(model, tmp_path / "s", two_workers)
+    audit = on_workers(model, tmp_path / "s", two_workers)
     assert in_bytes(audit) == threaded
     assert kept.items() <= finished(tmp_path / "s").items()
     once(tmp_path / "s")
@@ -97,7 +97,7 @@ def test_a_killed_worker(
                 kept.update(finished(tmp_path))
                 os.kill(victim, signal.SIGKILL)
 
-        (audit,) = on_workers(model, tmp_path, two_workers, progress=progress)
+        audit = on_workers(model, tmp_path, two_workers, progress=progress)
     assert in_bytes(audit) == threaded
     assert 1 <= len(kept) < UNITS
     assert kept.items() <= finished(tmp_path).items()

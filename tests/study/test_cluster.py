@@ -19,7 +19,7 @@ from distributed import Client
 from distributed.comm import CommClosedError
 from study import driver
 from study.processes import PATIENCE, alive, children, forked, until
-from study.sample_verbs import calls, find, rows, study
+from study.sample_verbs import calls, exported, find, rows, study
 
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.study import Backend, read_study, run, status
@@ -39,11 +39,8 @@ def test_equal_tables_in_process_and_with_one_and_two_workers(tmp_path: Path, tw
         assert report.done == 32
     assert [cost.workers for cost in costs] == [1, 1, 2]
     for name in ("one", "two"):
-        for place in ("rows", "tables/values"):
-            first = sorted((tmp_path / "none" / place).iterdir())
-            other = sorted((tmp_path / name / place).iterdir())
-            assert [path.name for path in first] == [path.name for path in other]
-            assert [path.read_bytes() for path in first] == [path.read_bytes() for path in other]
+        assert exported(tmp_path / name) == exported(tmp_path / "none")
+    assert exported(tmp_path / "none").keys() == {"attnlaw.json", "rows.parquet", "values.parquet"}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,9 @@ def test_workers_killed_in_mid_run_in_mid_write_and_at_their_start(tmp_path: Pat
     assert calls(tmp_path).count(3) == 2
     frame = rows(out)
     assert frame["x"].to_list() == list(range(1, 17))
-    tables = pl.read_parquet(out / "tables" / "lines" / "*.parquet")
-    assert tables.group_by("task").len()["len"].to_list() == [1000] * 16
-    sums = frame.join(tables.group_by("task").agg(pl.col("value").sum()), on="task", maintain_order="left")
-    assert sums["value"].to_list() == [499_500 * x for x in range(1, 17)]
+    lines = pl.read_parquet(out / "lines.parquet").group_by("case", maintain_order=True)
+    assert lines.len().rows() == [(case, 1000) for case in range(16)]
+    assert lines.agg(pl.col("value").sum())["value"].to_list() == [499_500 * x for x in range(1, 17)]
     run(read_study(file, find), out)
     assert not list((out / "drafts").iterdir())  # swept by the next run
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import polars as pl
 import pytest
-from study.sample_verbs import rows, study
+from study.sample_verbs import exported, find, rows, study
 
+import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.study import Study, resume, run, status
 from attnlaw.study.export import export
@@ -72,10 +72,11 @@ MINE = (
     "drafts/sub/chapter.parquet",
     "running/log.txt",
     "tables/mine/results.csv",
-    "tables/values/notes.txt",
     "parts/values/old.parquet",
     "rows/mine.parquet",
-    "rows/.mine.draft",
+    "mine.parquet",
+    ".mine.draft",
+    "draw/.mine.draft",
     "summary.json",
 )
 
@@ -88,8 +89,9 @@ def test_a_run_keeps_the_files_of_the_user(tmp_path: Path) -> None:
     left = [
         out / "drafts" / f"{'0a' * 16}-values-host-name.org-77.parquet",
         out / "running" / ("b1" * 16),
-        out / "rows" / ".rows.parquet.ab_45678.draft",
-        out / "tables" / "values" / f".{'0a' * 16}.parquet.ab_45678.draft",
+        out / ".rows.parquet.ab_45678.draft",
+        out / ".attnlaw.json.ab_45678.draft",
+        out / "draw" / ".values.parquet.ab_45678.draft",
     ]
     for path in left:
         path.write_text("of a killed worker")
@@ -99,28 +101,36 @@ def test_a_run_keeps_the_files_of_the_user(tmp_path: Path) -> None:
     assert not any(path.exists() for path in left)
 
 
-def test_two_studies_in_one_directory_keep_each_others_tasks(tmp_path: Path) -> None:
+def test_two_studies_in_one_directory_keep_each_others_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnlaw.verbs.views.find_verb", find)
     out = tmp_path / "out"
     first = study(tmp_path, DRAWS)
     run(first, out)
-    before = rows(out)
-    tables = {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()}
+    before = exported(out)
     run(study(tmp_path, 'verb = "square"\n[grid]\nx = [5]\n'), out)
     assert rows(out)["verb"].to_list() == ["square"]
+    assert "values.parquet" not in exported(out)
     assert status(first, out).done == 2
     with open_store(out) as store:
         export(first, store)
-    assert rows(out).equals(before)
-    assert {path.name: path.read_bytes() for path in (out / "tables" / "values").iterdir()} == tables
+    assert exported(out) == before
 
 
-def test_rows_without_their_store_are_not_written_over(tmp_path: Path) -> None:
-    """Rows that were copied without their store cannot be exported again."""
-    copied = tmp_path / "out" / "rows" / "rows.parquet"
+@pytest.mark.parametrize("name", ["rows.parquet", "attnlaw.json", "cut/rows.parquet"])
+def test_results_without_their_store_are_not_written_over(name: str, tmp_path: Path) -> None:
+    """Rows that were copied without their store cannot be exported again, nor what a command wrote."""
+    copied = tmp_path / "out" / name
     copied.parent.mkdir(parents=True)
-    pl.DataFrame({"verb": ["draw"], "x": [9.0]}).write_parquet(copied)
-    with pytest.raises(
-        InputError, match=r"rows\.parquet: rows without their store .*choose another directory"
-    ):
-        run(study(tmp_path, DRAWS), tmp_path / "out")
-    assert pl.read_parquet(copied)["x"].to_list() == [9.0]
+    copied.write_text("mine")
+    with pytest.raises(InputError, match=rf"{name}: a result without its store .*choose another directory"):
+        run(study(tmp_path, 'verb = ["square", "cut"]\n[fixed]\nx = 1\n'), tmp_path / "out")
+    assert copied.read_text() == "mine"
+
+
+def test_a_command_does_not_write_over_a_study(drawn: Study, tmp_path: Path) -> None:
+    before = exported(tmp_path / "out")
+    with pytest.raises(InputError, match="out: holds a study; give another directory"):
+        attnlaw.learn(alpha=0.3).save(tmp_path / "out")
+    assert exported(tmp_path / "out") == before

@@ -22,12 +22,12 @@ from attnlaw.study import Backend, read_study, resume, run, status
 from attnlaw.study.export import export
 from attnlaw.study.run import Cost, _cost
 from attnlaw.study.store import hold_lock, open_store
-from attnlaw.study.task import Task, TaskResult, run_batch
+from attnlaw.study.task import Ending, Task, run_batch
 
 DRIVE = "import sys; from study.driver import drive; drive(*sys.argv[1:])"
 
 
-COLUMNS = ("verb", "x", "seconds", "log", "square", "status", "remark", "error", "attnlaw_version", "task")
+COLUMNS = ("verb", "x", "seconds", "log", "square", "status", "remark", "attnlaw_version", "task")
 SQUARES = 'verb = "square"\n[fixed]\nlog = "LOG"\n[grid]\nx = [3, 1, 2]\n'
 
 
@@ -43,7 +43,7 @@ def test_rows_stand_in_the_order_of_the_study(tmp_path: Path) -> None:
     assert (report.tasks, report.done, report.missing, report.failures) == (3, 3, 0, ())
     frame = rows(tmp_path / "out")
     assert frame.columns == [*COLUMNS]
-    assert frame.select("x", "square", "status", "error").rows() == [
+    assert frame.select("x", "square", "status", "remark").rows() == [
         (3.0, 9.0, "done", None),
         (1.0, 1.0, "done", None),
         (2.0, 4.0, "done", None),
@@ -102,10 +102,10 @@ def test_a_forced_run_that_is_stopped_keeps_old_rows_and_is_resumed(
     engine = sys.modules["attnlaw.study.engine"]
     perform = engine.run_task
 
-    def other(task: Task, folder: Path) -> TaskResult:
+    def other(task: Task, folder: Path) -> Ending:
         if task.case.x == 2:
             os.kill(os.getpid(), signal.SIGINT)
-        return TaskResult(task.key, 0.0, json.dumps({"square": -1.0}))
+        return Ending(task.key, 0.0, json.dumps({"square": -1.0}))
 
     monkeypatch.setattr(engine, "run_task", other)
     report = run(sample_study, out, force=True)
@@ -141,7 +141,7 @@ def test_a_first_task_on_a_worker_is_kept_where_its_second_run_fails(tmp_path: P
 def test_the_estimate_is_at_least_the_longest_task() -> None:
     """One task of 8 s and three of 1 s on four workers: 8 s, though the sum over the workers is 2.75 s."""
     tasks = [Task(verb, Square(x=x)) for x, verb in enumerate((TORN, *[SQUARE] * 3))]
-    firsts = {"torn": TaskResult("a", 8.0, "{}"), "square": TaskResult("b", 1.0, "{}")}
+    firsts = {"torn": Ending("a", 8.0, "{}"), "square": Ending("b", 1.0, "{}")}
     assert _cost(tasks, firsts, {}, 4) == Cost(4, 4, 8.0, 8.0)
     assert _cost(tasks, firsts, {}, 1) == Cost(4, 1, 8.0, 11.0)
 
@@ -170,7 +170,7 @@ def test_a_task_that_fails_is_a_row_and_the_others_go_on(
     frame = rows(tmp_path / "out")
     assert frame["square"].to_list() == [1, None, 9]
     assert frame["status"].to_list() == ["done", "failed", "done"]
-    assert frame["error"][1] == failure.error
+    assert frame["remark"].to_list() == [None, failure.error, None]
     # Another run leaves the failure alone; asked to, it tries again.
     assert run(study(tmp_path, text), tmp_path / "out").computed == 0
     assert run(study(tmp_path, text), tmp_path / "out", retry_failed=True).computed == 1
@@ -209,18 +209,17 @@ def test_tables_are_tied_to_their_rows_and_follow_the_study(tmp_path: Path) -> N
     run(study(tmp_path, text.format("0, 1")), out)
     frame = rows(out)
     assert frame["seed"].n_unique() == 4
-    tables = pl.read_parquet(out / "tables" / "values" / "*.parquet")
-    largest = tables.group_by("task").agg(pl.col("value").max())
-    joined = frame.join(largest, on="task", maintain_order="left")
-    assert joined["value"].to_list() == joined["largest"].to_list()
-    assert joined.height == 4
-    parts = [pl.read_parquet(out / path)["value"].max() for path in frame["values_part"]]
-    assert parts == frame["largest"].to_list()
-    query = f"""SELECT x, count(*) AS lines FROM '{out}/tables/values/*.parquet'
-                JOIN '{out}/rows/*.parquet' USING (task) GROUP BY x ORDER BY x"""
+    table = pl.read_parquet(out / "values.parquet")
+    assert table.columns == ["value", "case"]
+    largest = table.group_by("case").agg(pl.col("value").max()).sort("case")
+    assert largest["case"].to_list() == [0, 1, 2, 3]
+    assert largest["value"].to_list() == frame["largest"].to_list()
+    query = f"""SELECT x, count(*) FROM '{out}/values.parquet' AS lines
+                JOIN read_parquet('{out}/rows.parquet', file_row_number = true) AS cases
+                ON lines."case" = cases.file_row_number GROUP BY x ORDER BY x"""
     assert duckdb.sql(query).fetchall() == [(0.0, 120), (1.0, 120)]
     run(study(tmp_path, text.format("0")), out)
-    assert len(list((out / "tables" / "values").iterdir())) == 2
+    assert pl.read_parquet(out / "values.parquet").height == 120
     assert len(list((out / "parts" / "values").iterdir())) == 4  # kept for when the study asks for them again
 
 
@@ -230,7 +229,7 @@ def test_a_row_reproduces_alone(tmp_path: Path) -> None:
     run(study(tmp_path, text.format("7, 0, 1")), tmp_path / "many")
     run(study(tmp_path, text.format("7")), tmp_path / "one")
     many, alone = rows(tmp_path / "many"), rows(tmp_path / "one")
-    assert many.filter(x=7.0).drop("values_part").equals(alone.drop("values_part"))
+    assert many.filter(x=7.0).equals(alone)
 
 
 def test_ctrl_c_keeps_finished_rows(tmp_path: Path) -> None:

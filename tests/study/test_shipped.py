@@ -7,16 +7,15 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 from command.in_process import invoke
 from study.small_studies import FILES, SMALL, small
 
+import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.render.charts.draw import draw_all_figures
-from attnlaw.report.read import read_saved
 from attnlaw.study import Backend, read_study, run
 from attnlaw.study.shipped import shipped_studies
+from attnlaw.verbs.views import figures_of
 
 TASKS = {
     "atlas": {"audit": 16},
@@ -123,10 +122,9 @@ def test_the_atlas_without_its_models_is_refused(tmp_path: Path) -> None:
 def test_the_study_of_checkpoints_runs(tmp_path: Path) -> None:
     report = run(read_study(FILES["checkpoints"]), tmp_path, Backend())
     assert (report.done, report.failures) == (2, ())
-    for table in ("matrices", "spectra", "layers", "fits", "curves"):
-        assert (
-            pl.scan_parquet(tmp_path / "tables" / table / "*.parquet").select(pl.len()).collect().item() > 0
-        )
+    tables = attnlaw.load(tmp_path).tables | attnlaw.load(tmp_path / "fit").tables
+    for name in ("matrices", "spectra", "layers", "fits", "curves"):
+        assert tables[name].height > 0
 
 
 # Laws of other layers, drawn by the same charts as limit-width and limit-spectrum.
@@ -140,7 +138,7 @@ SLOW = ("limit-heads", "limit-relu", "limit-scaling", "limit-spectrum-large")
 def test_a_small_part_of_a_shipped_study_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
     report = run(small(name), tmp_path, Backend())
     assert not report.failures
-    figures = draw_all_figures(read_saved(tmp_path).sources)
+    figures = figures_of(attnlaw.load(tmp_path))
     assert [figure.name for figure in figures] == SMALL[name][-1]
     for figure in figures:
         assert figure.draw().to_dict()

@@ -16,15 +16,15 @@ import pytest
 
 from attnlaw.core.errors import InputError
 from attnlaw.study.store import hold_lock, is_locked, open_store
-from attnlaw.study.task import TaskResult, write_table
+from attnlaw.study.task import Ending, write_table
 
 HOLDER = """
 import sys, time
 from attnlaw.study.store import hold_lock, open_store
-from attnlaw.study.task import TaskResult
+from attnlaw.study.task import Ending
 with hold_lock(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
     for i in range(20):
-        store.add([TaskResult(f"key {i}", 0.0, "{}")])
+        store.add([Ending(f"key {i}", 0.0, "{}")])
     sys.stdout.write("ready\\n")
     sys.stdout.flush()
     time.sleep(600)
@@ -32,26 +32,26 @@ with hold_lock(sys.argv[1]), open_store(sys.argv[1], create=True) as store:
 
 
 def test_an_ending_comes_back_as_it_was_and_replaces_an_earlier_one(tmp_path: Path) -> None:
-    first = TaskResult("k", 0.5, None, (), "failed", attempts=3)
-    second = TaskResult("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
+    first = Ending("k", 0.5, None, (), "failed", attempts=3)
+    second = Ending("k", 1.5, '{"x": 0.1}', (("t", "parts/t/k.parquet"),), None)
     with open_store(tmp_path / "out", create=True) as store:
         store.add([first])
-        assert store.task_results() == {"k": first}
+        assert store.endings() == {"k": first}
         assert list(store.outcomes()) == [("k", 0.5, "failed")]
         store.add([second])
-        assert store.task_results() == {"k": second}
+        assert store.endings() == {"k": second}
         assert list(store.outcomes()) == [("k", 1.5, None)]
 
 
 def test_an_outdated_ending_stays_until_another_takes_its_place(tmp_path: Path) -> None:
     with open_store(tmp_path / "out", create=True) as store:
-        store.add([TaskResult("k", 0.5, '{"x": 1}'), TaskResult("l", 0.5, '{"x": 2}')])
+        store.add([Ending("k", 0.5, '{"x": 1}'), Ending("l", 0.5, '{"x": 2}')])
         store.mark_stale(["k", "unknown"])
         assert store.stale_keys() == {"k", "unknown"}
-        assert store.task_results()["k"].row == '{"x": 1}'
-        store.add([TaskResult("k", 0.7, '{"x": 3}')])
+        assert store.endings()["k"].row == '{"x": 1}'
+        store.add([Ending("k", 0.7, '{"x": 3}')])
         assert store.stale_keys() == {"unknown"}
-        assert store.task_results()["k"] == TaskResult("k", 0.7, '{"x": 3}')
+        assert store.endings()["k"] == Ending("k", 0.7, '{"x": 3}')
 
 
 def test_a_look_at_the_lock_does_not_refuse_a_run(tmp_path: Path) -> None:
@@ -78,13 +78,13 @@ def test_a_killed_run_keeps_its_rows_and_frees_its_lock(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=refusal), hold_lock(tmp_path):
             pass
         with open_store(tmp_path) as store:  # readers are welcome meanwhile
-            assert len(store.task_results()) == 20
+            assert len(store.endings()) == 20
     finally:
         holder.kill()  # with SIGKILL
         holder.communicate()
     assert not is_locked(tmp_path)
     with hold_lock(tmp_path), open_store(tmp_path) as store:
-        assert set(store.task_results()) == {f"key {i}" for i in range(20)}
+        assert set(store.endings()) == {f"key {i}" for i in range(20)}
 
 
 def test_no_store_and_broken_stores_are_told(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_part_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     place = write_table(table, "values", "k", tmp_path)
     digest = hashlib.sha256((tmp_path / place).read_bytes()).hexdigest()[:16]
     assert place == f"parts/values/k-{digest}.parquet"
-    assert pl.read_parquet(tmp_path / place).rows() == [(1.0, "k"), (2.0, "k")]
+    assert pl.read_parquet(tmp_path / place).equals(table)
     before = (tmp_path / place).read_bytes()
 
     def interrupted(self: Path, data: bytes) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from study import driver
 from study.processes import PATIENCE, forked, until
-from study.sample_verbs import SHARED, at_once, calls, find, rows, study
+from study.sample_verbs import SHARED, at_once, calls, exported, find, rows, study
 
 from attnlaw.core.progress import no_progress
 from attnlaw.study import Backend, read_study, resume, run, status
 from attnlaw.study.pacing import BATCH, CHUNK, LEAST, LONG, Pace
 from attnlaw.study.run import Cost
-from attnlaw.study.task import Task, TaskResult, group_tasks
+from attnlaw.study.task import Ending, Task, group_tasks
 from attnlaw.verbs import find_verb
 
 CALL = 0.02  # seconds that cases of one call take together
@@ -96,8 +96,7 @@ def test_workers_compute_groups_at_once_to_the_same_rows(tmp_path: Path, two_wor
     assert sum(at_once(tmp_path)) > 150
     assert len(at_once(tmp_path)) < 50
     run(sample_study, tmp_path / "here")
-    (here,), (there,) = ([*(tmp_path / name / "rows").iterdir()] for name in ("here", "there"))
-    assert here.read_bytes() == there.read_bytes()
+    assert exported(tmp_path / "here") == exported(tmp_path / "there")
 
 
 @pytest.mark.slow
@@ -155,15 +154,15 @@ def test_a_batch_lasts_as_long_as_it_should() -> None:
     task, alone, pace = Task(SHARED, case), Task(find("square"), find("square").settings(x=1.0)), Pace()
     assert pace.batch_size(task, None) == 1
     for timed_task in (task, alone):
-        pace.add_times(timed_task, [TaskResult("", 0.01)])
+        pace.add_times(timed_task, [Ending("", 0.01)])
     assert pace.batch_size(task, None) == round(CHUNK / 0.01)
     assert pace.batch_size(alone, None) == round(BATCH / 0.01)
     assert pace.batch_size(task, 0.4) == 20  # half of the time limit
     assert pace.batch_size(alone, 0.4) == round(BATCH / 0.01)
     # Alone it takes longer than a chunk should; what it takes with others is seen by trying.
     slow, slower = Pace(), Pace()
-    slow.add_times(task, [TaskResult("", 2 * CHUNK)])
-    slower.add_times(task, [TaskResult("", 2 * LONG)])
+    slow.add_times(task, [Ending("", 2 * CHUNK)])
+    slower.add_times(task, [Ending("", 2 * LONG)])
     assert (
         slow.batch_size(task, None),
         slow.batch_size(task, 10 * CHUNK),

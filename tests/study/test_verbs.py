@@ -44,7 +44,7 @@ def rows(folder: Path, text: str) -> pl.DataFrame:
     file.write_text(text)
     report = run(read_study(file), folder / "out")
     assert not report.failures
-    return pl.read_parquet(folder / "out" / "rows" / "*.parquet")
+    return attnlaw.load(folder / "out").rows
 
 
 def printed(*arguments: str) -> Any:
@@ -82,16 +82,13 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(MAP.replace("h.{layer}.", f"{prefix}h.{{layer}}."))
     text = 'verb = ["audit", "fit"]\n[fixed]\nonly = "ffn"\nlayers = "0"\n'
     rows(tmp_path, text + 'model = "own"\nmap = "own.toml"\nadapter = "adapter"\n')
-    tables = {
-        name: pl.read_parquet(tmp_path / "out" / "tables" / name / "*.parquet")
-        for name in ("matrices", "fits")
-    }
+    audits, fitted = attnlaw.load(tmp_path / "out"), attnlaw.load(tmp_path / "out" / "fit")
     expected = attnlaw.audit(merged, only="ffn", layers="0").matrices["spectral_norm"].to_list()
     # The same float64 products, summed in another order.
-    assert tables["matrices"]["spectral_norm"].to_list() == pytest.approx(expected, rel=1e-12)
+    assert audits.matrices["spectral_norm"].to_list() == pytest.approx(expected, rel=1e-12)
     fits = attnlaw.fit(merged, only="ffn", layers="0").matrices
-    assert tables["fits"]["law"].to_list() == fits["law"].to_list()
-    assert tables["fits"]["wasserstein"].to_list() == pytest.approx(fits["wasserstein"].to_list(), rel=1e-9)
+    assert fitted.fits["law"].to_list() == fits["law"].to_list()
+    assert fitted.fits["wasserstein"].to_list() == pytest.approx(fits["wasserstein"].to_list(), rel=1e-9)
     plain = attnlaw.fit(TINY, only="ffn", layers="0").matrices["wasserstein"]
     assert plain[0] != pytest.approx(fits["wasserstein"][0], rel=1e-3)
     assert plain[1] == pytest.approx(fits["wasserstein"][1], rel=1e-9)  # without an adapter of its own
@@ -139,7 +136,8 @@ def test_a_row_does_not_state_what_its_problem_does_not_have(
 def test_students_and_theory_have_the_same_settings(tmp_path: Path) -> None:
     text = 'verb = ["learn", "learn.simulate"]\n[fixed]\nsimulate = 10\nalpha = 0.3\nnoise = 0.5\n'
     names = ("alpha", "tokens", "output", "beta", "target_rank", "target_dimension", "noise", "weight_decay")
-    theory, trained = rows(tmp_path, text).select(names).rows()
+    (theory,) = rows(tmp_path, text).select(names).rows()
+    (trained,) = attnlaw.load(tmp_path / "out").simulation.rows.select(names).rows()
     assert theory == trained == (0.3, 1, "linear", None, 0.5, None, 0.5, 0.1)
 
 
@@ -148,15 +146,14 @@ def test_a_trained_student_is_what_the_command_prints(tmp_path: Path) -> None:
     text = 'verb = "learn.simulate"\n[fixed]\nsimulate = 20\nalpha = 0.3\nnoise = 0.5\nweight_decay = 0.6\n'
     frame = rows(tmp_path, text + "[run]\nseeds = 2\n")
     assert frame["seed"].n_unique() == frame["estimation_error"].n_unique() == 2
-    for row in frame.to_dicts():
+    for row, case in zip(frame.to_dicts(), attnlaw.load(tmp_path / "out"), strict=True):
         options = ["--simulate", "20", "--alpha", "0.3", "--noise", "0.5", "--weight-decay", "0.6"]
         options += ["--seeds", "1", "--seed", str(row["seed"])]
         _, trained = printed("learn", *options)
         assert row["estimation_error"] == trained["quantities"]["estimation_error"]["value"]
         assert row["samples"] == trained["quantities"]["samples"] == 120
-        eigenvalues = pl.read_parquet(tmp_path / "out" / row["eigenvalues_part"])["eigenvalue"]
-        assert len(eigenvalues) == 20
-        assert eigenvalues.sum() / 20 == pytest.approx(row["trace"], rel=1e-12)
+        assert case.eigenvalues.height == 20
+        assert case.eigenvalues["eigenvalue"].sum() / 20 == pytest.approx(row["trace"], rel=1e-12)
 
 
 @pytest.mark.slow
@@ -172,8 +169,8 @@ def test_a_law_is_what_the_command_prints(tmp_path: Path) -> None:
             assert (row[name], row[f"{name}_error"]) == (
                 (None, None) if value is None else tuple(value.values())
             )
-    densities = pl.read_parquet(tmp_path / "out" / "tables" / "densities" / "*.parquet")
-    for (_,), density in densities.group_by("task"):
+    for case in attnlaw.load(tmp_path / "out"):
+        density = case.densities
         step = density["y"][1] - density["y"][0]
         # The trapezium rule over four and a half deviations: what lies beyond is below 1e-3 for these laws.
         assert density["density"].sum() * step == pytest.approx(1.0, abs=1e-3)
@@ -187,14 +184,15 @@ def test_a_target_with_a_spike_is_what_the_command_prints(tmp_path: Path) -> Non
     assert (case["settings"]["target_rank"], case["settings"]["target_spike"]) == (0.5, 8.0)
     (outlier,) = case["quantities"]["outlier_locations"]
     assert row["outlier"] == outlier > row["top_edge"]
-    density = pl.read_parquet(tmp_path / "out" / row["predicted_spectra_part"]).sort("x")
+    density = attnlaw.load(tmp_path / "out").predicted_spectra.sort("x")
     x, height = density["x"].to_numpy(), density["density"].to_numpy()
     # 300 points that crowd at the edges: the trapezium rule errs by about 1/300^2, and a root's end by 1e-4.
     assert np.trapezoid(height, x) + row["atom_at_zero"] == pytest.approx(1.0, abs=1e-3)
 
 
 def test_a_spectrum_is_kept_only_where_it_is_asked_for(tmp_path: Path) -> None:
-    assert rows(tmp_path, 'verb = "learn"\n')["predicted_spectra_part"].to_list() == [None]
+    rows(tmp_path, 'verb = "learn"\n')
+    assert attnlaw.load(tmp_path / "out").tables == {}
 
 
 @pytest.mark.slow
@@ -307,17 +305,16 @@ def test_a_stack_has_its_path_in_the_row(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
-    """Several checkpoints: summaries as rows, matrices, spectra and fits as partitioned data sets."""
+    """Several checkpoints: summaries as rows, matrices, spectra and fits as tables of all of them."""
     for name in ("first", "second"):
         shutil.copytree(TINY, tmp_path / "models" / name)
-    every = rows(tmp_path, 'verb = ["audit", "fit"]\n[grid]\nmodel = ["models/*"]\n')
-    audit_rows = every.filter(verb="audit")
+    audit_rows = rows(tmp_path, 'verb = ["audit", "fit"]\n[grid]\nmodel = ["models/*"]\n')
     audits = [attnlaw.audit(tmp_path / "models" / name) for name in ("first", "second")]
     assert audit_rows["model"].to_list() == [audit.summary["model"] for audit in audits]
     proxy = audits[0].summary["proxies"]["spectrum_adaptive"]["log10"]
     assert audit_rows["log10_spectrum_adaptive"].to_list() == [proxy, proxy]
     assert audit_rows["log10_fixed_p_1"][0] == audits[0].summary["proxies"]["fixed_p"]["1"]["log10"]
-    matrices = f"{tmp_path}/out/tables/matrices/*.parquet"
+    matrices = f"{tmp_path}/out/matrices.parquet"
     query = f"SELECT model, kind, median(stable_rank) FROM '{matrices}' GROUP BY ALL ORDER BY ALL"
     expected = [
         (audit.summary["model"], kind, audit.matrices.filter(kind=kind)["stable_rank"].median())
@@ -325,13 +322,12 @@ def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
         for kind in sorted(set(audit.matrices["kind"]))
     ]
     assert duckdb.sql(query).fetchall() == expected
-    spectra = pl.scan_parquet(tmp_path / "out" / "tables" / "spectra" / "*.parquet").collect()
-    assert spectra.height == 2 * audits[0].spectra.height
-    fits = every.filter(verb="fit")
+    assert attnlaw.load(tmp_path / "out").spectra.height == 2 * audits[0].spectra.height
+    fits = attnlaw.load(tmp_path / "out" / "fit").rows
     laws = attnlaw.fit(tmp_path / "models" / "first").matrices
     assert fits["matrix_count"].to_list() == [laws.height] * 2
     assert fits["random_count"][0] == (laws["law"] == "random").sum()
     names = [name for name in fits.columns if name.endswith("_count") and name != "matrix_count"]
     assert fits.select(pl.sum_horizontal(set(names) - {"rank_count", "head_count"})).row(0) == (laws.height,)
-    query = f"""SELECT law, count(*) FROM '{tmp_path}/out/tables/fits/*.parquet' GROUP BY law ORDER BY law"""
+    query = f"""SELECT law, count(*) FROM '{tmp_path}/out/fit/fits.parquet' GROUP BY law ORDER BY law"""
     assert dict(duckdb.sql(query).fetchall()) == {k: 2 * n for k, n in laws["law"].value_counts().rows()}
