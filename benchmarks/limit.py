@@ -88,7 +88,7 @@ def study(name: str, out: Path) -> float:
 
 def show(out: Path) -> None:
     """Print the means over seeds of all distances of a study."""
-    rows = pl.read_parquet(out / "rows" / "*.parquet")
+    rows = pl.read_parquet(out / "rows.parquet")
     names = [name for name in DISTANCES if name in rows.columns]
     for row in rows.group_by(SETTING, maintain_order=True).agg(pl.col(names).mean()).iter_rows(named=True):
         setting = f"{row['heads']:>3} heads, n = {row['width']:>6g}, {row['scaling']:>9}"

@@ -6,8 +6,7 @@
 # %%
 from pathlib import Path
 
-import polars as pl
-
+import attnlaw
 from attnlaw.report.write import write_report
 from attnlaw.study import Backend, read_study, run
 
@@ -29,10 +28,10 @@ standing = run(read_study("study.toml"), Path("study-notebook"), Backend())
 print(f"{standing.done} of {standing.tasks} tasks done")
 
 # %% [markdown]
-# A second run finds everything done. The rows are parquet, with settings, quantities, status and version.
+# A second run finds everything done. Its result has rows with settings, quantities, status and version.
 
 # %%
-rows = pl.read_parquet("study-notebook/rows/*.parquet")
+rows = attnlaw.load("study-notebook").rows
 print(rows.pivot("student", index="alpha", values="estimation_error").sort("alpha"))
 
 # %% [markdown]

@@ -14,7 +14,7 @@ from command.in_process import invoke
 
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import InProcessEngine, Stop
-from attnlaw.study.task import TaskResult
+from attnlaw.study.task import Ending
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TABLES = ("matrices", "spectra", "layers", "findings")
@@ -23,7 +23,7 @@ TABLES = ("matrices", "spectra", "layers", "findings")
 class Interrupted(InProcessEngine):
     """Somebody presses Ctrl-C when three tasks are done."""
 
-    def run(self, *given: Any, **more: Any) -> Iterator[list[TaskResult]]:
+    def run(self, *given: Any, **more: Any) -> Iterator[list[Ending]]:
         for number, endings in enumerate(super().run(*given, **more), start=1):
             yield endings
             if number == 3:

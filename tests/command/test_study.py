@@ -60,15 +60,15 @@ def test_run_status_export(tmp_path: Path, file: Path) -> None:
     assert done.stdout == "6 of 6 tasks done\n"
     assert "6 tasks to compute; the first took " in done.stderr
     assert " on 1 worker\n" in done.stderr
-    rows = pl.read_parquet(out / "rows" / "*.parquet")
+    rows = pl.read_parquet(out / "rows.parquet")
     assert rows.columns[:6] == ["verb", "alpha", "tokens", "output", "beta", "loss"]
     assert rows.height == 6
     assert rows.filter(alpha=0.2, target_rank=0.5)["estimation_error"][0] == pytest.approx(0.802029, abs=5e-7)
     status = json.loads(study("status", file, "--out", out, "--json").stdout)
     assert (status["tasks"], status["done"], status["failed"], status["running"]) == (6, 6, 0, False)
-    (out / "rows" / "rows.parquet").unlink()
-    study("export", file, "--out", out)
-    assert pl.read_parquet(out / "rows" / "*.parquet").equals(rows)
+    (out / "rows.parquet").unlink()
+    assert study("export", file, "--out", out).stderr == f"wrote {out / 'rows.parquet'}\n"
+    assert pl.read_parquet(out / "rows.parquet").equals(rows)
     again = study("resume", file, "--out", out, "--json")
     assert json.loads(again.stdout)["computed"] == 0
     assert again.stderr == ""
@@ -132,6 +132,6 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "stopped; every finished row is kept; go on with: attnlaw study resume " in said
     assert "Traceback" not in said
-    kept = pl.read_parquet(out / "rows" / "*.parquet").height
+    kept = pl.read_parquet(out / "rows.parquet").height
     assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
     assert kept >= 1

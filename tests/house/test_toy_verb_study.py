@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
 import pytest
 from house.coin import VERB
 
+import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.core.tables import to_schema
 from attnlaw.study import Backend, Study, read_study, run
@@ -37,7 +37,8 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
     """A coin of bias 0.125 rolls away; paper does not wear."""
     standing = run(tossed, tmp_path / "out")
     assert (standing.done, len(standing.failures)) == (4, 2)
-    rows = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
+    result = attnlaw.load(tmp_path / "out")
+    rows = result.rows
     assert {name: rows.schema[name] for name in VERB.schema} == to_schema(VERB.schema)
     shown = rows.select("metal", "bias", "wear", "mean", "heads", "status").rows()
     assert shown == [
@@ -48,20 +49,18 @@ def test_rows_have_the_schema_of_the_verb(tmp_path: Path, tossed: Study) -> None
         ("paper", 0.25, None, 0.1875, 250, "done"),
         ("paper", 0.5, None, 0.4375, 500, "done"),
     ]
-    assert rows["error"][0] == "a coin of bias 0.125 rolls away; choose another"
+    assert rows["remark"][0] == "a coin of bias 0.125 rolls away; choose another"
     assert rows["mean_error"][1] == pytest.approx((0.25 * 0.75 / 1000) ** 0.5)
-    sides = pl.read_parquet(tmp_path / "out" / rows["sides_part"][1])
+    sides = result[1].sides
     assert sides.select("side", "share").rows() == [("heads", 0.1875), ("tails", 0.8125)]
-    assert set(sides["task"]) == {rows["task"][1]}
+    assert set(result.sides["case"]) == {1, 2, 4, 5}
 
 
 def test_a_worker_finds_the_same_bits(tmp_path: Path, tossed: Study) -> None:
     run(tossed, tmp_path / "here")
     run(tossed, tmp_path / "there", Backend(jobs=1))
-    for place in ("rows", "tables/sides"):
-        here, there = (sorted((tmp_path / name / place).iterdir()) for name in ("here", "there"))
-        assert [path.name for path in here] == [path.name for path in there]
-        assert [path.read_bytes() for path in here] == [path.read_bytes() for path in there]
+    for name in ("attnlaw.json", "rows.parquet", "sides.parquet"):
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
 
 
 @pytest.mark.parametrize(

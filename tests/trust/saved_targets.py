@@ -14,14 +14,13 @@ import polars as pl
 from study.sample_verbs import study
 
 import attnlaw
-from attnlaw.render.charts.draw import draw_all_figures
-from attnlaw.render.charts.labels import failure_sentence, shared_settings
-from attnlaw.render.pages.page import rows_page
-from attnlaw.report.read import read_saved
+from attnlaw.core.errors import InputError
 from attnlaw.report.write import write_report
 from attnlaw.study import run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import open_store
+from attnlaw.verbs import find_verb
+from attnlaw.verbs.views import figures_of, load, page_of
 
 SEED_STUDY = 'verb = "draw"\n[grid]\nx = [1, 2, 3]\n'
 TABLES = ("matrices", "layers", "fits")
@@ -39,7 +38,7 @@ def _audit_files() -> dict[str, bytes]:
     rng = np.random.default_rng(0)
     weights = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
     with TemporaryDirectory() as folder:
-        attnlaw.audit(weights, heads=2, name="one").with_fits().save(folder)
+        attnlaw.audit(weights, heads=2, name="one").save(folder)
         return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
@@ -89,8 +88,7 @@ def _learned() -> list[dict[str, Any]]:
         {"verb": "learn", "task": f"a{alpha}", "alpha": alpha / 10, "target_rank": 0.5} | LEARN | FOUND
         for alpha in (1, 2, 4)
     ]
-    cells = {"predicted_spectra_part": "parts/predicted_spectra/a1.parquet", "atom_at_zero": 0.5}
-    theory[0] |= cells | {"outlier": 2.0, "threshold_perfect": 0.3, "threshold_peak_error": 1.0}
+    theory[0] |= {"atom_at_zero": 0.5, "outlier": 2.0, "threshold_perfect": 0.3, "threshold_peak_error": 1.0}
     trained = [
         {**row, "verb": "learn.simulate", "task": f"s{number}", "simulate": 20, "seed": number}
         for number, row in enumerate(theory)
@@ -136,26 +134,32 @@ def _limits() -> list[dict[str, Any]]:
 
 
 def write_tables_beside(folder: Path) -> None:
-    """The tables that rows of the examples name: densities and predicted spectra."""
-    density = {"x": [0.0, 1.0, 2.0], "y": [0.0, 1.0, 2.0], "density": [0.1, 0.5, 0.1], "interval": [0, 0, 0]}
-    values = {"eigenvalue": [0.0, 0.5, 1.0]}
-    for name, task, columns in (
-        ("predicted_spectra", "a1", density),
-        ("eigenvalues", "s0", values),
-        ("densities", "l1x16", density),
-    ):
-        (folder / "tables" / name).mkdir(parents=True, exist_ok=True)
-        (folder / "tables" / name / f"{task}.parquet").write_bytes(_parquet(columns))
+    """The tables of the first case: densities, predicted spectra and eigenvalues."""
+    x, density, case = [0.0, 1.0, 2.0], [0.1, 0.5, 0.1], [0, 0, 0]
+    spectrum = {"x": x, "density": density, "interval": case, "case": case}
+    law = {"y": x, "density": density, "gaussian_density": density, "ratio": density, "case": case}
+    eigenvalues = {"eigenvalue": x, "case": case}
+    tables = {"predicted_spectra": spectrum, "eigenvalues": eigenvalues, "densities": law}
+    for name, columns in tables.items():
+        (folder / f"{name}.parquet").write_bytes(_parquet(columns))
 
 
 def with_rows(folder: Path, data: bytes) -> Path:
-    """A study's rows from JSON; what is no table stands there as it is."""
-    (folder / "rows").mkdir(exist_ok=True)
+    """A study's rows from JSON, by their verbs; what is no table stands there as it is."""
+    (folder / "simulation.parquet").unlink(missing_ok=True)
     try:
-        table = _parquet(json.loads(data))
-    except (TypeError, ValueError, RecursionError):
-        table = data
-    (folder / "rows" / "rows.parquet").write_bytes(table)
+        rows: dict[str, list[Any]] = {}
+        for row in json.loads(data):
+            rows.setdefault(row["verb"], []).append(dict.fromkeys(find_verb(row["verb"]).schema) | row)
+        verb = find_verb(next(iter(rows)))
+        tables = {"rows": _parquet(rows[verb.name])}
+        if verb.simulation is not None and verb.simulation.name in rows:
+            tables["simulation"] = _parquet(rows[verb.simulation.name])
+    except (KeyError, AttributeError, StopIteration, TypeError, ValueError, RecursionError, InputError):
+        verb, tables = find_verb("learn"), {"rows": data}
+    for name, table in tables.items():
+        (folder / f"{name}.parquet").write_bytes(table)
+    (folder / "attnlaw.json").write_text(json.dumps({"verb": verb.name, "version": attnlaw.__version__}))
     return folder
 
 
@@ -177,17 +181,10 @@ def report(folder: Path) -> None:
 
 def draw_study(folder: Path) -> None:
     """A report without the drawings themselves, which take most of its time."""
-    saved = read_saved(folder)
-    assert saved.rows is not None
-    for figure in draw_all_figures(saved.sources):
+    result = load(folder)
+    for figure in figures_of(result):
         figure.draw().to_dict(validate=False)
-    rows_page(
-        "Rows",
-        f"{failure_sentence(saved.rows)} {shared_settings(saved.rows, ())}",
-        [],
-        saved.rows,
-        saved.verbs,
-    )
+    page_of(result, [])
 
 
 def write_study(folder: Path) -> None:

@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 from trust.command import run
 
+from attnlaw.verbs import find_verb
+
 STUDY = 'verb = "learn"\n[grid]\nalpha = [0.1]\n'
 
 
@@ -30,9 +32,11 @@ def nested(folder: Path) -> list[str]:
 
 
 def no_verb(folder: Path) -> list[str]:
-    (folder / "out" / "rows").mkdir(parents=True)
-    rows = pl.DataFrame({"verb": [None], "status": ["done"], "task": ["t"]})
-    rows.write_parquet(folder / "out" / "rows" / "rows.parquet")
+    (folder / "out").mkdir()
+    (folder / "out" / "attnlaw.json").write_text('{"verb": "learn", "version": "0.3.0"}')
+    names = find_verb("learn").schema
+    rows = pl.DataFrame({name: ["done" if name == "status" else None] for name in names})
+    rows.write_parquet(folder / "out" / "rows.parquet")
     return ["report", "out"]
 
 

@@ -189,4 +189,4 @@ def test_a_study_on_a_full_disk_goes_on_later(tmp_path: Path) -> None:
     full = run("study", "run", "study.toml", "--out", "out", folder=tmp_path, file_size=20_000)
     one_line(full, "out")
     assert run_study(read_study(tmp_path / "study.toml"), tmp_path / "out").done == 12
-    assert pl.read_parquet(tmp_path / "out" / "rows" / "rows.parquet").height == 12
+    assert pl.read_parquet(tmp_path / "out" / "rows.parquet").height == 12

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from command.in_process import invoke
 
+import attnlaw
 from attnlaw.core.errors import BadSetting
-from attnlaw.render.charts.draw import draw_all_figures
-from attnlaw.report.read import read_saved
 from attnlaw.study import read_study
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.verbs import find_verb
+from attnlaw.verbs.views import figures_of
 
 VERB = find_verb("multi_head")
 SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
@@ -115,8 +114,8 @@ def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
         "[[list]]\ntokens = 60\nheads = 16\n"
     )
     invoke("study", "run", str(file), "--out", str(tmp_path / "out"))
-    (source,) = read_saved(tmp_path / "out").sources
-    (figure,) = draw_all_figures([source])
+    result = attnlaw.load(tmp_path / "out")
+    (figure,) = figures_of(result)
     assert figure.name == "spectra"
     assert "Zeros are written" in figure.caption
     panels = figure.draw().to_dict()["concat"]
@@ -129,5 +128,4 @@ def test_a_study_draws_a_panel_a_layer(tmp_path: Path) -> None:
         assert area == pytest.approx(count / (80 if count == 32 else 60))
         s, density = np.array([[point["x"], point["density"]] for point in line]).T
         assert np.trapezoid(density, s) == pytest.approx(area, abs=0.05)
-    rows = pl.read_parquet(tmp_path / "out" / "rows" / "*.parquet")
-    assert rows["name"].to_list() == ["zeros", None]
+    assert result.rows["name"].to_list() == ["zeros", None]
