@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import islice
 from operator import add
 from pathlib import Path
 
@@ -89,7 +90,8 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
     audits = [[result for result in results if audit_page.has_page(result)] for results in loaded]
     others = [[result for result in results if not audit_page.has_page(result)] for results in loaded]
     drawn = [
-        number_duplicates([figure for result in results for figure in figures_of(result)]) for results in others
+        number_duplicates([figure for result in results for figure in figures_of(result)])
+        for results in others
     ]
     if len(loaded) > 1:
         prefixes = unique_suffixes({name: name for name in names})
@@ -104,10 +106,28 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
     audit = reduce(add, [result for results in audits for result in results])
     figures = figures_of(audit)
     sections = [
-        section
+        part.figure_section(number, several=len(parts) > 1)
         for number, part in enumerate(parts, start=1)
-        if part.results and (section := part.figure_section(number, len(parts) > 1)) is not None
+        if part.results
     ]
-    whole = [Part(results, (), name) for results, name in zip(loaded, names, strict=True)]
-    note = [_runs_sentence(audits, names, model_names(audit)), _others_sentence(parts), failure_sentences(whole)]
-    return audit_page.page(audit, figures, sections, " ".join(filter(None, note))), [*figures, *every]
+    beside = ", ".join(
+        f"{part.name} ({part.title})" for part, own in zip(parts, audits, strict=True) if not own
+    )
+    every_part = [Part(results, (), name) for results, name in zip(loaded, names, strict=True)]
+    note = [
+        _runs_sentence(audits, names, audit),
+        f"Beside them: {beside}." if beside else "",
+        failure_sentences(every_part),
+    ]
+    page = audit_page.page(audit, figures, list(filter(None, sections)), " ".join(filter(None, note)))
+    return page, [*figures, *every]
+
+
+def _runs_sentence(audits: Sequence[Sequence[Result]], names: Sequence[str], whole: Result) -> str:
+    """Return which of the models shown came from which of several directories."""
+    left = iter(zip(model_names(whole), whole.rows["status"], strict=True))
+    runs = []
+    for name, results in zip(names, audits, strict=True):
+        models = [model for model, status in islice(left, sum(map(len, results))) if status != "failed"]
+        runs += [f"{name} ({', '.join(models)})"] if results else []
+    return f"Runs: {', '.join(runs)}." if len(runs) > 1 else ""

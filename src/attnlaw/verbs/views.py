@@ -5,7 +5,7 @@ A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
 | part | has |
 |---|---|
 | `terminal.py` | `show_case(result, console)` for each case; `show_summary(result, console)` after the last |
-| `page.py` | `page(result, sections, note) -> str`, the HTML of report.html |
+| `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
 | `charts.py` | the functions that the verb's `charts=` names: `draw(result) -> Figure`, several, or None |
 | `options.py` | `Options`, further options of the command |
 """
@@ -13,7 +13,7 @@ A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -82,20 +82,22 @@ def figures_of(result: Result) -> list[Figure]:
     return number_duplicates(drawn or first_quantity(result))
 
 
-def page_of(result: Result, figures: Iterable[Figure]) -> str:
+def page_of(result: Result, figures: Sequence[Figure]) -> str:
     """Return report.html of one result."""
-    from attnlaw.render.pages.page import result_page
+    from attnlaw.render.pages.page import Part, results_page
 
-    own = find_part(result.verb, "page")
-    return result_page(result, figures, None if own is None else own.page)
+    part = find_part(result.verb, "page")
+    if hasattr(part, "page") and (result.rows["status"] != "failed").any():
+        return part.page(result, figures)
+    return results_page([Part([result], figures)])
 
 
 def notebook_html(result: Result) -> str:
     """Return what a notebook shows: the verb's own view, or its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
-    own = find_part(result.verb, "page")
-    return result_html(result) if not hasattr(own, "notebook_html") else own.notebook_html(result)
+    part = find_part(result.verb, "page")
+    return str(part.notebook_html(result) if hasattr(part, "notebook_html") else result_html(result))
 
 
 def plot(result: Result, name: str | None = None) -> Any:

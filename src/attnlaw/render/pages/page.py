@@ -1,4 +1,4 @@
-"""One self-contained page: our own template, the data as inert JSON, the script once. Every text is escaped.
+"""One self-contained page: templates with every text escaped, the data as inert JSON, the script once.
 
 The page's Content-Security-Policy allows no request and no script but the one whose hash it names.
 """
@@ -7,40 +7,44 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from importlib.resources import files
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import polars as pl
+from markupsafe import Markup
 
 from attnlaw import __version__
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.quantity import column_kinds
+from attnlaw.core.result import Result
+from attnlaw.core.settings import setting_fields
+from attnlaw.core.tables import nan_to_null, to_schema
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import (
     constant_settings,
     failed_rows,
+    failure_sentence,
     format_short,
+    shared_settings,
     showable_columns,
     variant_tables,
 )
-from attnlaw.render.charts.style import inline_svg
-from attnlaw.render.pages.payload import infinite_places, plain_columns
-from attnlaw.render.pages.section import section_html
+from attnlaw.render.charts.style import finite_or_none, inline_svg
+from attnlaw.render.pages.html import TEMPLATES, environment, macros
 
 SCRIPTS = ("explorer", "detail", "table", "page")
-# Figures of an audit that have a place of their own on its page.
-PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
 # Columns that a table of any rows shows at most; the download has all.
 MOST_SHOWN = 14
 # Shown where a task failed.
-OUTCOME = ("status", "error", "remark")
+OUTCOME = ("status", "remark")
 # A drawing wider than this, in pixels, does not fit half of a page.
 WIDEST_HALF = 660
 # What could end a script element or a line of JavaScript.
@@ -49,11 +53,129 @@ UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: where the navigation jumps to, and its HTML."""
+    """A part of a page: its anchor, its heading, what is under it, and how the navigation calls it."""
 
     anchor: str
     title: str
-    html: str
+    body: Markup
+    link: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a page shows of one directory: the results of its verbs, and their figures."""
+
+    results: Sequence[Result]
+    figures: Sequence[Figure]
+    name: str = ""
+
+    @property
+    def every(self) -> list[Result]:
+        """The results and those of their simulations."""
+        pairs = ((result, result.simulation) for result in self.results)
+        return [result for pair in pairs for result in pair if result is not None]
+
+    @property
+    def title(self) -> str:
+        return " · ".join(dict.fromkeys(result.verb.title for result in self.results))
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        return pl.concat([rows_of(result) for result in self.every], how="diagonal_relaxed")
+
+    @property
+    def listed_rows(self) -> pl.DataFrame:
+        """The rows; of one case its first table."""
+        rows, result = self.rows, self.results[0]
+        names = [spec.name for spec in result.verb.tables[:1]]
+        table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
+        return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
+
+    @property
+    def shared_settings(self) -> str:
+        return shared_settings(self.rows, result_columns([result.verb for result in self.every]))
+
+    def figure_section(self, number: int, several: bool) -> Section | None:
+        """Its figures; of several parts, too, where they come from and what its rows share."""
+        if not several:
+            return figure_section("part-1", "Figures", self.figures)
+        drawn = "Drawn from" if self.figures else "No figure can be drawn from"
+        lead = f"{drawn} the {self.rows.height} rows in {self.name}. {self.shared_settings}".strip()
+        return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
+
+
+def results_page(parts: Sequence[Part]) -> str:
+    """Return the page of verbs that have none of their own: figures, quantities, all rows."""
+    several = len(parts) > 1
+    finished = [
+        (result.verb, rows)
+        for part in parts
+        for result in part.every
+        if (rows := finished_rows(result)).height
+    ]
+    verbs = list({verb.name: verb for verb, _ in finished}.values())
+    tables = [part.listed_rows for part in parts]
+    if several:
+        tables = [
+            table.select(pl.lit(part.name).alias("run"), pl.exclude("run"))
+            for part, table in zip(parts, tables, strict=True)
+        ]
+    rows = pl.concat(tables, how="diagonal_relaxed")
+    names = ", ".join(f"{part.name} ({part.title})" for part in parts)
+    allowed = (
+        ", and the figures that they allow"
+        if any(part.figures for part in parts)
+        else "; no figure can be drawn from them"
+    )
+    lead = [
+        f"{rows.height} rows{f' of {names}' if several else ''}{allowed}.",
+        failure_sentences(parts),
+        "" if several else shared_settings(rows, result_columns(verbs)),
+    ]
+    sections = [
+        *(part.figure_section(number, several) for number, part in enumerate(parts, start=1)),
+        *(quantity_section(*pair, several=len(verbs) > 1) for pair in finished),
+    ]
+    title = " · ".join(dict.fromkeys(part.title for part in parts))
+    return rows_page(title, " ".join(filter(None, lead)), filter(None, sections), rows, verbs)
+
+
+def failure_sentences(parts: Sequence[Part]) -> str:
+    """Return what failed, by part if there are several."""
+    losses = [(part.name, failure_sentence(part.rows)) for part in parts]
+    return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
+
+
+def rows_of(result: Result) -> pl.DataFrame:
+    """Return all rows with their `case`; null for what is no number, except settings that may be infinite."""
+    known = setting_fields(result.verb.settings).items()
+    infinite = [name for name, setting in known if setting.rule.allow_infinite]
+    return nan_to_null(result.rows, *infinite).with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
+
+
+def finished_rows(result: Result) -> pl.DataFrame:
+    """Return the rows of cases that did not fail, with their `case`."""
+    return rows_of(result).filter(pl.col("status") != "failed")
+
+
+def table_of(result: Result, name: str) -> pl.DataFrame:
+    """Return a table of finished cases; null for what is no number, no lines if the result has no such table."""
+    columns = next(spec.columns for spec in result.verb.tables if spec.name == name)
+    table = result.tables.get(
+        name, pl.DataFrame(schema=to_schema(column_kinds(columns)) | {"case": pl.Int64()})
+    )
+    finished = (result.rows["status"] != "failed").arg_true()
+    return nan_to_null(table.filter(pl.col("case").is_in(finished.to_list())))
+
+
+def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
+    """Return the columns that verbs find, in rows and in tables."""
+    return [
+        name
+        for verb in verbs
+        for quantities in (verb.quantities, *(table.columns for table in verb.tables))
+        for name in column_kinds(quantities)
+    ]
 
 
 def rows_page(
@@ -63,13 +185,13 @@ def rows_page(
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
 ) -> str:
-    """The page of studies, commands and training runs: its sections, then all rows."""
+    """Return a page of its sections, then all rows."""
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
-    result_columns = {name for quantity in quantities for name in quantity.columns}
+    found = {name for quantity in quantities for name in quantity.columns}
     beside = {name for quantity in quantities for name in list(quantity.columns)[1:]}
-    hidden = {*constant_settings(rows, result_columns), *outcome, *beside}
+    hidden = {*constant_settings(rows, found), *outcome, *beside}
     plain = [name for name in showable_columns(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
     data = {
@@ -86,11 +208,7 @@ def rows_page(
 
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     """What the first verb that knows a column calls it."""
-    tables = {
-        verb.name: {column for table in verb.tables for column in column_kinds(table.columns)}
-        for verb in verbs
-    }
-    knowing = (verb for verb in verbs if name in verb.schema or name in tables[verb.name])
+    knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 
 
@@ -104,32 +222,20 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
     return {column: variant_labels for column, variant_labels in labels.items() if variant_labels}
 
 
-def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool) -> Section | None:
+def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
     """A table of a verb's quantities: what each is, and from where to where it goes in its rows."""
     lines = []
     for quantity in verb.quantities:
         values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
         if values.len() and not values.dtype.is_nested():
-            errors = (
-                rows[f"{quantity.name}_error"]
-                if quantity.error and f"{quantity.name}_error" in rows.columns
-                else None
-            )
-            error = errors[0] if errors is not None and rows.height == 1 else None
-            lines.append(
-                f'<tr><th scope="row">{escape(quantity.label)}</th><td>{escape(quantity.description)}</td>'
-                f"<td>{escape(_range(values, error))}</td></tr>"
-            )
+            error = rows[f"{quantity.name}_error"][0] if quantity.error and rows.height == 1 else None
+            lines.append((quantity.label, quantity.description, _range(values, error)))
     if not lines:
         return None
     anchor = f"found-{re.sub('[^a-z]', '-', verb.name)}"
     title = f"{verb.title}: what was found" if several else "What was found"
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("quantity", "what it is", "found"))
-    body = (
-        f'<div class="card wide meanings" tabindex="0"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
-    return Section(anchor, verb.title if several else "Quantities", section_html(anchor, title, body))
+    body = macros("sections.html").quantities(lines)
+    return Section(anchor, title, body, verb.title if several else "Quantities")
 
 
 def _range(values: pl.Series, error: float | None) -> str:
@@ -162,89 +268,84 @@ def _example_filter(rows: pl.DataFrame) -> str:
 
 
 def page_html(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, Any]) -> str:
-    """The whole HTML document; `title` and `lead` are text, sections are HTML."""
-    parts = list(sections)
-    script = "\n".join(["'use strict';", *(_template(f"{name}.js") for name in SCRIPTS)])
-    links = "".join(f'<a href="#{part.anchor}">{escape(part.title)}</a>' for part in parts)
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return _fill_template(
-        _template("page.html"),
-        {
-            "title": escape(title),
-            "lead": escape(lead),
-            "version": escape(__version__),
-            "style": colour_css() + _template("page.css"),
-            "navigation": links,
-            "sections": "\n".join(part.html for part in parts),
-            "data": inert_json(data),
-            "script": script,
-            "script_hash": digest,
-        },
+    """Return the whole HTML document."""
+    script = "\n".join(["'use strict';", *(_asset(f"{name}.js") for name in SCRIPTS)])
+    return (
+        environment()
+        .get_template("page.html")
+        .render(
+            title=title,
+            lead=lead,
+            version=__version__,
+            style=Markup(colour_css() + _asset("page.css")),
+            sections=list(sections),
+            data=Markup(inert_json(data)),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
+        )
     )
 
 
 def colour_css() -> str:
     """The variables that stand for the colours of charts inside a page, as CSS."""
-    return _template("colours.css")
+    return _asset("colours.css")
 
 
-def explorer_section(title: str, constant: str = "") -> Section:
+def _asset(name: str) -> str:
+    return Path(TEMPLATES, name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def explorer_section(link: str, constant: str = "") -> Section:
     """Maps of layers by heads, and beside them what was chosen; `constant` says what cannot be."""
-    return Section("heads", title, _fill_template(_template("explorer.html"), {"constant": escape(constant)}))
+    return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
 
 
-def rows_section(title: str, example: str) -> Section:
+def rows_section(link: str, example: str) -> Section:
     """The table of all rows, with a filter of which `example` is one."""
-    words = {"title": f"All {title.lower()}", "example": escape(f"such as: {example}")}
-    return Section("rows", title, _fill_template(_template("rows.html"), words))
+    title = f"All {link.lower()}"
+    return Section("rows", title, macros("sections.html").rows(title, example), link)
 
 
-def headline(verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False) -> str:
+def headline_numbers(
+    verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
+) -> list[tuple[str, str]]:
     """The numbers of a card: those that a row has, labelled, in short or with their errors."""
-    texts = {
-        name: format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
+    return [
+        (
+            verb.label(name),
+            format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name]),
+        )
         for name in names
         if row[name] is not None
-    }
-    numbers = (
-        f"<div><dt>{escape(verb.label(name))}</dt><dd>{escape(text)}</dd></div>"
-        for name, text in texts.items()
-    )
-    return f'<dl class="headline">{"".join(numbers)}</dl>'
+    ]
 
 
-def cards_section(anchor: str, title: str, link: str, cards: Iterable[str]) -> Section:
-    """Articles, whose HTML is given, side by side."""
-    return Section(anchor, link, section_html(anchor, title, f'<div class="cards">{"".join(cards)}</div>'))
+@dataclass(frozen=True)
+class Drawing:
+    """A figure as SVG, with its words; a broad one takes the whole width of a page."""
+
+    title: str
+    caption: str
+    svg: Markup
+    is_broad: bool
+
+
+def draw(figure: Figure, name: str) -> Drawing:
+    """Draw a figure; `name` makes its ids unique on the page."""
+    svg = inline_svg(figure.draw(), name)
+    width = re.search(r'width="([\d.]+)"', svg)
+    is_broad = width is not None and float(width[1]) > WIDEST_HALF
+    return Drawing(figure.title, figure.caption, Markup(svg), is_broad)
 
 
 def figure_section(
-    anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str | None = None
+    anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
     """Drawn figures in cards, each with its caption; None without figures for the page and without a lead."""
-    cards = [_figure_card(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
-    if not cards and not lead:
+    drawings = [draw(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
+    if not drawings and not lead:
         return None
-    body = f'<p class="lead">{escape(lead)}</p><div class="figures">{"".join(cards)}</div>'
-    return Section(anchor, link or title, section_html(anchor, title, body))
-
-
-def _figure_card(figure: Figure, name: str) -> str:
-    """A figure in a card; a wide one takes the whole width of the page."""
-    html, width = drawing_html(figure, name)
-    size = " broad" if width > WIDEST_HALF else ""
-    return f'<figure class="card{size}"><h3>{escape(figure.title)}</h3>{html}</figure>'
-
-
-def drawing_html(figure: Figure, name: str) -> tuple[str, float]:
-    """A figure with its caption as HTML, and how wide it is."""
-    drawn = inline_svg(figure.draw(), name)
-    width = re.search(r'width="([\d.]+)"', drawn)
-    html = (
-        f'<div class="wide drawn" role="img" tabindex="0" aria-label="{escape(figure.title)}">{drawn}</div>'
-        f"<figcaption>{escape(figure.caption)}</figcaption>"
-    )
-    return html, float(width[1]) if width else 0.0
+    return Section(anchor, title, macros("sections.html").figures(lead, drawings), link)
 
 
 def inert_json(value: Any) -> str:
@@ -256,10 +357,33 @@ def inert_json(value: Any) -> str:
     return to_json(value, indent=None).translate(UNSAFE)
 
 
-def _template(name: str) -> str:
-    return files("attnlaw.render.pages").joinpath("templates", name).read_text(encoding="utf-8").rstrip("\n")
+def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
+    """Column by column, as values that JSON can hold."""
+    return {name: [finite_or_none(value) for value in table[name].to_list()] for name in table.columns}
 
 
-def _fill_template(template: str, values: Mapping[str, str]) -> str:
-    """The template with every {{name}} replaced, in one pass: values are never searched for names."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], template) + "\n"
+def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
+    """The rows in which a column is infinite: JSON has no such number, the page puts it back.
+
+    >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
+    {'width': [1]}
+    """
+    places = {
+        name: (table[name] == math.inf).arg_true().to_list()
+        for name, dtype in table.schema.items()
+        if dtype.is_float()
+    }
+    return {name: rows for name, rows in places.items() if rows}
+
+
+def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
+    """Arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
+
+    >>> pack_arrays([[1.0, 2.0], None])
+    {'lengths': [2, None], 'values': 'AACAPwAAAEA='}
+    """
+    every = list(arrays)
+    parts = [np.asarray(array, dtype="<f4") for array in every if array is not None]
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype="<f4")
+    lengths = [None if array is None else len(array) for array in every]
+    return {"lengths": lengths, "values": base64.b64encode(joined.tobytes()).decode("ascii")}

@@ -11,13 +11,23 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.core.quantity import Quantity
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.pages.payload import pack_arrays, plain_columns
-from attnlaw.verbs.audit.constants import constant_quantities
-from attnlaw.verbs.audit.frames import AUDIT, COLUMN_QUANTITIES, KINDS, LAWS, LOCATION_COLUMNS, AuditRows
+from attnlaw.render.pages.page import pack_arrays, plain_columns, table_of
+from attnlaw.verbs.audit import VERB
 
+# What the columns of its tables are; a name that several have is that of the first.
+COLUMN_QUANTITIES: dict[str, Quantity] = {
+    column.name: column for table in reversed(VERB.tables) for column in table.columns
+}
+KINDS, LAWS = (COLUMN_QUANTITIES[name].choices or {} for name in ("kind", "law"))
+LOCATION = ("case", "layer", "stack", "head", "expert", "kind")
+# Quantities of matrices that are left out of the map if they are constant.
+LEFT_OUT_IF_CONSTANT = ("p", "share")
+SAME_TOLERANCE = 1e-3  # how much values may differ that are called the same, of the largest
 # Said elsewhere on the page, or packed.
-LEFT_OUT = ("family", "log10_curve", "singular_values_applied", "attnlaw_version")
+LEFT_OUT = ("case", "family", "log10_curve", "singular_values_applied", "attnlaw_version")
 # Headings of the table that must be short.
 SHORT_HEADINGS = {
     "spectral_norm_applied": "norm, applied",
@@ -76,63 +86,74 @@ FACTS = (
 )
 
 
-def audit_payload(audit: AuditRows) -> dict[str, Any]:
-    """Everything that the page's script draws, as values that JSON can hold."""
-    index = {name: i for i, name in enumerate(audit.names)}
-    short = short_names(audit.names)
-    rows = _rows_with_fits(audit)
-    curves = audit.tables.get("curves")
-    constant = constant_quantities(audit.matrices)
-    known = explorer_schema(audit.norms_applied)
-    return {
-        **known,
-        "quantities": [quantity for quantity in known["quantities"] if quantity["key"] not in constant],
-        "models": [{"name": name, "short": short[name]} for name in audit.names],
-        "columns": _columns_payload(rows.drop("singular_values", *LEFT_OUT, strict=False), index),
-        "spectra": pack_arrays(rows["singular_values"].to_list()),
-        "curves": pack_arrays(_complete_curve(curve) for curve in rows["log10_curve"].to_list()),
-        "fits": None if curves is None or "null_shape" not in rows.columns else _fits_payload(rows, curves),
-        "shown": [
-            (name, SHORT_HEADINGS.get(name, AUDIT.label(name)))
-            for name in TABLE_COLUMNS
-            if name not in constant and (audit.norms_applied or name != "spectral_norm_applied")
-        ],
-        "leading": "spectral_norm_applied" if audit.norms_applied else "spectral_norm",
-    }
+def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[str, Any]:
+    """Return everything that the page's script draws, as values that JSON can hold.
 
-
-def explorer_schema(applied: bool = True) -> dict[str, Any]:
-    """What the script calls things, how it colours them, and what it says of them.
-
-    The first quantity is shown first: the spectral norm, as applied or as stored.
+    Args:
+        result: the audits.
+        names: the models by the numbers of their cases.
+        applied: whether norms are shown as applied.
     """
-    first = "spectral_norm_applied" if applied else "spectral_norm"
-    order = sorted(MAPPED, key=lambda name: name != first)
-    mapped = [
-        {"key": name, "name": COLUMN_QUANTITIES[name].label, "log": COLUMN_QUANTITIES[name].log}
-        | {"says": f"{_sentence(COLUMN_QUANTITIES[name].description)} {how['read']}", **how}
-        for name, how in ((name, MAPPED[name]) for name in order)
-    ]
+    short = short_names(names.values())
+    matrices = table_of(result, "matrices")
+    rows = _rows_with_fits(result, matrices)
+    columns = plain_columns(rows.drop("singular_values", *LEFT_OUT, strict=False))
+    number = {case: number for number, case in enumerate(names)}
+    constant = constant_quantities(matrices)
+    leading = "spectral_norm_applied" if applied else "spectral_norm"  # the quantity that is shown first
+    order = sorted(MAPPED, key=lambda name: name != leading)
     return {
-        "quantities": mapped,
-        "facts": [(name, AUDIT.label(name)) for name in FACTS],
+        "quantities": [
+            {"key": name, "name": COLUMN_QUANTITIES[name].label, "log": COLUMN_QUANTITIES[name].log}
+            | {"says": f"{_sentence(COLUMN_QUANTITIES[name].description)} {MAPPED[name]['read']}"}
+            | MAPPED[name]
+            for name in order
+            if name not in constant
+        ],
+        "facts": [(name, VERB.label(name)) for name in FACTS],
         "names": {"kind": {name: kind.label for name, kind in KINDS.items()}},
         "groups": {name: kind.group for name, kind in KINDS.items()},
         "laws": {name: f"var(--c{law.colour})" for name, law in LAWS.items()},
+        "models": [{"name": name, "short": short[name]} for name in names.values()],
+        "columns": columns | {"model": [number[case] for case in rows["case"]]},
+        "spectra": pack_arrays(rows["singular_values"].to_list()),
+        "curves": pack_arrays(_complete_curve(curve) for curve in rows["log10_curve"].to_list()),
+        "fits": _fits_payload(rows, table_of(result, "curves"))
+        if "curves" in result.tables and "null_shape" in rows.columns
+        else None,
+        "shown": [
+            (name, SHORT_HEADINGS.get(name, VERB.label(name)))
+            for name in TABLE_COLUMNS
+            if name not in constant and (applied or name != "spectral_norm_applied")
+        ],
+        "leading": leading,
     }
+
+
+def constant_quantities(matrices: pl.DataFrame) -> list[str]:
+    """Return which of the quantities of proxies are the same for all matrices of a kind."""
+    return [name for name in LEFT_OUT_IF_CONSTANT if _is_constant(matrices, name)]
+
+
+def _is_constant(matrices: pl.DataFrame, name: str) -> bool:
+    known = matrices.filter(pl.col(name).is_not_null())
+    spread = known.group_by("kind").agg(low=pl.col(name).min(), high=pl.col(name).max())
+    return known.height > 1 and bool(
+        (spread["high"] - spread["low"] <= SAME_TOLERANCE * spread["high"].abs()).all()
+    )
 
 
 def _sentence(meaning: str) -> str:
     return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
-def _rows_with_fits(audit: AuditRows) -> pl.DataFrame:
-    """One row per matrix with its spectrum and, where laws were fitted, its fit."""
-    rows = _join_by_location(audit.matrices, audit.tables["spectra"])
-    fits = audit.tables.get("fits")
-    if fits is None:
+def _rows_with_fits(result: Result, matrices: pl.DataFrame) -> pl.DataFrame:
+    """One row per matrix with its spectrum and, if laws were fitted, its fit."""
+    rows = _join_by_location(matrices, table_of(result, "spectra"))
+    if "fits" not in result.tables:
         return rows
-    return _join_by_location(rows, fits.rename({"status": "fit_status", "seed": "fit_seed"}, strict=False))
+    fits = table_of(result, "fits").rename({"status": "fit_status", "seed": "fit_seed"})
+    return _join_by_location(rows, fits)
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -140,12 +161,11 @@ def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
     Matrices that the other table cannot tell apart are taken in their order.
     """
-    place = [name for name in LOCATION_COLUMNS if name in rows.columns and name in others.columns]
-    new = [name for name in others.columns if name in place or name not in rows.columns]
-    turn = pl.int_range(pl.len()).over(place).alias("turn")
+    new = [name for name in others.columns if name not in rows.columns]
+    turn = pl.int_range(pl.len()).over(LOCATION).alias("turn")
     joined = rows.with_columns(turn).join(
-        others.select(new).with_columns(turn),
-        on=[*place, "turn"],
+        others.select(*LOCATION, *new).with_columns(turn),
+        on=[*LOCATION, "turn"],
         how="left",
         nulls_equal=True,
         maintain_order="left",
@@ -158,10 +178,9 @@ def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}
-    place = [name for name in LOCATION_COLUMNS if name in rows.columns and name in curves.columns]
-    laws = flat.filter(pl.col("curve") == "law").select(*place, drawn="law", points="points")
+    laws = flat.filter(pl.col("curve") == "law").select(*LOCATION, drawn="law", points="points")
     # A curve that could belong to several matrices is not drawn.
-    matrix_laws = _join_by_location(rows.select(place), laws.filter(pl.struct(place).is_unique()))
+    matrix_laws = _join_by_location(rows.select(LOCATION), laws.filter(pl.struct(LOCATION).is_unique()))
     return {
         "nulls": pack_arrays(nulls["points"].to_list()),
         "shape": [number.get(shape) for shape in rows["null_shape"]],
@@ -169,13 +188,6 @@ def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
         "laws": pack_arrays(matrix_laws["points"].to_list()),
         "drawn": matrix_laws["drawn"].to_list(),
     }
-
-
-def _columns_payload(table: pl.DataFrame, index: dict[str, int]) -> dict[str, list[Any]]:
-    """Column by column; models by their number."""
-    columns = plain_columns(table)
-    columns["model"] = [index[name] for name in columns["model"]]
-    return columns
 
 
 def _complete_curve(curve: list[float | None] | None) -> list[float] | None:

@@ -1,13 +1,13 @@
-"""The head of an audit's page, a card of findings for each model, and its proxies in one block."""
+"""The page of audited models: a card of findings for each, maps of heads, layers, proxies in one block."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from html import escape
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
 from attnlaw.analysis.audit.remarks import (
@@ -18,31 +18,38 @@ from attnlaw.analysis.audit.remarks import (
     proxy_entries,
     proxy_remarks,
 )
-from attnlaw.analysis.findings.text import FindingGroup, group_findings
+from attnlaw.analysis.findings.text import group_findings
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.labels import failure_sentence
+from attnlaw.render.pages.html import macros
+from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (
-    LAYERS,
-    PROXIES,
+    Part,
     Section,
-    drawing_html,
+    draw,
     explorer_section,
     figure_section,
     page_html,
+    results_page,
     rows_section,
+    table_of,
 )
-from attnlaw.render.pages.section import section_html
-from attnlaw.verbs.audit.constants import constant_sentences
-from attnlaw.verbs.audit.explorer import audit_payload
-from attnlaw.verbs.audit.frames import AuditRows, audit_figures
+from attnlaw.verbs.audit.explorer import COLUMN_QUANTITIES, audit_payload, constant_quantities
+from attnlaw.verbs.audit.names import model_names
 
+# More audited models than this are compared by their rows alone.
+MOST_MODELS = 12
+# Figures that have a place of their own on the page.
+PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
+SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
 # What models of one shape have in common.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
 DIFFER = (
     "These models differ in {facts}: how many matrices there are and which ranks they can have differs by "
     "architecture, and proxies count both. A gap between such models is not due to training alone."
 )
-
-
 # Numbers of a card, in which trained models differ.
 CARD_NUMBERS = {
     "rejected_share": ("unlike noise", ".1%"),
@@ -50,136 +57,151 @@ CARD_NUMBERS = {
     "median_effective_rank_qk": ("effective rank of QK", ".1f"),
     "log10_amplification": ("log10 α", ".2f"),
 }
+# What a notebook shows: of findings their places, of layers the columns that say most.
+PLACE = ("layer", "stack", "head", "expert", "kind", "tensor")
+LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
-def summary_html(audit: AuditRows) -> str:
-    """The section as HTML: what was found in each model, before any proxy."""
-    short = short_names(audit.names)
-    several = len(audit.names) > 1
-    cards = "".join(
-        _model_card(
-            summary, short[summary["model"]], place if several else None, _finding_groups(audit, summary)
-        )
-        for place, summary in enumerate(audit.summaries_with_norms)
-    )
-    return section_html("summary", "Summary", f'<div id="models" class="cards">{cards}</div>')
+def has_page(result: Result) -> bool:
+    """Return whether a result is that of audits which the page of audits can show."""
+    known = {"matrices", "spectra", "layers"} <= result.tables.keys()
+    finished = int((result.rows["status"] != "failed").sum())
+    return result.verb.name == "audit" and known and 0 < finished <= MOST_MODELS
 
 
-def proxies_html(audit: AuditRows, dots_html: str | None) -> str | None:
-    """All proxies in one block, and what is to be known about them; `dots_html` is their figure."""
-    bounded = [summary for summary in audit.summaries if summary["proxies"]]
-    if not bounded:
-        return None
-    short = short_names(audit.names)
-    models_by_line: dict[str, list[str]] = {}
-    for summary in bounded:
-        for line in proxy_remarks(summary):
-            models_by_line.setdefault(line, []).append(short[summary["model"]])
-    said = [
-        line if len(whose) == len(bounded) else f"{', '.join(whose)}: {line}"
-        for line, whose in models_by_line.items()
-    ]
-    return section_html(
-        "proxies", "Proxies", _proxies_table(audit.names, bounded, short, dots_html or ""), _notes_html(said)
-    )
-
-
-def _finding_groups(audit: AuditRows, summary: dict[str, Any]) -> list[FindingGroup]:
-    """The findings of a model, from its rows; none where they were not looked for."""
-    table = audit.tables.get("findings")
-    rows = [] if table is None else table.filter(pl.col("model") == summary["model"]).iter_rows(named=True)
-    return group_findings(rows)
-
-
-def _findings_html(summary: dict[str, Any], groups: Iterable[FindingGroup]) -> str:
-    """The null test, how much was found, and each of it: level, rule, place, value, threshold, meaning."""
-    lines = [line for line in (null_test_sentence(summary), findings_sentence(summary)) if line is not None]
-    items = "".join(
-        f'<li class="finding" data-level="{escape(group.level)}"><b>{escape(group.level)}</b> '
-        f"{escape(group.rule)}: {escape(group.where)}<span>{escape(group.sentence)}</span></li>"
-        for group in groups
-    )
-    paragraphs = "".join(f'<p class="answer">{escape(line)}</p>' for line in lines)
-    return f'{paragraphs}<ul class="findings">{items}</ul>' if items else paragraphs
-
-
-def _model_card(summary: dict[str, Any], short: str, place: int | None, groups: list[FindingGroup]) -> str:
-    name = summary["model"]
-    facts = [
-        str(summary["family"]),
-        f"{_or_dash(summary['layers'])} layers",
-        f"hidden size {_or_dash(summary['hidden_size'])}",
-        f"{_or_dash(summary['heads'])} heads",
-        f"{_or_dash(summary['matrices'])} matrices",
-    ]
-    applied = {"log10_amplification": ", as applied"} if summary["log10_alpha_applied"] else {}
-    numbers = "".join(
-        f"<div><dt>{escape(called)}{applied.get(key, '')}</dt>"
-        f"<dd>{escape(format(float(summary[key]), form))}</dd></div>"
-        for key, (called, form) in CARD_NUMBERS.items()
-        if summary[key] is not None
-    )
-    said = [norm_basis_sentence(summary), *extension_remarks(summary)]
-    path = "" if short == name else f'<p class="path">{escape(name)}</p>'
-    return (
-        f"<article><h3>{_colour_key(place)}{escape(short)}</h3>{path}"
-        f'<p class="facts">{escape(" · ".join(facts))}</p>{_findings_html(summary, groups)}'
-        f'<dl class="headline">{numbers}</dl>{_atlas_html(summary, place is None)}{_notes_html(said)}'
-        f"{_notes_html(summary['warnings'], 'note warning')}</article>"
-    )
-
-
-def _atlas_html(summary: dict[str, Any], opened: bool) -> str:
-    """Where the model lies among those of the atlas; nothing of a part of a model, or of a study."""
-    entry = summary.get("atlas")
-    if not entry:
-        return ""
-    heads = "".join(
-        f'<th scope="col">{head}</th>' for head in ("quantity", "here", "trained", "lie below", "fresh")
-    )
-    rows = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for label, *cells in range_lines(entry)
-    )
-    return (
-        f'<details class="atlas"{" open" if opened else ""}><summary>Beside other models</summary>'
-        '<div class="wide" tabindex="0"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>{_notes_html([ranges_sentence(entry)])}</details>"
-    )
-
-
-def _proxies_table(
-    names: list[str], models: list[dict[str, Any]], short: Mapping[str, str], drawn: str
+def page(
+    result: Result, figures: Sequence[Figure], more: Sequence[Section] = (), note: str | None = None
 ) -> str:
-    """All proxies of all models: those of layers that are applied several times also for each application."""
+    """Return the page of one or several audited models.
+
+    Args:
+        result: the audits.
+        figures: their figures.
+        more: sections of other results, which stand before the table of matrices.
+        note: what the lead says of the rest; what failed unless given.
+    """
+    if not has_page(result):
+        return results_page([Part([result], figures)])
+    summaries = _summaries(result)
+    applied = all(summary["norms"] == "applied" for summary in summaries.values())
+    matrices, layers = table_of(result, "matrices"), table_of(result, "layers")
+    placed = [figure for figure in figures if figure.name in LAYERS]
+    rest = [figure for figure in figures if figure.name not in (*PROXIES, *LAYERS)]
+    constant = " and ".join(COLUMN_QUANTITIES[name].label for name in constant_quantities(matrices))
+    sentence = f"Constant within each kind of matrix, so not to choose from: {constant}." if constant else ""
+    sections = [
+        _summary_section(result, summaries, applied),
+        explorer_section("Heads", sentence),
+        figure_section("layers", "Layers", placed, _shares_sentence(layers, figures)),
+        figure_section("figures", "Figures", rest),
+        _proxies_section(summaries, [figure for figure in figures if figure.name in PROXIES]),
+        *more,
+        rows_section("Matrices", "qk layer=3 stable_rank<2"),
+    ]
+    names = {case: str(summary["model"]) for case, summary in summaries.items()}
+    whose = f"{len(names)} models, side by side" if len(names) > 1 else next(iter(names.values()))
+    lead = f"{matrices.height} matrices of {whose}. {failure_sentence(result.rows) if note is None else note}"
+    return page_html(
+        "Spectral audit", lead.strip(), filter(None, sections), audit_payload(result, names, applied)
+    )
+
+
+def _summaries(result: Result) -> dict[int, dict[str, Any]]:
+    """The summaries of models by the numbers of their cases, with names of which no two are alike."""
+    pairs = zip(result, model_names(result), strict=True)
+    summaries = {case: (part.summary, name) for case, (part, name) in enumerate(pairs)}
+    return {
+        case: summary | {"model": name} for case, (summary, name) in summaries.items() if "proxies" in summary
+    }
+
+
+def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
+    """What the layers are made of, if all are made of the same parts: then there is no figure."""
+    known = [name for name in SHARES if layers[name].count()]
+    if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
+        return ""
+    parts = ", ".join(f"{COLUMN_QUANTITIES[name].label} {layers[name].drop_nulls()[0]:.1%}" for name in known)
+    return f"Every layer's share of the proxy is made of the same parts, so they are not drawn: {parts}."
+
+
+def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
+    """What was found in each model, before any proxy."""
+    short = short_names(str(summary["model"]) for summary in summaries.values())
+    findings = table_of(result, "findings")
+    cards = []
+    for case, summary in summaries.items():
+        shown = summary | ({} if applied else {"norms": "stored"})
+        sentences = (null_test_sentence(summary), findings_sentence(summary))
+        lines = findings.filter(pl.col("case") == case).iter_rows(named=True)
+        ending = {"log10_amplification": ", as applied"} if summary["log10_alpha_applied"] else {}
+        sizes = {name: "–" if value is None else value for name, value in summary.items()}
+        cards.append(
+            {
+                "model": summary["model"],
+                "short": short[summary["model"]],
+                "facts": (
+                    f"{summary['family']} · {sizes['layers']} layers · hidden size {sizes['hidden_size']} · "
+                    f"{sizes['heads']} heads · {sizes['matrices']} matrices"
+                ),
+                "answers": [sentence for sentence in sentences if sentence is not None],
+                "findings": group_findings(lines),
+                "numbers": [
+                    (f"{label}{ending.get(key, '')}", format(float(summary[key]), form))
+                    for key, (label, form) in CARD_NUMBERS.items()
+                    if summary[key] is not None
+                ],
+                "ranges": range_lines(summary["atlas"]) if summary["atlas"] else None,
+                "ranges_sentence": ranges_sentence(summary["atlas"]) if summary["atlas"] else "",
+                "remarks": [norm_basis_sentence(shown), *extension_remarks(summary)],
+                "warnings": summary["warnings"],
+            }
+        )
+    return Section("summary", "Summary", macros("verbs/audit/page.html").summary(cards))
+
+
+def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
+    """All proxies of all models in one block: those of shared layers also for each application."""
+    colours = {str(summary["model"]): place for place, summary in enumerate(summaries.values())}
+    short = short_names(colours)
+    models = [summary for summary in summaries.values() if summary["proxies"]]
+    if not models:
+        return None
     several = len(models) > 1
     columns = [
-        (model, ending, {label: numbers for label, *numbers in proxy_entries(model[key])})
+        (model["model"], ending, {label: numbers for label, *numbers in proxy_entries(model[key])})
         for model in models
         for key, ending in (("proxies", ""), ("per_application", "per application"))
         if model[key]
     ]
-    heads = "".join(
-        f'<th scope="col">{_colour_key(names.index(model["model"])) if several else ""}'
-        f"{escape(', '.join(filter(None, [short[model['model']] if several else 'log10', ending])))}</th>"
-        for model, ending, _ in columns
+    heads = [
+        (
+            colours[name] if several else None,
+            ", ".join(filter(None, [short[name] if several else "log10", ending])),
+        )
+        for name, ending, _ in columns
+    ]
+    rows = [
+        (label, [_format_proxy(*entries.get(label, (None, None))) for _, _, entries in columns])
+        for label in dict.fromkeys(label for _, _, entries in columns for label in entries)
+    ]
+    differ = [label for fact, label in SHAPE.items() if len({str(model[fact]) for model in models}) > 1]
+    models_by_line: dict[str, list[str]] = {}
+    for model in models:
+        for line in proxy_remarks(model):
+            models_by_line.setdefault(line, []).append(short[model["model"]])
+    remarks = [
+        line if len(whose) == len(models) else f"{', '.join(whose)}: {line}"
+        for line, whose in models_by_line.items()
+    ]
+    body = macros("verbs/audit/page.html").proxies(
+        models[0]["meaning"] or "",
+        DIFFER.format(facts=", ".join(differ)) if differ else "",
+        heads,
+        rows,
+        [draw(figure, figure.name) for figure in figures],
+        remarks,
     )
-    rows = "".join(
-        f'<tr class="{"" if place else "lead-row"}"><th scope="row">{escape(name)}</th>'
-        + "".join(f"<td>{_format_proxy(*entries.get(name, (None, None)))}</td>" for _, _, entries in columns)
-        + "</tr>"
-        for place, name in enumerate(dict.fromkeys(name for _, _, entries in columns for name in entries))
-    )
-    differ = [called for fact, called in SHAPE.items() if len({str(model[fact]) for model in models}) > 1]
-    note = f'<p class="note" id="shapes">{DIFFER.format(facts=", ".join(differ))}</p>' if differ else ""
-    return (
-        f'<figure class="card"><p class="meaning">{escape(models[0]["meaning"] or "")}</p>{note}'
-        '<div class="beside"><div class="wide" tabindex="0"><table><thead><tr>'
-        f'<th scope="col">log10 of</th>{heads}</tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>{drawn}</div></figure>"
-    )
+    return Section("proxies", "Proxies", body)
 
 
 def _format_proxy(log10: float | None, error: float | None) -> str:
@@ -196,48 +218,15 @@ def _format_proxy(log10: float | None, error: float | None) -> str:
     return f"{log10:.{digits}f} ± {error:.{digits}f}"
 
 
-def _or_dash(value: Any) -> str:
-    return "–" if value is None else str(value)
-
-
-def _colour_key(place: int | None) -> str:
-    """The colour of a model."""
-    return "" if place is None else f'<span class="key" style="background:var(--c{place % 9})"></span>'
-
-
-def _notes_html(lines: Iterable[str], kind: str = "note") -> str:
-    return "".join(f'<p class="{kind}">{escape(line)}</p>' for line in lines)
-
-
-def audit_page(audit: AuditRows, more: Iterable[Section] = (), note: str = "") -> str:
-    """The page of one or several audited models, with further sections before its table of matrices.
-
-    `note` is what its lead says of the rest.
-    """
-    drawn = audit_figures(audit)
-    dots = "".join(
-        f"<div>{drawing_html(figure, figure.name)[0]}</div>" for figure in drawn if figure.name in PROXIES
-    )
-    proxies = proxies_html(audit, dots)
-    same = constant_sentences(audit)
-    layers = figure_section(
-        "layers", "Layers", [figure for figure in drawn if figure.name in LAYERS], same.layers
-    )
-    rest = figure_section(
-        "figures", "Figures", [figure for figure in drawn if figure.name not in (*PROXIES, *LAYERS)]
-    )
-    sections = [
-        Section("summary", "Summary", summary_html(audit)),
-        explorer_section("Heads", same.matrices),
-        *(section for section in (layers, rest) if section is not None),
-        *([] if proxies is None else [Section("proxies", "Proxies", proxies)]),
-        *more,
-        rows_section("Matrices", "qk layer=3 stable_rank<2"),
-    ]
-    count = len(audit.summaries)
-    lead = (
-        f"{audit.matrices.height} matrices of {count} models, side by side."
-        if count > 1
-        else f"{audit.matrices.height} matrices of {audit.names[0]}."
-    )
-    return page_html("Spectral audit", f"{lead} {note}".strip(), sections, audit_payload(audit))
+def notebook_html(result: Result) -> Markup:
+    """Return a line for every model, then its findings and its layers."""
+    lines = []
+    for summary in _summaries(result).values():
+        line = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"
+        proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
+        lines.append(line if proxy is None else f"{line}, log10 proxy {proxy:.2f}")
+    findings = table_of(result, "findings")
+    shown = frame_html(findings, ("model", "level", "rule", *PLACE, "meaning")) if findings.height else None
+    layers = frame_html(table_of(result, "layers"), LAYER)
+    html: Markup = macros("verbs/audit/page.html").notebook(lines, shown, layers)
+    return html

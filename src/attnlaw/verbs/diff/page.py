@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import polars as pl
+from markupsafe import Markup
 
+from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.charts.data import ChartData
-from attnlaw.render.charts.labels import format_short
-from attnlaw.render.pages.page import Section, explorer_section, page_html, rows_section
-from attnlaw.render.pages.payload import pack_arrays, plain_columns
-from attnlaw.render.pages.section import section_html
-from attnlaw.verbs.diff.charts import PLACE
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.labels import failure_sentence, format_short
+from attnlaw.render.pages.html import macros
+from attnlaw.render.pages.notebook import frame_html
+from attnlaw.render.pages.page import (
+    Section,
+    explorer_section,
+    figure_section,
+    finished_rows,
+    pack_arrays,
+    page_html,
+    plain_columns,
+    rows_section,
+    table_of,
+)
 
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -42,79 +52,74 @@ SHOWN = (
 )
 TENSORS = ("tensor", "verdict", "format", "rank", "size", "sqnr_db", "unchanged", "dtype_model")
 MOST_TENSORS = 25  # of a model that the page lists
+LOCATION = ("case", "layer", "stack", "kind", "head", "expert")
+# What a notebook shows of a map.
+NOTEBOOK_COLUMNS = ("model", *LOCATION[1:], "size", "cosine", "stable_rank", "moved")
 
 
-def diff_page(source: ChartData, sections: Sequence[Section], note: str) -> str:
-    """The page of one or several models that were compared with a base."""
-    maps, tensors = source.tables["diff"], source.tables["diff_tensors"]
-    names = list(dict.fromkeys(source.rows["model"]))
-    base = source.rows["base"][0]
-    lead = f"{maps.height} maps and {tensors.height} tensors, against {base}. {note}".strip()
-    parts = [
-        _verdicts(source),
+def page(result: Result, figures: Sequence[Figure]) -> str:
+    """Return the page of one or several models that were compared with a base."""
+    rows, maps, tensors = finished_rows(result), table_of(result, "diff"), table_of(result, "diff_tensors")
+    lead = f"{maps.height} maps and {tensors.height} tensors, against {rows['base'][0]}."
+    sections = [
+        _verdicts(result, rows),
         explorer_section("Heads and maps"),
-        *sections,
-        _tensors(source, tensors, names),
+        figure_section("part-1", "Figures", figures),
+        _tensors(result, rows, tensors),
         rows_section("Maps", "qk layer=3 size>0.2"),
     ]
-    return page_html(source.verb.title, lead, parts, _payload(source, names))
+    return page_html(
+        result.verb.title,
+        f"{lead} {failure_sentence(result.rows)}".strip(),
+        filter(None, sections),
+        _payload(result, rows, maps),
+    )
 
 
-def _verdicts(source: ChartData) -> Section:
+def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
     """What happened to every model, in a sentence each, with the counts behind it."""
-    short = short_names(source.rows["model"])
-    cards = []
-    for row in source.rows.iter_rows(named=True):
-        counts = [
-            f"<div><dt>{escape(quantity.label)}</dt>"
-            f'<dd title="{escape(quantity.description)}">{row[quantity.name]}</dd></div>'
-            for quantity in source.verb.quantities
-            if quantity.name.startswith("tensors_") and row[quantity.name]
-        ]
-        title = f"<h3>{escape(short[row['model']])}</h3>" if source.rows.height > 1 else ""
-        cards.append(
-            f'<div class="card">{title}<p class="verdict">{escape(row["verdict"] or "")}</p>'
-            f'<dl class="numbers">{"".join(counts)}</dl></div>'
-        )
-    return Section("verdict", "Verdict", section_html("verdict", "What happened", *cards))
+    short = short_names(rows["model"])
+    counted = [quantity for quantity in result.verb.quantities if quantity.name.startswith("tensors_")]
+    cards = [
+        {
+            "name": short[row["model"]] if rows.height > 1 else None,
+            "verdict": row["verdict"] or "",
+            "counts": [(quantity, row[quantity.name]) for quantity in counted if row[quantity.name]],
+        }
+        for row in rows.iter_rows(named=True)
+    ]
+    return Section("verdict", "What happened", macros("verbs/diff/page.html").verdicts(cards), "Verdict")
 
 
-def _tensors(source: ChartData, tensors: pl.DataFrame, names: Sequence[str]) -> Section:
+def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Section:
     """The stored tensors of every model that changed, worst first."""
-    short = short_names(names)
-    heads = "".join(f'<th scope="col">{escape(source.verb.label(name))}</th>' for name in TENSORS)
-    blocks = []
-    for model in names:
-        changed = tensors.filter(pl.col("model") == model, pl.col("verdict") != "identical")
+    short = short_names(rows["model"])
+    models = []
+    for case, model in rows.select("case", "model").iter_rows():
+        changed = tensors.filter(pl.col("case") == case, pl.col("verdict") != "identical")
         damaged = pl.col("verdict") == "non-finite"
         worst = changed.sort(damaged, "size", descending=True, nulls_last=True).head(MOST_TENSORS)
-        lines = []
-        for row in worst.iter_rows(named=True):
-            cells = "".join(f"<td>{escape(_cell(row[name]))}</td>" for name in TENSORS[1:])
-            lines.append(f'<tr><th scope="row">{escape(row["tensor"])}</th>{cells}</tr>')
-        title = f"<h3>{escape(short[model])}</h3>" if len(names) > 1 else ""
-        rest = changed.height - worst.height
-        more = f"<p class='note'>{rest} more in diff_tensors.parquet.</p>" if rest > 0 else ""
-        body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-        content = body if lines else "<p>Every tensor is identical.</p>"
-        blocks.append(f'{title}<div class="card wide meanings" tabindex="0">{content}{more}</div>')
-    return Section("tensors", "Tensors", section_html("tensors", "Stored tensors, worst first", *blocks))
+        lines = [
+            ["" if value is None else format_short(value) for value in line]
+            for line in worst.select(TENSORS).iter_rows()
+        ]
+        models.append((short[model] if rows.height > 1 else None, lines, changed.height - worst.height))
+    heads = [result.verb.label(name) for name in TENSORS]
+    body = macros("verbs/diff/page.html").tensors(heads, models)
+    return Section("tensors", "Stored tensors, worst first", body, "Tensors")
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else format_short(value)
-
-
-def _payload(source: ChartData, names: Sequence[str]) -> dict[str, Any]:
+def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str, Any]:
     """What the script draws: maps, the update of each with noise of its size, and how they are called."""
-    table = next(table_spec for table_spec in source.verb.tables if table_spec.name == "diff")
+    table = next(spec for spec in result.verb.tables if spec.name == "diff")
     known = {column.name: column for column in table.columns}
     kinds = known["kind"].choices or {}
-    index, short = {name: place for place, name in enumerate(names)}, short_names(names)
-    spectra = source.tables["diff_spectra"].select(*PLACE, "update_values", "noise_values")
-    maps = source.tables["diff"].join(spectra, on=PLACE, how="left", nulls_equal=True, maintain_order="left")
-    columns = plain_columns(maps.drop("case", "update_values", "noise_values", strict=False))
-    columns["model"] = [index[name] for name in columns["model"]]
+    short = short_names(rows["model"])
+    spectra = table_of(result, "diff_spectra").select(*LOCATION, "update_values", "noise_values")
+    whole = maps.join(spectra, on=LOCATION, how="left", nulls_equal=True, maintain_order="left")
+    number = {case: number for number, case in enumerate(rows["case"])}
+    columns = plain_columns(whole.drop("case", "update_values", "noise_values"))
+    columns["model"] = [number[case] for case in whole["case"]]
     return {
         "quantities": [
             {"key": name, "name": known[name].label, "log": False}
@@ -128,14 +133,23 @@ def _payload(source: ChartData, names: Sequence[str]) -> dict[str, Any]:
         "names": {"kind": {name: kind.label for name, kind in kinds.items()}},
         "groups": {name: kind.group for name, kind in kinds.items()},
         "laws": {},
-        "models": [{"name": name, "short": short[name]} for name in names],
+        "models": [{"name": name, "short": short[name]} for name in rows["model"]],
         "columns": columns,
-        "spectra": pack_arrays(maps["update_values"].to_list()),
-        "noise": pack_arrays(maps["noise_values"].to_list()),
-        "curves": pack_arrays([None] * maps.height),
+        "spectra": pack_arrays(whole["update_values"].to_list()),
+        "noise": pack_arrays(whole["noise_values"].to_list()),
+        "curves": pack_arrays([None] * whole.height),
         "fits": None,
         "shown": [(name, known[name].label) for name in SHOWN],
         "leading": "size",
         "worst": True,
         "view": "rank",
     }
+
+
+def notebook_html(result: Result) -> Markup:
+    """Return what happened to every model, and the maps that changed most."""
+    summaries = (case.summary for case in result if "sentence" in case.summary)
+    lines = [(summary["model"], summary["sentence"]) for summary in summaries]
+    maps = table_of(result, "diff").sort("size", descending=True, nulls_last=True)
+    models: Markup = macros("notebook.html").models(lines)
+    return models + frame_html(maps, NOTEBOOK_COLUMNS)

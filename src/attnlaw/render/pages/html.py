@@ -1,0 +1,30 @@
+"""Jinja2 templates: every value is escaped unless it is `Markup`, and a name that is missing is an error."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+PACKAGE = str(files("attnlaw"))
+TEMPLATES = f"{PACKAGE}/render/pages/templates"
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment of all templates: those here by name, a verb's own as "verbs/NAME/page.html"."""
+    return Environment(
+        loader=FileSystemLoader([TEMPLATES, PACKAGE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def macros(template: str) -> Any:
+    """Return the macros of a template as functions of values, which return `Markup`."""
+    return environment().get_template(template).module

@@ -1,0 +1,69 @@
+"""What a notebook shows of a result: its quantities, or a table of several cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from markupsafe import Markup
+
+from attnlaw.core.estimate import format_value
+from attnlaw.core.result import Result
+from attnlaw.render.pages.html import macros
+
+
+def result_html(result: Result) -> Markup:
+    """Return the quantities of one case with what they mean, or those of a summary for several cases."""
+    return _case_html(result) if len(result) == 1 else _cases_html(result)
+
+
+def _case_html(result: Result) -> Markup:
+    known = {
+        name.replace("_", " "): "" if value is True else format_value(value)
+        for name, value in result.settings().items()
+        if value is not None and value is not False
+    }
+    settings = ", ".join(f"{name} {value}".strip() for name, value in known.items())
+    values = result.values()
+    rows = [
+        (quantity.label, text, quantity.description)
+        for quantity in result.verb.quantities
+        if not quantity.hidden and (text := format_value(values[quantity.name]))
+    ]
+    html: Markup = macros("notebook.html").case(result.verb.title, settings, result.status_texts(), rows)
+    return html
+
+
+def _cases_html(result: Result) -> Markup:
+    settings = [result.settings(case) for case in range(len(result))]
+    values = [result.values(case) for case in range(len(result))]
+    varied = [
+        name for name in (settings[0] if settings else ()) if len({str(row[name]) for row in settings}) > 1
+    ]
+    brief = [
+        quantity
+        for quantity in result.verb.quantities
+        if quantity.in_summary and any(format_value(numbers[quantity.name]) for numbers in values)
+    ]
+    head = [
+        *(result.verb.label(name) for name in varied),
+        *(quantity.symbol or quantity.label for quantity in brief),
+    ]
+    rows = [
+        [
+            *(format_value(row[name]) for name in varied),
+            *(format_value(numbers[quantity.name]) for quantity in brief),
+        ]
+        for row, numbers in zip(settings, values, strict=True)
+    ]
+    html: Markup = macros("notebook.html").cases(result.verb.title, len(result), head, rows)
+    return html
+
+
+def frame_html(frame: pl.DataFrame, columns: Sequence[str], most: int = 20) -> Markup:
+    """Return the first lines of a table, with those of some columns that hold anything."""
+    kept = [name for name in columns if name in frame.columns and frame[name].count()]
+    rows = [[format_value(value) for value in row] for row in frame.select(kept).head(most).iter_rows()]
+    head = [name.replace("_", " ") for name in kept]
+    html: Markup = macros("notebook.html").frame(head, rows, frame.height - most)
+    return html

@@ -1,0 +1,38 @@
+"""The page of fitted laws: their maps, then all matrices; and what a notebook shows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from attnlaw.analysis.audit.laws import law_counts
+from attnlaw.core.result import Result
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.labels import failure_sentence, shared_settings
+from attnlaw.render.pages.html import macros
+from attnlaw.render.pages.notebook import frame_html
+from attnlaw.render.pages.page import figure_section, result_columns, rows_page, table_of
+
+# What a notebook shows of a matrix.
+COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
+
+
+def page(result: Result, figures: Sequence[Figure]) -> str:
+    """Return the page of one or several models: a row for each matrix."""
+    verb, fits = result.verb, table_of(result, "fits").drop("case")
+    sentences = [
+        f"{fits.height} rows, and the figures that they allow.",
+        failure_sentence(result.rows),
+        shared_settings(fits, result_columns([verb])),
+    ]
+    sections = filter(None, [figure_section("part-1", "Figures", figures)])
+    return rows_page(verb.title, " ".join(filter(None, sentences)), sections, fits, [verb])
+
+
+def notebook_html(result: Result) -> Markup:
+    """Return how many matrices of each model follow which law, and the first matrices."""
+    fits = table_of(result, "fits")
+    models = fits.partition_by("case", maintain_order=True)
+    lines: Markup = macros("notebook.html").models([(rows["model"][0], law_counts(rows)) for rows in models])
+    return lines + frame_html(fits, COLUMNS)
