@@ -1,4 +1,4 @@
-"""What tests read off charts and pages: rows inside a specification, data of a page, audits as rows."""
+"""What tests read off charts and pages: rows inside a specification, data of a page; results made of rows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ import polars as pl
 import vl_convert
 
 from attnlaw.core.quantity import column_kinds
+from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.core.tables import to_frame, to_schema
 from attnlaw.core.verb import Verb
-from attnlaw.render.charts.data import ChartData
-from attnlaw.render.charts.draw import draw_figures
+from attnlaw.core.version import version
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import with_house_style
-from attnlaw.verbs.audit.frames import AuditRows
-
-
-def as_rows(audit: Any) -> AuditRows:
-    """An audit as a report reads it."""
-    return AuditRows(audit.summaries, audit.tables())
+from attnlaw.verbs.views import figures_of
 
 
 def spec_of(chart: Any) -> Any:
@@ -73,42 +68,37 @@ def data_of(page: str | Path) -> Any:
     return json.loads(match[1])
 
 
-def source(
+def result_of(
     verb: Verb[Any, Any],
     rows: list[dict[str, Any]],
     tables: dict[str, list[dict[str, Any]]] | None = None,
-    beside: list[dict[str, Any]] | None = None,
-    beside_tables: dict[str, list[dict[str, Any]]] | None = None,
-) -> ChartData:
-    """Rows as a study has them, of a verb and of that beside it; tasks are t0, t1, ... and b0, b1, ..."""
-    second = None
-    if beside is not None and verb.simulation is not None:
-        second = _of(verb.simulation, beside, beside_tables or {}, "b", None)
-    return _of(verb, rows, tables or {}, "t", second)
-
-
-def _of(verb: Verb[Any, Any], rows: Any, tables: Any, letter: str, beside: ChartData | None) -> ChartData:
-    placed = [
-        {"verb": verb.name, "status": "done", "task": f"{letter}{i}", **row} for i, row in enumerate(rows)
-    ]
-    schema = {"task": pl.String(), **to_schema(verb.schema)}
-    made = {
-        table.name: to_frame(
-            tables.get(table.name, []), {"task": pl.String(), **to_schema(column_kinds(table.columns))}
-        )
-        for table in verb.tables
+    simulated: list[dict[str, Any]] | None = None,
+    simulated_tables: dict[str, list[dict[str, Any]]] | None = None,
+) -> Result:
+    """A result with these rows, and tables whose lines have a `case`; beside it that of its simulation."""
+    simulation = None
+    if simulated is not None and verb.simulation is not None:
+        simulation = result_of(verb.simulation, simulated, simulated_tables)
+    done = {"verb": verb.name, "status": "done"}
+    frames = {
+        spec.name: to_frame(lines, {"case": pl.Int64(), **to_schema(column_kinds(spec.columns))})
+        for spec in verb.tables
+        if (lines := (tables or {}).get(spec.name))
     }
-    return ChartData(verb, to_frame(placed, schema), made, "task", beside)
+    frame = to_frame([done | row for row in rows], to_schema(verb.schema))
+    return Result(verb, frame, frames, simulation=simulation)
 
 
-def named(data: ChartData) -> dict[str, Figure]:
-    """The figures of a source, by name."""
-    return {figure.name: figure for figure in draw_figures(data)}
+def named(result: Result) -> dict[str, Figure]:
+    """The figures of a result, by name."""
+    return {figure.name: figure for figure in figures_of(result)}
 
 
 def study_of(folder: Path, rows: list[dict[str, Any]] | pl.DataFrame) -> Path:
-    """The directory of a study with these rows."""
-    (folder / "rows").mkdir(parents=True, exist_ok=True)
+    """The directory of a result with these rows."""
+    folder.mkdir(parents=True, exist_ok=True)
     table = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows, infer_schema_length=None)
-    table.write_parquet(folder.absolute() / "rows" / "rows.parquet")
+    verb = table["verb"][0] if "verb" in table.columns and table.height else "learn"
+    (folder / MANIFEST).write_text(json.dumps({"verb": verb, "version": version()}))
+    table.write_parquet(folder.absolute() / ROWS)
     return folder

@@ -8,14 +8,12 @@ import polars as pl
 import pytest
 import vl_convert
 from checkpoints.small import bert_weights
-from report.charts_of import as_rows, assert_renders, spec_of, values_of
+from report.charts_of import assert_renders, named, spec_of, values_of
 
 from attnlaw import audit
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.render.charts.style import integer_axis
-from attnlaw.verbs.audit.balance_chart import draw_excesses
-from attnlaw.verbs.audit.charts import compare, contribution_curves, spectrum_decay
-from attnlaw.verbs.audit.frames import audit_figures
+from attnlaw.verbs.audit.charts import compare, contribution_curves, draw_excesses, spectrum_decay
 
 
 def state(depth, width, seed, gain=0.3):
@@ -150,8 +148,7 @@ def labels_of(spec):
 def test_three_layers_are_labelled_once_each():
     three = audit(state(3, 8, 0), heads=2, jobs=1, name="a")
     compared = compare(three.matrices).vconcat[0].hconcat[0]
-    (alpha,) = [figure.draw() for figure in audit_figures(as_rows(three)) if figure.name == "amplification"]
-    for chart in (alpha, compared):
+    for chart in (named(three)["amplification"].draw(), compared):
         spec = spec_of(chart)
         for layer in spec.get("layer", [spec]):
             layer["encoding"]["y"] = {"value": 0}  # no axis but that of the layers

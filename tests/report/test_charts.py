@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 from house.coin import VERB as COIN
-from report.charts_of import drawn, layers, named, source, values_of
+from report.charts_of import drawn, layers, named, result_of, values_of
 
-from attnlaw.core.chart_specs import Curves
-from attnlaw.render.charts.draw import draw_figures
-from attnlaw.verbs import find_verb
+from attnlaw.render.charts.lines import first_quantity
+from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
+from attnlaw.verbs.views import figures_of, find_part
 
 LEARN, LIMIT = find_verb("learn"), find_verb("limit")
 PROBLEM: dict[str, Any] = {"tokens": 1, "output": "linear", "noise": 0.0, "target_rank": 0.5}
@@ -44,7 +44,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
         for alpha, values in measured.items()
         for value in values
     ]
-    (figure,) = draw_figures(source(LEARN, lines, beside=points))
+    (figure,) = figures_of(result_of(LEARN, lines, simulated=points))
     assert (figure.name, figure.title) == ("learning", "Learning curves")
     assert {row["x"] for row in drawn(figure, "line")} == set(ALPHAS)
     assert drawn(figure, "text") == [{"x": 0.3, "name": "factorized recovery"}]
@@ -57,7 +57,7 @@ def test_learning_curves_show_theory_and_the_means_of_trained_students() -> None
 def test_errors_that_the_rows_tell_are_those_of_the_mean() -> None:
     points = [trained(alpha=alpha, estimation_error=1.0, estimation_error_error=0.3) for alpha in ALPHAS]
     twice = [*points, *points]
-    (figure,) = draw_figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=twice))
+    (figure,) = figures_of(result_of(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], simulated=twice))
     assert [row["error"] for row in drawn(figure)] == pytest.approx([0.3 / math.sqrt(2)] * 3)
 
 
@@ -68,7 +68,7 @@ def test_students_of_two_sizes_are_not_pooled() -> None:
         for size, errors in sizes.items()
         for error in errors
     ]
-    (figure,) = draw_figures(source(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], beside=points))
+    (figure,) = figures_of(result_of(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], simulated=points))
     assert [(row["simulate"], row["y"], row["error"]) for row in drawn(figure)] == [(20, 2, 1), (40, 12, 2)]
 
 
@@ -80,7 +80,7 @@ def test_thresholds_that_differ_by_student_say_whose_they_are() -> None:
         for student, place in places.items()
         for alpha in ALPHAS
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     assert drawn(figure, "text") == [
         {"x": 0.25, "name": "interpolation (direct (ridge))"},
         {"x": 0.15, "name": "interpolation (factorized)"},
@@ -93,7 +93,7 @@ def test_a_setting_chosen_for_each_student_does_not_part_the_curves() -> None:
         for student, decay in (("direct", 0.2), ("factorized", 0.1), ("bayes", None))
         for alpha in ALPHAS
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     assert {row["series"] for row in drawn(figure, "line")} == {
         "direct (ridge)",
         "factorized",
@@ -108,7 +108,7 @@ def test_a_student_without_weight_decay_stands_beside_every_decay() -> None:
         for student, decay in points
         for alpha in (0.1, 0.2)
     ]
-    curves = draw_figures(source(LEARN, rows))
+    curves = figures_of(result_of(LEARN, rows))
     assert [figure.title for figure in curves] == [f"Learning curves: weight decay {d:g}" for d in (0.1, 1.0)]
     for figure in curves:
         assert sorted((row["series"], row["x"]) for row in drawn(figure, "line")) == [
@@ -124,14 +124,14 @@ def test_students_without_a_theory_are_drawn_with_their_errors() -> None:
         for error in values
     ]
     alone = find_verb("learn.simulate")
-    (figure,) = draw_figures(source(alone, rows))
+    (figure,) = figures_of(result_of(alone, rows))
     assert {(row["series"], row["x"]): (row["low"], row["y"], row["high"]) for row in drawn(figure)} == {
         ("direct (ridge)", 0.1): (1.0, 2.0, 3.0),
         ("direct (ridge)", 0.2): (0.5, 0.5, 0.5),
         ("factorized", 0.1): (None, 0.25, None),
     }
     assert "standard error" in figure.caption
-    assert draw_figures(source(alone, rows[:2])) == []  # one setting: nothing to draw it against
+    assert figures_of(result_of(alone, rows[:2])) == []  # one setting: nothing to draw it against
 
 
 def test_a_grid_of_ranks_and_samples_is_a_phase_diagram() -> None:
@@ -140,7 +140,7 @@ def test_a_grid_of_ranks_and_samples_is_a_phase_diagram() -> None:
         theory(alpha=alpha, target_rank=rank, relative_error=alpha * rank, threshold_bayes=rank / 2)
         for alpha, rank in grid
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     cells, lines = values_of(figure.draw().to_dict())
     assert figure.name == "phases"
     assert [cell["shown"] for cell in cells] == [alpha * rank for alpha, rank in grid]
@@ -153,7 +153,7 @@ def test_ranks_without_even_steps_are_lines() -> None:
         for rank in (0.1, 0.5, 2.0)
         for alpha in (0.1, 0.2, 0.3)
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     assert figure.name == "learning"
     assert {row["series"] for row in drawn(figure, "line")} == {f"target rank {r:g}" for r in (0.1, 0.5, 2)}
 
@@ -171,7 +171,7 @@ def test_scaling_laws_tell_the_fitted_and_the_predicted_exponent() -> None:
         for gamma, slope in ((0.8, 0.5), (1.5, 1.9))
         for ratio in (8.0, 16.0, 64.0)
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     (line,) = values_of(figure.draw().to_dict())
     assert list(dict.fromkeys(row["label"] for row in line)) == [
         "γ 0.8: −0.50 (−2.00)",
@@ -188,7 +188,7 @@ def test_a_fitted_exponent_has_a_standard_error() -> None:
         scaled(ratio, 1.0, error, leading_error=error, predicted_exponent=-1.0)
         for ratio, error in zip(ratios.tolist(), errors.tolist(), strict=True)
     ]
-    (figure,) = draw_figures(source(LEARN, rows))
+    (figure,) = figures_of(result_of(LEARN, rows))
     (slope, _), covariance = np.polyfit(np.log(ratios), np.log(errors), 1, cov=True)
     label = f"{slope:.2f} ± {np.sqrt(covariance[0, 0]):.2f} (-1.00)".replace("-", "−")
     (line,) = values_of(figure.draw().to_dict())
@@ -199,11 +199,11 @@ def test_a_spectrum_lies_over_the_students_of_the_same_settings() -> None:
     spike = {"target_spike": 3.0}
     rows = [theory(**spike, atom_at_zero=0.5, outlier_locations=[2.5])]
     points = [trained(**spike, estimation_error=0.1), trained(**spike, estimation_error=0.1, noise=9.0)]
-    density = [{"x": x, "density": y, "interval": 0, "task": "t0"} for x, y in ((0.1, 0.4), (1.0, 0.0))]
-    values = [{"eigenvalue": x, "task": "b0"} for x in (0.0, 0.0, 0.5, 2.4)]
-    values += [{"eigenvalue": 7.0, "task": "b1"}] * 4
-    data = source(LEARN, rows, {"predicted_spectra": density}, points, {"eigenvalues": values})
-    (figure,) = draw_figures(data)
+    density = [{"x": x, "density": y, "interval": 0, "case": 0} for x, y in ((0.1, 0.4), (1.0, 0.0))]
+    values = [{"eigenvalue": x, "case": 0} for x in (0.0, 0.0, 0.5, 2.4)]
+    values += [{"eigenvalue": 7.0, "case": 1}] * 4
+    data = result_of(LEARN, rows, {"predicted_spectra": density}, points, {"eigenvalues": values})
+    (figure,) = figures_of(data)
     (_, bars), (_, line), (_, outlier) = layers(figure)
     title = figure.draw().to_dict()["title"]
     assert title == "weight at zero: predicted 0.500, trained students 0.500"
@@ -219,8 +219,8 @@ def law(width: float, kl: float, **more: Any) -> dict[str, Any]:
 
 def test_densities_stand_beside_the_limit() -> None:
     rows = [law(16.0, 0.1), law(64.0, 0.01), {**LAYER, "width": math.inf, "kurtosis": 3.0}]
-    table = [{"y": y, "density": 0.5, "task": f"t{i}"} for i in range(3) for y in (-1.0, 0.0, 1.0)]
-    charts = named(source(LIMIT, rows, {"densities": table}))
+    table = [{"y": y, "density": 0.5, "case": i} for i in range(3) for y in (-1.0, 0.0, 1.0)]
+    charts = named(result_of(LIMIT, rows, {"densities": table}))
     assert list(charts) == ["densities", "kl_to_limit", "w1_to_limit"]
     (shown,) = values_of(charts["densities"].draw().to_dict())
     assert {row["series"] for row in shown} == {"16", "64", "∞"}
@@ -230,9 +230,9 @@ def test_densities_stand_beside_the_limit() -> None:
 
 def test_ratios_of_a_study_are_to_the_line_of_the_limit() -> None:
     rows = [law(16.0, 0.1), {**LAYER, "width": math.inf, "kurtosis": 3.0}]
-    limit = [{"y": y, "density": math.exp(-y), "ratio": 1.0, "task": "t1"} for y in (0.0, 1.0, 2.0)]
-    finite_rows = [{"y": y, "density": 0.5, "ratio": None, "task": "t0"} for y in (0.5, 1.5, 2.5)]
-    figure = named(source(LIMIT, rows, {"densities": finite_rows + limit}))["densities"]
+    limit = [{"y": y, "density": math.exp(-y), "ratio": 1.0, "case": 1} for y in (0.0, 1.0, 2.0)]
+    finite_rows = [{"y": y, "density": 0.5, "ratio": None, "case": 0} for y in (0.5, 1.5, 2.5)]
+    figure = named(result_of(LIMIT, rows, {"densities": finite_rows + limit}))["densities"]
     shown = {row["x"]: row["ratio"] for row in values_of(figure.draw().to_dict())[0] if row["series"] == "16"}
     assert [shown[y] for y in (0.5, 1.5)] == pytest.approx([0.5 * math.exp(0.5), 0.5 * math.exp(1.5)])
     assert shown[2.5] is None  # nothing is known of the limit there
@@ -243,8 +243,8 @@ def test_heads_in_the_limit_alone_have_no_panel_beside_finite_ones() -> None:
         law(16.0, 0.1, heads=1),
         *({**LAYER, "heads": h, "width": math.inf, "kurtosis": 3.0} for h in (1, 2)),
     ]
-    table = [{"y": y, "density": 0.5, "task": f"t{i}"} for i in range(3) for y in (-1.0, 0.0, 1.0)]
-    chart = named(source(LIMIT, rows, {"densities": table}))["densities"].draw().to_dict()
+    table = [{"y": y, "density": 0.5, "case": i} for i in range(3) for y in (-1.0, 0.0, 1.0)]
+    chart = named(result_of(LIMIT, rows, {"densities": table}))["densities"].draw().to_dict()
     assert len(chart["concat"]) == 1
 
 
@@ -254,7 +254,7 @@ def test_a_kernel_estimate_is_drawn_with_its_deviation_over_seeds() -> None:
         for width in (16.0, 64.0)
         for kernel in (0.01, 0.03)
     ]
-    points = drawn(named(source(LIMIT, rows))["kl_to_limit"])
+    points = drawn(named(result_of(LIMIT, rows))["kl_to_limit"])
     shown = {(row["series"], row["x"]): row for row in points}
     assert len(shown) == 4
     kernel, normals = shown["kernel estimate", 16.0], shown["averages of normals", 16.0]
@@ -267,7 +267,7 @@ def test_scalings_share_a_chart_with_the_distance_to_the_other_limit() -> None:
     other = {"kl_to_other_limit": 0.04, "kl_to_other_limit_error": 1e-3, "other_scaling": "1/sqrt(n)"}
     rows = [law(width, 1 / width**2) for width in (16.0, 64.0)]
     rows += [law(width, 0.5 / width**2, scaling="1/n", **other) for width in (16.0, 64.0)]
-    shown = {row["series"]: row["y"] for row in drawn(named(source(LIMIT, rows))["kl_to_limit"])}
+    shown = {row["series"]: row["y"] for row in drawn(named(result_of(LIMIT, rows))["kl_to_limit"])}
     assert shown == {
         "1/sqrt(n), its limit": 1 / 64**2,
         "1/n, its limit": 0.5 / 64**2,
@@ -282,7 +282,7 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
         v = 1 + 1 / width
         kl, w1 = (v - 1 - math.log(v)) / 2, math.sqrt(2 / math.pi) * (math.sqrt(v) - 1)
         rows.append(law(width, kl, w1_to_limit=w1, w1_to_limit_error=w1 / 10))
-    charts = named(source(LIMIT, rows))
+    charts = named(result_of(LIMIT, rows))
     for name, slope in (("kl_to_limit", "slope −2"), ("w1_to_limit", "slope −1")):
         (guide, middle, _), measured = layers(charts[name])[0][1], drawn(charts[name])
         assert middle["text"] == slope
@@ -292,7 +292,7 @@ def test_guides_fall_as_the_distances_of_densities_that_differ_by_one_over_n() -
 
 def test_where_heads_set_the_width_distances_are_drawn_against_them() -> None:
     rows = [law(64.0 * heads, 1 / heads, heads=heads, head_width=64) for heads in (1, 4)]
-    figure = named(source(LIMIT, rows))["kl_to_limit"]
+    figure = named(result_of(LIMIT, rows))["kl_to_limit"]
     assert [(row["x"], row["y"]) for row in drawn(figure)] == [(1.0, 1.0), (4.0, 0.25)]
     text = json.dumps(figure.draw().to_dict(), ensure_ascii=False)
     assert "heads H, each of width 64" in text
@@ -305,7 +305,7 @@ def test_the_way_to_a_gaussian_is_drawn_against_the_heads() -> None:
         {**LAYER, "width": math.inf, "heads": heads, "kl_to_gaussian": 1e-3 / heads**2, **errors}
         for heads in (1, 2, 4)
     ]
-    charts = named(source(LIMIT, rows))
+    charts = named(result_of(LIMIT, rows))
     assert list(charts) == ["gaussian"]
     assert [(row["x"], row["y"]) for row in drawn(charts["gaussian"])] == [
         (heads, 1e-3 / heads**2) for heads in (1, 2, 4)
@@ -320,7 +320,7 @@ def test_paths_show_both_quantities_by_depth() -> None:
         "path_cosine_error": [0.01, 0.01, 0.01],
     }
     rows = [{**LAYER, "width": width, "kurtosis": 3.0, **path} for width in (16.0, math.inf)]
-    chart = named(source(LIMIT, rows))["path"].draw().to_dict()
+    chart = named(result_of(LIMIT, rows))["path"].draw().to_dict()
     assert len(chart["hconcat"]) == 2
     for panel in chart["hconcat"]:
         assert panel["layer"][0]["encoding"]["x"]["axis"]["values"] == [0, 1, 2]
@@ -334,37 +334,38 @@ def test_a_verb_without_charts_has_its_first_quantity_over_what_varied() -> None
         for metal in ("gold", "paper")
         for bias in (0.25, 0.5, 0.75)
     ]
-    (figure,) = draw_figures(source(COIN, rows))
+    (figure,) = first_quantity(result_of(COIN, rows))
     assert (figure.name, figure.title) == ("mean", "Mean p̂ against bias")
     assert figure.caption == "share of heads. Bars are one standard error."
     chart = figure.draw().to_dict()
     assert chart["layer"][0]["encoding"]["x"]["title"] == "bias p"
     assert chart["layer"][0]["encoding"]["y"]["title"] == "mean p̂"
     assert {row["series"] for row in drawn(figure)} == {"gold", "a joke"}
-    assert draw_figures(source(COIN, rows[:1])) == []
+    assert first_quantity(result_of(COIN, rows[:1])) == []
 
 
-def test_every_declared_chart_names_columns_that_are_there() -> None:
-    """A chart of a column that no table has would silently never be drawn."""
-    for name in ("learn", "limit", "lens", "audit", "fit"):
-        verb = find_verb(name)
-        tables = {table.name: {q.name for q in table.columns} for table in verb.tables}
-        for chart in verb.charts:
-            if isinstance(chart, Curves):
-                columns = tables.get(chart.table or "", set()) | set(verb.schema)
-                assert {chart.x, chart.y, *chart.thresholds} <= columns
-            if chart.table is not None:
-                assert chart.table in tables
+@pytest.mark.parametrize("name", VERBS | STUDY_VERBS)
+def test_every_declared_chart_is_a_function_that_draws_nothing_of_nothing(name: str) -> None:
+    """Of rows that failed, of none, and of rows without a table."""
+    verb = find_verb(name)
+    for part in (verb, verb.simulation):
+        if part is None:
+            continue
+        module = find_part(part, "charts")
+        failed = result_of(part, [{"status": "failed", "remark": "a message"}] * 2)
+        for chart in part.charts:
+            for result in (failed, result_of(part, []), result_of(part, [{}, {}], simulated=[{}])):
+                assert not getattr(module, chart)(result)
 
 
 def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
     rows = [law(16.0, 0.1), law(math.inf, 0.1)]
     table = [
-        {"task": f"t{i}", "y": y, "density": 0.4, "gaussian_density": gaussian, "ratio": 1.0}
+        {"case": i, "y": y, "density": 0.4, "gaussian_density": gaussian, "ratio": 1.0}
         for i, gaussian in enumerate((0.3, 0.2))
         for y in (0.0, 1.0)
     ]
-    figure = named(source(LIMIT, rows, {"densities": table}))["densities"]
+    figure = named(result_of(LIMIT, rows, {"densities": table}))["densities"]
     (shown,) = values_of(figure.draw().to_dict())
     guide = [(row["density"], row["ratio"]) for row in shown if row["series"] == "Gaussian"]
     assert guide == [(0.2, pytest.approx(0.5))] * 2  # of the limit alone

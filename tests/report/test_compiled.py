@@ -13,7 +13,7 @@ import vl_convert
 
 from attnlaw.core.errors import InputError
 from attnlaw.render.charts import vega as room
-from attnlaw.render.charts.densities import spectrum
+from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.style import draw_svg, house_spec, inline_data
 
 ODD = 'a "quoted" \\ title\ue0000'
@@ -23,7 +23,7 @@ def chart(scale: float, title: str, outliers: tuple[float, ...] = (), values: An
     line = pl.DataFrame(
         {"x": [0.0, scale, 2 * scale], "density": [0.1, 0.4, 0.0], "detail": [0, 0, 0]},
     )
-    made = spectrum(line, "eigenvalue", values, atom=0.5, outliers=outliers, name="students, d = 3")
+    made = draw_spectrum(line, "eigenvalue", values, atom=0.5, outliers=outliers, name="students, d = 3")
     return house_spec(made.properties(title=title))
 
 

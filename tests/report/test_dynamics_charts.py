@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from report.charts_of import named, source, values_of
+from report.charts_of import named, result_of, values_of
 
 from attnlaw.render.charts.figure import Figure
 from attnlaw.verbs.dynamics import VERB
@@ -22,11 +22,11 @@ PLAIN = {
 def curves(*cases: dict[str, Any]) -> dict[str, Figure]:
     rows = [PLAIN | case for case in cases]
     times = [
-        {"task": f"t{i}", "time": time, "alignment": time, "prediction_error": 1 - time}
+        {"case": i, "time": time, "alignment": time, "prediction_error": 1 - time}
         for i in range(len(rows))
         for time in (0.1, 0.5)
     ]
-    return named(source(VERB, rows, {"trajectory": times}))
+    return named(result_of(VERB, rows, {"trajectory": times}))
 
 
 def lines(figure: Figure) -> set[str]:

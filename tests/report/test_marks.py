@@ -12,18 +12,18 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 import pytest
-from report.charts_of import named, source
+from report.charts_of import named, result_of
 
 from attnlaw.analysis.fit import LAWS
-from attnlaw.core.chart_specs import ENDINGS
-from attnlaw.render.charts.cells import Shades, field
-from attnlaw.render.charts.curves import curves
-from attnlaw.render.charts.densities import densities as drawn_densities
-from attnlaw.render.charts.densities import spectrum
+from attnlaw.core.output_options import ENDINGS
+from attnlaw.render.charts.cells import Shades, draw_field
+from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.figure import palette
+from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.paper import COLUMN, WIDTH_TOLERANCE, save_chart
 from attnlaw.render.charts.style import inline_svg
 from attnlaw.verbs import find_verb
+from attnlaw.verbs.limit.charts import draw_densities
 from attnlaw.verbs.margins.charts import bars_by_place
 
 NO_DENSITY = pl.DataFrame(schema={"x": pl.Float64, "density": pl.Float64, "detail": pl.Int64})
@@ -50,25 +50,25 @@ def test_curves_layer_lines_points_and_thresholds(tmp_path: Path) -> None:
     points = LINES.head(1).with_columns(size=pl.lit("trained, d = 20"), error=pl.lit(0.1))
     thresholds = pl.DataFrame({"x": [0.15, 0.9], "name": ["recovery", "beyond the axis"]})
     colours = palette(LINES["series"])
-    chart = curves(LINES, "alpha", "error", colours, points=points, thresholds=thresholds)
+    chart = draw_lines(LINES, "alpha", "error", colours, points=points, thresholds=thresholds)
     assert len(chart.to_dict()["layer"]) == 5  # line, rule and its name, bar, point
     assert legend(chart, tmp_path) == {"direct", "bayes", "theory", "trained, d = 20"}
     text = json.dumps(chart.to_dict())
     assert "recovery" in text
     assert "beyond the axis" not in text
-    assert save_chart(curves(LINES, "alpha", "error", colours), tmp_path / "c.svg").stat().st_size > 2000
+    assert save_chart(draw_lines(LINES, "alpha", "error", colours), tmp_path / "c.svg").stat().st_size > 2000
 
 
 def test_logarithmic_axes_keep_bars_above_zero(tmp_path: Path) -> None:
     rows = pl.DataFrame(
         {"x": [16, 64, 256], "y": [0.02, 0.002, -1e-6], "error": [1e-3, 5e-3, 1e-5], "series": ["KL"] * 3}
     )
-    chart = curves(rows, "width n", "KL", {"KL": "black"}, log=True, slope=-2)
+    chart = draw_lines(rows, "width n", "KL", {"KL": "black"}, log=True, slope=-2)
     shown = rows_of(chart.to_dict()["layer"][1] | {"data": chart.to_dict()["layer"][1]["data"]})
     assert [row["x"] for row in shown] == [16, 64]  # a value below zero has no logarithm
     assert all(0 < row["low"] < row["y"] < row["high"] for row in shown)
     assert "slope −2" in json.dumps(chart.to_dict(), ensure_ascii=False)
-    assert "slope" not in json.dumps(curves(rows, "n", "KL", {"KL": "black"}, log=True).to_dict())
+    assert "slope" not in json.dumps(draw_lines(rows, "n", "KL", {"KL": "black"}, log=True).to_dict())
     save_chart(chart, tmp_path / "kl.svg")
     (*_, name) = chart.to_dict()["layer"]
     (named,) = (row for row in rows_of(name) if row["text"])
@@ -88,7 +88,7 @@ def test_names_of_places_are_turned_only_where_they_have_no_room() -> None:
 def test_a_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:
     density = pl.DataFrame({"x": [0.0, 1.0], "density": [0.5, 0.0], "detail": [0, 0]})
     values = np.concatenate([np.zeros(60), np.random.default_rng(0).random(40)]).tolist()
-    chart = spectrum(density, "x", values, atom=0.58, outliers=(1.4,), name="trained, d = 40")
+    chart = draw_spectrum(density, "x", values, atom=0.58, outliers=(1.4,), name="trained, d = 40")
     bars = rows_of(chart.to_dict()["layer"][0])
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(0.4, rel=1e-12)
@@ -99,7 +99,7 @@ def test_a_histogram_keeps_the_weight_of_the_atom_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [[], [0.3]])
 def test_a_spectrum_that_was_cut_entirely(kept: list[float], tmp_path: Path) -> None:
     values = [0.0, 0.0, *kept]
-    chart = spectrum(NO_DENSITY, "x", values, atom=1.0, name="trained")
+    chart = draw_spectrum(NO_DENSITY, "x", values, atom=1.0, name="trained")
     bars = rows_of(chart.to_dict()["layer"][0])
     area = sum(bar["height"] * (bar["right"] - bar["left"]) for bar in bars)
     assert area == pytest.approx(len(kept) / len(values))
@@ -110,7 +110,7 @@ def test_a_spectrum_that_was_cut_entirely(kept: list[float], tmp_path: Path) -> 
 def test_a_field_clips_and_covers_the_grid(tmp_path: Path) -> None:
     rows = pl.DataFrame({"x": [0.1, 0.1, 0.2, 0.2], "y": [0.1, 0.2] * 2, "colour": [1.2, 0.5, 1.1, 0.0]})
     lines = pl.DataFrame({"x": [0.1, 0.2], "y": [0.15, 0.2], "name": ["recovery"] * 2})
-    chart = field(rows, lines, "rank", "alpha", "error", Shades(domain=(0.0, 1.0)))
+    chart = draw_field(rows, lines, "rank", "alpha", "error", Shades(domain=(0.0, 1.0)))
     heat = chart.to_dict()["layer"][0]
     assert heat["encoding"]["x"]["title"] == "rank"
     assert max(cell["shown"] for cell in rows_of(heat)) == 1.0
@@ -125,7 +125,7 @@ def densities(ratio: str | None) -> Any:
             for x in (-1.0, 0.0, 1.0)
         ]
     )
-    return drawn_densities(rows, "y", palette(rows["series"]), "width n", ratio, "heads 2")
+    return draw_densities(rows, "y", palette(rows["series"]), "width n", ratio, "heads 2")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -143,7 +143,7 @@ def test_the_limit_is_dashed_and_an_empty_panel_left_out() -> None:
 
 def fits() -> Any:
     """A map of laws: heads, matrices without heads, experts, and one beside the layers."""
-    place = {"task": "t0", "model": "some/model", "kind": "qk"}
+    place = {"case": 0, "model": "some/model", "kind": "qk"}
     heads = [
         place | {"layer": layer, "head": head, "law": "random" if head else "learned"}
         for layer in range(2)
@@ -156,7 +156,7 @@ def fits() -> Any:
 
 
 def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -> None:
-    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": fits()}))["laws"]
+    figure = named(result_of(find_verb("fit"), [{"model": "some/model"}], {"fits": fits()}))["laws"]
     chart = figure.draw()
     panels = chart.to_dict()["hconcat"]
     cells = [rows_of(panel) for panel in panels]
@@ -175,7 +175,7 @@ def test_a_map_has_a_cell_for_every_head_and_matrix_of_a_layer(tmp_path: Path) -
 @pytest.mark.parametrize("kind", ["qk", "ffn_in"])
 def test_a_map_narrower_than_its_legend_fits_a_column(kind: str, tmp_path: Path) -> None:
     cells = [cell for cell in fits() if cell["kind"] == kind]
-    figure = named(source(find_verb("fit"), [{"model": "some/model"}], {"fits": cells}))["laws"]
+    figure = named(result_of(find_verb("fit"), [{"model": "some/model"}], {"fits": cells}))["laws"]
     text = save_chart(figure.draw(), tmp_path / "map.svg").read_text()
     width = re.search(r'width="([\d.]+)pt"', text)
     assert width is not None
@@ -184,13 +184,13 @@ def test_a_map_narrower_than_its_legend_fits_a_column(kind: str, tmp_path: Path)
 
 def test_cells_tell_their_values_under_the_pointer() -> None:
     cells = [
-        {"task": "t0", "output": i, "output_id": 7, "input": j, "input_id": 9, "norm": 2.0, "norm_error": 0.0}
+        {"case": 0, "output": i, "output_id": 7, "input": j, "input_id": 9, "norm": 2.0, "norm_error": 0.0}
         | {"share": 0.25 * (i + j), "rollout": 0.5}
         for i in range(2)
         for j in range(2)
     ]
     row = {"model": "m", "ids": [7, 9], "offset_share": 0.5}
-    figure = named(source(find_verb("lens"), [row], {"token_map": cells}))["lens_map"]
+    figure = named(result_of(find_verb("lens"), [row], {"token_map": cells}))["lens_map"]
     drawn = inline_svg(figure.draw(), "map")
     titles = re.findall(r"<title>([^<]*)</title>", drawn)
     assert len(titles) == 2 * 4

@@ -10,15 +10,23 @@ import numpy as np
 import polars as pl
 import pytest
 from fontTools.ttLib import TTFont
-from report.charts_of import as_rows
+from report.charts_of import named
 
 import attnlaw
 from attnlaw.core.settings import setting_fields
-from attnlaw.render.charts.paper import COLUMN, PAGE, WIDTH_TOLERANCE, paper_spec, save_chart, save_figures
-from attnlaw.report.write import save_first_figure, write_report
+from attnlaw.render.charts.paper import (
+    COLUMN,
+    PAGE,
+    WIDTH_TOLERANCE,
+    figure_files,
+    paper_spec,
+    save_chart,
+    save_figure,
+)
+from attnlaw.report.write import write_report
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 from attnlaw.verbs.audit.charts import compare, contribution_curves
-from attnlaw.verbs.audit.frames import AuditRows, audit_figures
+from attnlaw.verbs.views import figure_to_plot, figures_of
 
 
 @pytest.fixture(scope="module", name="audit")
@@ -40,8 +48,7 @@ def _audit():
 
 def chart_of(audit, name):
     """The chart of a figure of an audit."""
-    (figure,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == name]
-    return figure.draw()
+    return named(audit)[name].draw()
 
 
 @pytest.mark.slow
@@ -82,7 +89,7 @@ def test_many_heads_fit_on_a_page(audit, tmp_path):
         audit.matrices.filter(pl.col("head") == 0).with_columns(head=pl.lit(head, dtype=pl.Int32))
         for head in range(128)
     )
-    chart = chart_of(replace(audit, matrices=heads), "heads")
+    chart = chart_of(replace(audit, tables={"matrices": heads.with_columns(case=pl.lit(0))}), "heads")
     drawn = save_chart(chart, tmp_path / "f.svg").read_text()
     width = ElementTree.fromstring(drawn).attrib["viewBox"].split()[2]
     assert float(width) == pytest.approx(PAGE, abs=WIDTH_TOLERANCE)
@@ -144,7 +151,7 @@ def test_a_drawing_tells_its_size_in_points(audit, tmp_path):
 
 
 def test_every_figure_of_an_audit_has_a_name_of_its_own(audit):
-    figures = audit_figures(as_rows(audit + audit))
+    figures = figures_of(audit + audit)
     names = [figure.name for figure in figures]
     assert len(set(names)) == len(names)
     model_figures = {"heads_model", "heads_model-2", "contributions_model", "contributions_model-2"}
@@ -176,20 +183,20 @@ def test_titles_of_a_row_stand_at_one_height(largest, tmp_path):
 
 
 def test_a_figure_of_one_of_several_models_names_it(audit, tmp_path):
-    heads = [figure for figure in audit_figures(as_rows(audit + audit)) if figure.name.startswith("heads")]
-    drawn = [path.read_text() for path in save_figures(heads, tmp_path, "svg")]
+    heads = [figure for figure in figures_of(audit + audit) if figure.name.startswith("heads")]
+    files = figure_files(heads, tmp_path, "svg")
+    drawn = [content.decode() for path, content in files.items() if path.suffix == ".svg"]
     titles = ["model: spectral norm", "model (2): spectral norm"]
     assert [re.findall(r">(model[^<]*)<", source) for source in drawn] == [[title] for title in titles]
-    (alone,) = [figure for figure in audit_figures(as_rows(audit)) if figure.name == "heads"]
-    assert ">model" not in save_figures([alone], tmp_path / "one", "svg")[0].read_text()
+    alone = figure_files([named(audit)["heads"]], tmp_path, "svg")
+    assert [path.name for path in alone] == ["heads.svg", "heads.caption.txt"]
+    assert b">model" not in alone[tmp_path / "heads.svg"]
 
 
 @pytest.mark.parametrize(("most", "has_note"), [(1, True), (2, False)])
 def test_layers_without_a_line_are_told(most, has_note, audit, monkeypatch):
     monkeypatch.setattr("attnlaw.verbs.audit.charts.MOST_LINES", most)
-    (caption,) = [
-        figure.caption for figure in audit_figures(as_rows(audit)) if figure.name == "contributions"
-    ]
+    caption = named(audit)["contributions"].caption
     assert ("Of the 2 layers 1 have a line; every matrix has a dot." in caption) == has_note
 
 
@@ -203,12 +210,17 @@ def test_unknown_formats_are_refused(audit, tmp_path):
 
 
 def test_shares_that_are_unknown_are_left_out(audit):
-    none = audit.layers.with_columns(log10_alpha=pl.lit(None, dtype=pl.Float64))
-    summaries = tuple({**summary, "proxies": None} for summary in audit.summaries)
-    shares = [name for name in none.columns if name.startswith("share")]
-    unknown = none.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in shares)
-    bare = AuditRows(summaries, audit.tables() | {"layers": unknown})
-    assert not {"proxies", "amplification", "shares"} & {figure.name for figure in audit_figures(bare)}
+    layers = audit.tables["layers"]
+    shares = [name for name in layers.columns if name.startswith("share")]
+    proxies = [name for name in audit.rows.columns if name.startswith("log10_")]
+    unknown = pl.lit(None, dtype=pl.Float64)
+    bare = replace(
+        audit,
+        rows=audit.rows.with_columns(unknown.alias(name) for name in proxies),
+        tables=audit.tables
+        | {"layers": layers.with_columns(unknown.alias(name) for name in (*shares, "log10_alpha"))},
+    )
+    assert not {"proxies", "amplification", "shares"} & {*named(bare)}
 
 
 def labels_of(verb):
@@ -256,11 +268,8 @@ def test_the_labels_of_a_legend_are_whole(tmp_path):
 
 
 def test_a_caption_beside_a_figure_tells_settings_and_version(tmp_path):
-    learn = find_verb("learn")
-    cases = [learn.settings(alpha=alpha, noise=0.5) for alpha in (0.1, 0.2, 0.3)]
-    save_first_figure(
-        [(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))], tmp_path / "curve.svg"
-    )
+    learned = attnlaw.learn(alpha=[0.1, 0.2, 0.3], noise=0.5)
+    save_figure(figure_to_plot(learned), tmp_path / "curve.svg")
     title, settings, version = (tmp_path / "curve.caption.txt").read_text().splitlines()
     assert title.startswith("Learning curves. Lines: theory")
     assert settings.startswith("Settings: alpha α (0.1, 0.2, 0.3), tokens T 1, output plain scores")

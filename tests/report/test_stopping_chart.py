@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import polars as pl
 import pytest
-from report.charts_of import layers, named, source
+from report.charts_of import layers, named
 
 from attnlaw.core.progress import no_progress
+from attnlaw.core.result import Result
 from attnlaw.core.verb import grid
 from attnlaw.theory.implicit_bias.early_stopping import flow_at_time
 from attnlaw.verbs import find_verb
@@ -19,14 +19,8 @@ VERB = find_verb("early_stopping")
 def figure(**axes: list[Any]) -> Any:
     """The map of a study over some axes, and its predictions."""
     cases = [VERB.settings(**values) for values in grid(axes)]
-    predictions = list(VERB.run(cases, no_progress))
-    (table,) = VERB.tables
-    rows = [VERB.row(case, prediction) for case, prediction in zip(cases, predictions, strict=True)]
-    tables = [
-        table.rows(prediction).with_columns(task=pl.lit(f"t{place}"))
-        for place, prediction in enumerate(predictions)
-    ]
-    return named(source(VERB, rows, {"map": pl.concat(tables).to_dicts()})).get("map"), predictions
+    result = Result.collect(VERB, zip(cases, VERB.run(cases, no_progress), strict=True))
+    return named(result).get("map"), result.records
 
 
 def test_three_times_and_a_soft_threshold_are_drawn() -> None:

@@ -74,8 +74,8 @@ class ChartView:
         return lines.join(self.rows.select("case", *missing), on="case", how="inner", maintain_order="left")
 
     def complete(self, rows: pl.DataFrame, *names: str) -> pl.DataFrame:
-        """The rows that have a value in each of these columns; none if a column is missing."""
-        return rows.drop_nulls(names) if {*names} <= {*rows.columns} else rows.clear()
+        """The rows that have a value in each of these columns; a missing table has neither."""
+        return rows.drop_nulls(names) if rows.height else rows
 
     def cases(
         self, rows: pl.DataFrame, apart: Sequence[str]
