@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 import torch
 
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import to_schema
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.columns import STEP_MODES_SCHEMA
 from attnlaw.training.modes import ModeTracker, top_singular_vectors
+from attnlaw.training.monitor.columns import STEP_MODES
 from attnlaw.training.order import stronger_first
 
 SIZE, HEADS = 32, 2
@@ -99,7 +101,7 @@ def test_modes_leave_in_the_order_of_their_strength(tmp_path: Path) -> None:
     monitor.step(0)
     trained(model, monitor, range(1, 201), rate=0.008, decay=0.0)
     modes = rows(tmp_path, "step_modes")
-    assert pl.read_parquet(tmp_path / "step_modes.parquet").schema == STEP_MODES_SCHEMA
+    assert modes.drop("case").schema == to_schema(column_kinds(STEP_MODES))
     counts = dict(rows(tmp_path, "step_matrices").group_by("step").agg(pl.col("outliers").sum()).iter_rows())
     assert dict(modes.group_by("step").len().iter_rows()).items() <= counts.items()
     last = modes.filter(pl.col("step") == 200)

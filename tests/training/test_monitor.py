@@ -14,11 +14,14 @@ import polars as pl
 import pytest
 import torch
 
+import attnlaw
 from attnlaw import audit
 from attnlaw.core.errors import InputError
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import to_schema
 from attnlaw.report.write import write_report
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.columns import PANELS, STEP_MATRICES_SCHEMA, STEPS_SCHEMA
+from attnlaw.training.monitor.columns import PANELS, STEP_MATRICES, STEPS
 
 KINDS = {"qk": ["qk"], "vo": ["vo"], "ffn": ["ffn_in", "ffn_out"]}
 
@@ -57,7 +60,7 @@ def run(monitor: SpectralMonitor, model: TimedEncoder, steps: range, seconds: fl
 
 
 def stored(folder: Path) -> pl.DataFrame:
-    return pl.read_parquet(folder / "steps.parquet")
+    return pl.read_parquet(folder / "steps.parquet").drop("case")
 
 
 def watch(model: TimedEncoder, folder: Path, **options) -> SpectralMonitor:
@@ -143,10 +146,10 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     loaded = TimedEncoder(seed=1)
     loaded.load_state_dict(torch.load(tmp_path / "weights.pt"))
-    fresh = audit(loaded, jobs=1).with_fits()
-    assert stored(tmp_path / "run").schema == STEPS_SCHEMA
+    fresh = audit(loaded, jobs=1).for_saving()
+    assert stored(tmp_path / "run").schema == to_schema(column_kinds(STEPS))
     (row,) = stored(tmp_path / "run").to_dicts()
-    assert row == {name: taken.row.get(name) for name in STEPS_SCHEMA}
+    assert row == {name: taken.row.get(name) for name in column_kinds(STEPS)}
     assert (row["step"], row["model"], row["status"]) == (0, "encoder", "done")
     for name in ("spectrum_adaptive", "edelman", "trauger_tewari"):
         assert row[f"log10_{name}"] == fresh.summary["proxies"][name]["log10"]
@@ -166,8 +169,8 @@ def test_rows_are_those_of_an_audit_of_saved_weights(tmp_path):
     assert row["overhead"] is None  # there was no training yet
     assert row["stable_rank_cross"] is row["alpha_cross"] is row["outliers_cross"] is None
 
-    matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet")
-    assert matrices.schema == STEP_MATRICES_SCHEMA
+    matrices = pl.read_parquet(tmp_path / "run" / "step_matrices.parquet").drop("case")
+    assert matrices.schema == to_schema(column_kinds(STEP_MATRICES))
     same = ("layer", "head", "kind", "spectral_norm", "stable_rank", "log10_contribution", "outliers")
     for name in (*same, "factor_excess", "factor_imbalance"):
         assert matrices[name].to_list() == [matrix[name] for matrix in by_hand]
@@ -313,7 +316,6 @@ import sys, time
 from pathlib import Path
 import torch
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.columns import STEP_MATRICES_SCHEMA, STEPS_SCHEMA
 
 folder = Path(sys.argv[1])
 model = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -353,6 +355,12 @@ def test_a_directory_that_cannot_be_locked_is_told_before_training(tmp_path):
         watch(TimedEncoder(), tmp_path)
 
 
+FILES = [
+    *("attnlaw.json", "rows.parquet"),
+    *("step_matrices.parquet", "step_modes.parquet", "steps.lock", "steps.parquet"),
+]
+
+
 def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
     model = TimedEncoder()
     monitor = watch(model, tmp_path)
@@ -375,8 +383,7 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
             with pytest.warns(UserWarning, match=f"{message}.*kept until the next"):
                 monitor.step(8)
         assert stored(tmp_path).equals(whole)
-        kept = ["step_matrices.parquet", "step_modes.parquet", "steps.lock", "steps.parquet"]
-        assert sorted(path.name for path in tmp_path.iterdir()) == kept
+        assert sorted(path.name for path in tmp_path.iterdir()) == FILES
 
     def killed(self, target):
         raise KeyboardInterrupt
@@ -465,12 +472,41 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
     next(split.parameters()).ds_id = 0  # as ZeRO-3 marks the weights that it splits
     with pytest.raises(InputError, match="split over processes"):
         SpectralMonitor(split, tmp_path)
-    (tmp_path / "steps.parquet").write_text("not a table")
-    with pytest.raises(InputError, match=r"steps\.parquet: cannot be read"):
-        SpectralMonitor(TimedEncoder(), tmp_path)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "steps.parquet")
-    with pytest.raises(InputError, match="no column step"):
+    with pytest.raises(InputError, match=r"holds steps of attnlaw 0\.2 or earlier; monitor into another"):
         SpectralMonitor(TimedEncoder(), tmp_path)
+    SpectralMonitor(TimedEncoder(), tmp_path / "run").step(0)
+    pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "run" / "steps.parquet")
+    with pytest.raises(InputError, match="no column step"):
+        SpectralMonitor(TimedEncoder(), tmp_path / "run")
+    (tmp_path / "run" / "steps.parquet").write_text("not a table")
+    with pytest.raises(InputError, match=r"steps\.parquet: cannot be read"):
+        SpectralMonitor(TimedEncoder(), tmp_path / "run")
+    (tmp_path / "run" / "attnlaw.json").write_text('{"verb": "audit"}')
+    with pytest.raises(InputError, match="holds what no monitor wrote; monitor into another directory"):
+        SpectralMonitor(TimedEncoder(), tmp_path / "run")
+
+
+def test_a_run_is_a_result_with_a_case_for_each_model(tmp_path):
+    for seed, name in enumerate(("student", "teacher")):
+        model = TimedEncoder(seed=seed)
+        run(watch(model, tmp_path, name=name, max_overhead=1e9), model, range(9 + 8 * seed))
+    result = attnlaw.load(tmp_path)
+    assert (result.verb.name, len(result)) == ("monitor", 2)
+    assert result.rows.select("model", "every", "measured_steps", "last_step").rows() == [
+        ("student", 8, 2, 8),
+        ("teacher", 8, 3, 16),
+    ]
+    assert result[1].steps["step"].to_list() == [0, 8, 16]
+    assert set(result[0].step_matrices["model"]) == {"student"}
+    assert result.steps["case"].to_list() == [0, 0, 1, 1, 1]
+    assert "stable rank, median" in str(result.plot().to_dict())
+    run(watch(TimedEncoder(), tmp_path, name="student", max_overhead=1e9), TimedEncoder(), range(24, 25))
+    again = attnlaw.load(tmp_path)
+    assert again.rows["measured_steps"].to_list() == [3, 3]
+    assert again[1].steps.equals(result[1].steps)
+    with pytest.raises(InputError, match=r"use attnlaw\.training\.SpectralMonitor in its loop"):
+        result.verb(TimedEncoder())
 
 
 def test_the_report_draws_the_run(tmp_path):
@@ -479,7 +515,7 @@ def test_the_report_draws_the_run(tmp_path):
     page = write_report([tmp_path]).read_text(encoding="utf-8")
     assert {title for title in PANELS if title in page} == {"log10 proxy", "exponent α, median"}
     named = [name for panel in PANELS.values() for name in panel]
-    assert [name for name in STEPS_SCHEMA if name in named] == named
+    assert [name for name in column_kinds(STEPS) if name in named] == named
 
 
 def test_a_directory_with_a_name_like_a_pattern_has_rows_of_its_own(tmp_path):

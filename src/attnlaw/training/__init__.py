@@ -11,13 +11,13 @@ from attnlaw.core.lazy import lazy_attribute
 
 if TYPE_CHECKING:
     from attnlaw.training.callback import monitor_trainer
-    from attnlaw.training.monitor import SpectralMonitor
+    from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
     from attnlaw.training.watchdog import GateFailed
 
 __all__ = ["GateFailed", "SpectralMonitor", "monitor_trainer"]
 _PUBLIC = {
     "GateFailed": "attnlaw.training.watchdog",
-    "SpectralMonitor": "attnlaw.training.monitor",
+    "SpectralMonitor": "attnlaw.training.monitor.spectral_monitor",
     "monitor_trainer": "attnlaw.training.callback",
 }
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from attnlaw.core.errors import require_extra
-from attnlaw.training.monitor import SpectralMonitor
+from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
 from attnlaw.training.watchdog import GateFailed
 
 

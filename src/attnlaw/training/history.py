@@ -28,10 +28,10 @@ from attnlaw.analysis.fit.values import without_round_off
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
-from attnlaw.core.tables import to_frame
+from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.columns import HEAD_KINDS, STEP_MODES_SCHEMA
 from attnlaw.training.modes import HeadKey, ModeTracker, top_singular_vectors
+from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MODES
 from attnlaw.training.order import stronger_first
 
 Reals = NDArray[np.float64]
@@ -45,7 +45,7 @@ class HeadReadings:
     """`means` are Tr M/sqrt(N) of heads whose M is square, `modes` the rows of those beyond the bulk."""
 
     means: dict[MatrixLocation, float] = field(default_factory=dict)
-    modes: pl.DataFrame = field(default_factory=lambda: to_frame([], STEP_MODES_SCHEMA))
+    modes: pl.DataFrame = field(default_factory=lambda: quantity_frame(STEP_MODES, []))
 
 
 @dataclass
@@ -117,7 +117,7 @@ class History:
             for key, modes in self.tracker.follow(step, seen).items()
             for mode in modes
         ]
-        return replace(readings, modes=to_frame(rows, STEP_MODES_SCHEMA))
+        return replace(readings, modes=quantity_frame(STEP_MODES, rows))
 
 
 def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:

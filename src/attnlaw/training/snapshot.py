@@ -15,7 +15,7 @@ The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (boo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -34,15 +34,16 @@ from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation, Network
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.core.tables import to_frame
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import quantity_frame, to_frame, to_schema
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.logits import Logits, head_logits
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 from attnlaw.theory.implicit_bias.balance import balance_of
-from attnlaw.training.columns import HEAD_KINDS, STEP_MATRICES_SCHEMA, STEP_MODES_SCHEMA, STEPS_SCHEMA
 from attnlaw.training.history import FACTOR_SIZES, History, stronger_first_columns
+from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MATRICES, STEP_MODES, STEPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +62,15 @@ class Snapshot:
     @property
     def scalars(self) -> dict[str, float]:
         """The numbers of the row that are there, by the names under which loggers show them."""
-        numeric = [name for name, dtype in STEPS_SCHEMA.items() if dtype.is_numeric() and name != "step"]
+        kinds = column_kinds(STEPS)
+        numeric = [name for name, kind in kinds.items() if kind in ("float", "int") and name != "step"]
         known = {name: self.row.get(name) for name in numeric}
         return {f"spectra/{name}": float(value) for name, value in known.items() if value is not None}
+
+
+def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
+    """The rows of some steps as a table."""
+    return to_frame([snapshot.row for snapshot in snapshots], to_schema(column_kinds(STEPS)))
 
 
 def take_snapshot(
@@ -102,7 +109,7 @@ def take_snapshot(
         | {name: column[number] for name, column in columns.items()}
         for number, (place, _) in enumerate(measured)
     ]
-    matrices = to_frame(rows, STEP_MATRICES_SCHEMA)
+    matrices = quantity_frame(STEP_MATRICES, rows)
     logits = _logits_by_head(model, tree) if "scores" in quantities else {}
     warnings = [
         *model.warnings,
@@ -127,7 +134,7 @@ def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
     """A step whose weights could not be measured: a row of nulls that says why."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
-    return Snapshot(step, row, to_frame([], STEP_MATRICES_SCHEMA), to_frame([], STEP_MODES_SCHEMA))
+    return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
 
 
 def require_unsharded(model: Any) -> None:
@@ -204,7 +211,6 @@ SPECTRUM_QUANTITIES: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | N
     "factor_excess": _excesses,
     "factor_imbalance": _imbalances,
 }
-QUANTITIES = ("proxies", *SPECTRUM_QUANTITIES, "scores", "means", "modes")
 
 
 def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:

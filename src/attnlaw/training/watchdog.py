@@ -11,10 +11,8 @@ from attnlaw.analysis.check.levels import OFF
 from attnlaw.analysis.check.rule_file import BadUsage, read_rules
 from attnlaw.analysis.check.rules import FIRST, GateRule
 from attnlaw.analysis.check.verdicts import Verdict, Verdicts
-from attnlaw.training.columns import STEPS
+from attnlaw.training.monitor.columns import STEPS
 from attnlaw.training.snapshot import Snapshot
-
-WARN, STOP = "warn", "stop"
 
 
 class GateFailed(RuntimeError):

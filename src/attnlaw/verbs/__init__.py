@@ -38,14 +38,18 @@ STUDY_VERBS: dict[str, tuple[str, str]] = {
     "decoder": ("attnlaw.verbs.decoder", "A real training run beside the theory of dynamics."),
     "multi_head": ("attnlaw.verbs.multi_head", "The spectrum of random multi-head attention beside its law."),
 }
+# What a program of its own writes: `attnlaw.load` and reports know it, no command and no study runs it.
+RECORDED_VERBS: dict[str, tuple[str, str]] = {
+    "monitor": ("attnlaw.training.monitor", "The spectra of a model while it trains."),
+}
 
 
 def verb_module(name: str) -> str:
     """Return the module that declares a verb; `learn.simulate` is declared with `learn`."""
     first = name.partition(".")[0]
-    known = VERBS | STUDY_VERBS
+    known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:
-        raise InputError(f"{name!r} is no verb; expected one of {', '.join(known)}")
+        raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return known[first][0]
 
 

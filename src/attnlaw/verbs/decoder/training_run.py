@@ -28,7 +28,7 @@ from attnlaw.theory.dynamics.rows import SHOWN, snapshot_indices
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.training.monitor import SpectralMonitor
+from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
 from attnlaw.verbs.decoder import corpus as byte_corpus
 from attnlaw.verbs.decoder.model import CONTEXT, build_decoder, held_out_loss, train_decoder
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import polars as pl
 
+from attnlaw.core.result import Result
+from attnlaw.core.tables import nan_to_null
 from attnlaw.render.charts.figure import Figure, colour_encoding, palette
 from attnlaw.render.charts.style import inline_data
-from attnlaw.training.columns import PANELS
+from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
     "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that few "
@@ -35,11 +36,12 @@ class ColumnChange:
         return abs(self.last - self.first) / (max(abs(self.first), abs(self.last)) or 1.0)
 
 
-def step_figures(rows: pl.DataFrame) -> Iterator[Figure]:
-    """One figure of the columns of `attnlaw.training.columns`; none where nothing was measured.
+def steps(result: Result) -> Figure | None:
+    """Draw the steps of all models; None if nothing was measured.
 
     The quantity that moves most heads it. Where a run has several steps, what is constant is not drawn.
     """
+    rows = nan_to_null(result.tables["steps"])
     panel_lines = {
         title: {name: label for name, label in lines.items() if name in rows.columns and rows[name].count()}
         for title, lines in PANELS.items()
@@ -52,11 +54,10 @@ def step_figures(rows: pl.DataFrame) -> Iterator[Figure]:
     still = [title for title, lines in there.items() if all(_is_still(rows, name) for name in lines)]
     order = sorted(there, key=lambda title: -moves[title].size)
     panels = {title: there[title] for title in order if title not in still} or there
-    if there:
-        caption = f"{_headline(rows, there[order[0]], order[0])} {_constant_note(still)} {CAPTION}"
-        yield Figure(
-            "steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels)
-        )
+    if not there:
+        return None
+    caption = f"{_headline(rows, there[order[0]], order[0])} {_constant_note(still)} {CAPTION}"
+    return Figure("steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels))
 
 
 def _size(move: ColumnChange) -> float:

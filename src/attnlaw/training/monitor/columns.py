@@ -7,18 +7,17 @@ head that stands out of the bulk of its null.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import polars as pl
-
 from attnlaw.analysis.columns import IMBALANCE, OUTLIERS, PLACE, VERSION
 from attnlaw.checkpoints.network import LAYER_GROUPS
-from attnlaw.core.errors import InputError
-from attnlaw.core.quantity import Quantity, column_kinds
-from attnlaw.core.tables import nan_to_null, read_table, require_columns, to_schema
+from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
 HEAD_KINDS = ("qk", "vo")
+# What a monitor may be asked for.
+QUANTITIES = (
+    *("proxies", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance"),
+    *("scores", "means", "modes"),
+)
 # Columns of the steps by what they tell, with the names of their lines in a chart.
 PANELS = {
     "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
@@ -119,18 +118,3 @@ STEP_MODES = (
     Quantity("value", "the singular value", log=True),
     Quantity("edge", "of the bulk: what the largest value of the null exceeds once in a hundred draws"),
 )
-STEPS_SCHEMA, STEP_MATRICES_SCHEMA = to_schema(column_kinds(STEPS)), to_schema(column_kinds(STEP_MATRICES))
-STEP_MODES_SCHEMA = to_schema(column_kinds(STEP_MODES))
-
-
-def read_steps(path: Path, remedy: str) -> pl.DataFrame:
-    """The rows of a monitored training run: those of a step and model, its quantities numbers or null."""
-    key_columns = {name: STEPS_SCHEMA[name] for name in ("step", "model")}
-    rows = read_table(path, remedy, key_columns)
-    known = STEPS_SCHEMA | STEP_MATRICES_SCHEMA | STEP_MODES_SCHEMA
-    present = {name: dtype for name, dtype in known.items() if name in rows.columns}
-    rows = nan_to_null(require_columns(rows, present, str(path), remedy))
-    for name in key_columns:
-        if rows[name].null_count():
-            raise InputError(f"{path}: found a row without its {name}; {remedy}")
-    return rows

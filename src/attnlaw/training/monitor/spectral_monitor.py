@@ -30,47 +30,17 @@ import polars as pl
 
 from attnlaw.analysis.check.levels import is_at_least
 from attnlaw.checkpoints.formats.torch_file import import_torch
-from attnlaw.checkpoints.settings import ModelSettings
-from attnlaw.core.errors import BadSetting, InputError, as_input_error
-from attnlaw.core.files import to_parquet, writable_directory, write_atomically
-from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.core.tables import to_frame
+from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.files import read_json, writable_directory, write_all
+from attnlaw.core.result import MANIFEST, Result
 from attnlaw.spectra.measure import Selection, units_of
-from attnlaw.training.columns import STEPS_SCHEMA, read_steps
 from attnlaw.training.history import History
 from attnlaw.training.margins import WatchedMargins
-from attnlaw.training.snapshot import QUANTITIES, Snapshot, failed_snapshot, require_unsharded, take_snapshot
-from attnlaw.training.watchdog import STOP, WARN, GateFailed, Watchdog, failure_text
+from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings
+from attnlaw.training.snapshot import Snapshot, failed_snapshot, require_unsharded, step_frame, take_snapshot
+from attnlaw.training.watchdog import GateFailed, Watchdog, failure_text
 
 SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
-
-
-@settings_dataclass
-class MonitorSettings(ModelSettings):
-    """When a module is measured during training, and what of it."""
-
-    every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
-    quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
-    max_overhead: float = setting(
-        0.02, "The share of the training time that measuring may take.", greater_than=0
-    )
-    margins: Any = setting(
-        None, "Inputs without labels, and the steps from one measurement of D to the next."
-    )
-    approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
-    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)
-    on_fail: str = setting(
-        WARN,
-        "What a rule that does not hold does.",
-        choices=dict.fromkeys((WARN, STOP)),
-        requires="rules",
-    )
-
-    def check(self) -> None:
-        super().check()
-        for name in self.quantities:
-            if name not in QUANTITIES:
-                raise BadSetting("quantities", f"expected some of {', '.join(QUANTITIES)}", name)
 
 
 class SpectralMonitor:
@@ -87,10 +57,11 @@ class SpectralMonitor:
     with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose
     launcher ends the others.
 
-    steps.parquet, step_matrices.parquet and step_modes.parquet are replaced whole at every measurement, under
-    a lock on steps.lock: models of different `name` may share a directory, also of several programs at work.
-    A run that resumes in the same directory keeps the rows of earlier steps and replaces those from its
-    first measured step on.
+    The directory holds a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
+    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. They are replaced whole at every
+    measurement, under a lock on steps.lock: models of different `name` may share a directory, also of several
+    programs at work. A run that resumes in the same directory keeps the rows of earlier steps and replaces
+    those from its first measured step on.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -127,29 +98,15 @@ class SpectralMonitor:
         self._history: History | None = None  # of the run up to the last measurement
         self._resumed = False  # whether the rows that it leaves behind are gone
         self._margins: WatchedMargins | None = None
-        stored = None
+        stored: Result | None = None
         if is_first_process():
             if self.settings.margins is not None:
                 self._margins = WatchedMargins.of(self.model, self.settings.margins, self.settings.every)
             writable_directory(self.directory)
             with _directory_lock(self.directory):
-                stored, *_ = (
-                    _read_rows(path) for path in (self.steps_path, self.matrices_path, self.modes_path)
-                )
+                stored = self._split_cases()[1]
         rules = self.settings.rules
-        self._watchdog = None if rules is None else Watchdog(rules, self.name, stored)
-
-    @property
-    def steps_path(self) -> Path:
-        return self.directory / "steps.parquet"
-
-    @property
-    def matrices_path(self) -> Path:
-        return self.directory / "step_matrices.parquet"
-
-    @property
-    def modes_path(self) -> Path:
-        return self.directory / "step_modes.parquet"
+        self._watchdog = None if rules is None else Watchdog(rules, self.name, stored and stored.steps)
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
@@ -174,8 +131,11 @@ class SpectralMonitor:
             return None
         if self._history is None:
             with _directory_lock(self.directory):
-                matrices, modes = _read_rows(self.matrices_path), _read_rows(self.modes_path)
-            self._history = History.of(self.name, matrices, modes, before=step)
+                stored = self._split_cases()[1]
+            tables = {} if stored is None else stored.tables
+            self._history = History.of(
+                self.name, tables.get("step_matrices"), tables.get("step_modes"), before=step
+            )
         quantities, approximate = self.settings.quantities, self.settings.approximate
         try:
             taken = take_snapshot(self.settings, step, quantities, self._history, approximate)
@@ -198,7 +158,7 @@ class SpectralMonitor:
 
     def _judge(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
         """The snapshot with its verdicts; a warning, or the end, where rules do not hold."""
-        verdicts = watchdog.judge(to_frame([taken.row], STEPS_SCHEMA))
+        verdicts = watchdog.judge(step_frame([taken]))
         taken = replace(taken, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
             raise GateFailed(taken, verdicts)
@@ -226,23 +186,16 @@ class SpectralMonitor:
         if self._first is None:
             self._first = taken.step
         self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
-        steps = to_frame([snapshot.row for snapshot in self._unwritten], STEPS_SCHEMA)
-        matrices, modes = (
-            pl.concat([getattr(snapshot, name) for snapshot in self._unwritten])
-            for name in ("matrices", "modes")
-        )
         try:
             with _directory_lock(self.directory):
-                self._append(self.matrices_path, matrices)
-                self._append(self.modes_path, modes)
-                self._append(self.steps_path, steps)
+                self._append()
         except (InputError, OSError, pl.exceptions.PolarsError) as error:
             reason = str(error).splitlines()[0]
             warnings.warn(f"{reason}; the rows are kept until the next measurement", stacklevel=3)
         else:
             self._unwritten, self._resumed = [], True
 
-    def _append(self, path: Path, rows: pl.DataFrame) -> None:
+    def _append(self) -> None:
         """Add rows, each in place of an earlier one of its step.
 
         The first time, rows from the first measured step on are of weights that a resumed run has left.
@@ -250,10 +203,38 @@ class SpectralMonitor:
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
             replaced |= pl.col("step") >= self._first
-        stored = _read_rows(path)
-        earlier = [] if stored is None else [stored.filter(~(replaced & (pl.col("model") == self.name)))]
-        with write_atomically(path) as draft:
-            draft.write_bytes(to_parquet(pl.concat([*earlier, rows], how="diagonal_relaxed")))
+        before, stored, after = self._split_cases()
+        new = {
+            "steps": step_frame(self._unwritten),
+            "step_matrices": pl.concat([snapshot.matrices for snapshot in self._unwritten]),
+            "step_modes": pl.concat([snapshot.modes for snapshot in self._unwritten]),
+        }
+        old = {} if stored is None else {name: table.drop("case") for name, table in stored.tables.items()}
+        whole = [
+            pl.concat([old[name].filter(~replaced), rows]) if name in old else rows
+            for name, rows in new.items()
+        ]
+        run = Result.collect(VERB, [(self.settings, MonitoredRun(*whole))])
+        files = Result.concat([*before, run, *after]).files()
+        # The last draft takes its place first: no table may have a case that has no row.
+        write_all({self.directory / name: files[name] for name in reversed(files)})
+
+    def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
+        """Read the directory: results of the models before this one, its own, and of those after it."""
+        manifest, remedy = self.directory / MANIFEST, "monitor into another directory"
+        if not manifest.exists():
+            if (self.directory / "steps.parquet").exists():
+                raise InputError(f"{self.directory}: holds steps of attnlaw 0.2 or earlier; {remedy}")
+            return [], None, []
+        written = read_json(manifest, remedy)
+        if not isinstance(written, dict) or written.get("verb") != VERB.name:
+            raise InputError(f"{self.directory}: holds what no monitor wrote; {remedy}")
+        cases = list(Result.open(self.directory, VERB, remedy))
+        names = [case.row()["model"] for case in cases]
+        if self.name not in names:
+            return cases, None, []
+        place = names.index(self.name)
+        return cases[:place], cases[place], cases[place + 1 :]
 
 
 def _as_whole_number(name: str, number: Any) -> int:
@@ -297,8 +278,3 @@ def _directory_lock(directory: Path) -> Iterator[None]:
         finally:
             # Closing is not enough: a process that was forked meanwhile would keep the lock.
             fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _read_rows(path: Path) -> pl.DataFrame | None:
-    """The rows of a file; None where there is none yet."""
-    return read_steps(path, "monitor into another directory") if path.exists() else None

@@ -1,0 +1,110 @@
+"""A monitored training run: what a monitor is told, and what it writes while a model trains.
+
+| file | holds |
+|---|---|
+| `columns` | the columns of its tables |
+| `spectral_monitor` | `SpectralMonitor`, which measures and writes |
+| `charts` | the steps of a run, drawn |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnlaw.checkpoints.settings import ModelSettings
+from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.progress import Progress
+from attnlaw.core.quantity import Quantity, TableSpec
+from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.training.monitor.columns import QUANTITIES, STEP_MATRICES, STEP_MODES, STEPS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WARN, STOP = "warn", "stop"
+
+
+@settings_dataclass
+class MonitorSettings(ModelSettings):
+    """When a module is measured during training, and what of it."""
+
+    every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
+    quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
+    max_overhead: float = setting(
+        0.02, "The share of the training time that measuring may take.", greater_than=0
+    )
+    margins: Any = setting(
+        None,
+        "Inputs without labels, and the steps from one measurement of D to the next.",
+        machine_only=True,  # no row can state inputs
+    )
+    approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
+    rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)
+    on_fail: str = setting(
+        WARN,
+        "What a rule that does not hold does.",
+        choices=dict.fromkeys((WARN, STOP)),
+        requires="rules",
+    )
+
+    def check(self) -> None:
+        super().check()
+        for name in self.quantities:
+            if name not in QUANTITIES:
+                raise BadSetting("quantities", f"expected some of {', '.join(QUANTITIES)}", name)
+
+
+@dataclass(frozen=True, eq=False)
+class MonitoredRun:
+    """The steps of one model that were measured so far, with the columns of `columns`."""
+
+    steps: pl.DataFrame
+    matrices: pl.DataFrame
+    modes: pl.DataFrame
+
+    @property
+    def quantities(self) -> dict[str, Any]:
+        """The numbers of the run by name."""
+        return {
+            "measured_steps": self.steps.height,
+            "failed_steps": (self.steps["status"] == "failed").sum(),
+            "last_step": self.steps["step"].max(),
+            "seconds": self.steps["seconds"].sum(),
+            "overhead": self.steps["overhead"][-1],
+        }
+
+    @property
+    def remark(self) -> str | None:
+        """That of the last measurement."""
+        remark: str | None = self.steps["remark"][-1]
+        return remark
+
+    def __repr__(self) -> str:
+        return f"<MonitoredRun {self.steps.height} steps>"
+
+
+def run(case: MonitorSettings, progress: Progress) -> MonitoredRun:
+    raise InputError("a run is monitored while it trains; use attnlaw.training.SpectralMonitor in its loop")
+
+
+VERB = Verb(
+    "monitor",
+    "Training run",
+    MonitorSettings,
+    (
+        Quantity("measured_steps", "steps that were measured", kind="int", in_summary=True),
+        Quantity("failed_steps", "steps whose weights could not be measured", kind="int", in_summary=True),
+        Quantity("last_step", "the largest step that was measured", kind="int", in_summary=True),
+        Quantity("seconds", "time that all measurements took"),
+        Quantity("overhead", "share of the training time that measuring took, at the last measurement"),
+    ),
+    run_each_case(run),
+    tables=(
+        TableSpec("steps", STEPS, lambda run: run.steps),
+        TableSpec("step_matrices", STEP_MATRICES, lambda run: run.matrices),
+        TableSpec("step_modes", STEP_MODES, lambda run: run.modes),
+    ),
+    charts=("steps",),
+)
