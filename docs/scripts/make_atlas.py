@@ -20,7 +20,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from attnlaw.analysis.atlas.atlas import FOLDER, Atlas, atlas_from_study
+import attnlaw
+from attnlaw.analysis.atlas.atlas import FOLDER, Atlas, atlas_of_audits
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "examples" / "atlas"
@@ -172,7 +173,7 @@ def make_models(folder: Path) -> None:
 
 def packed(study: Path, folder: Path) -> Atlas:
     """The rows of a study, with what is known of its models in that folder."""
-    return atlas_from_study(study, json.loads((folder / PROVENANCE).read_text(encoding="utf-8")))
+    return atlas_of_audits(attnlaw.load(study), json.loads((folder / PROVENANCE).read_text(encoding="utf-8")))
 
 
 def main() -> None:

@@ -18,14 +18,13 @@ import polars as pl
 from attnlaw.analysis.atlas.columns import column_values
 from attnlaw.analysis.atlas.kinds import model_kinds
 from attnlaw.analysis.audit.rows import schema
-from attnlaw.analysis.columns import LAYERS, MATRICES, PLACE, VERSION
-from attnlaw.core.errors import require_some
+from attnlaw.analysis.columns import PLACE, VERSION
+from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet, write_all
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.result import Result
-from attnlaw.core.result_files import STUDY_ROWS
-from attnlaw.core.tables import read_table, to_frame
+from attnlaw.core.tables import to_frame
 
 if TYPE_CHECKING:
     from attnlaw.analysis.audit.record import Audit
@@ -88,13 +87,15 @@ class Atlas:
         return f"<Atlas of {trained} trained and {self.models.height - trained} fresh models>"
 
 
-def atlas(study: str | os.PathLike[str] | None = None) -> Atlas:
-    """The atlas that ships, or one of the audits of a study, whose models are taken as trained.
+def atlas(audits: Result | None = None) -> Atlas:
+    """Return the atlas that ships, or one of these audits, whose models are taken as trained.
+
+    `attnlaw.load(DIR)` reads the audits of a study.
 
     >>> atlas()
     <Atlas of 9 trained and 7 fresh models>
     """
-    return _shipped_atlas() if study is None else atlas_from_study(Path(study), {})
+    return _shipped_atlas() if audits is None else atlas_of_audits(audits, {})
 
 
 @cache
@@ -103,30 +104,24 @@ def _shipped_atlas() -> Atlas:
     return Atlas(*(pl.read_parquet((FOLDER / f"{name}.parquet").read_bytes()) for name in names))
 
 
-def atlas_from_study(folder: Path, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
-    """The whole audits that a study wrote to a directory, in the order of their rows.
+def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
+    """Return the atlas of those audits that are of whole models, in the order of their rows.
 
     `provenance` has more of the columns of `models`, by the model's name.
     """
-    remedy = "give the directory of: attnlaw study run FILE.toml --out DIR"
-    require_some((folder / STUDY_ROWS).is_file(), folder, str(STUDY_ROWS), remedy)
-    rows = read_table(folder / STUDY_ROWS, remedy, {name: pl.String() for name in ("verb", "task")})
-    audits = rows.filter(pl.col("verb") == "audit", pl.col("status") == str(Outcome.DONE))
-    whole = pl.all_horizontal(pl.col(name).is_null() for name in ("layers", "only") if name in rows.columns)
-    done = audits.filter(whole).to_dicts()
-    require_some(done, folder, "audit of a whole model", remedy)
-    tables = [pl.concat([_table(folder, name, row, remedy) for row in done]) for name in SHIPPED_COLUMNS]
-    known = [{"trained": True, **row, **provenance.get(row["model"], {})} for row in done]
+    if not isinstance(audits, Result) or audits.verb.name != "audit":
+        raise InputError("an atlas is made of audits; give attnlaw.load(DIR) of a study of audits")
+    whole = audits.rows.with_row_index("case").filter(
+        pl.col("status") == str(Outcome.DONE), pl.col("layers").is_null(), pl.col("only").is_null()
+    )
+    if not whole.height:
+        raise InputError("found no audit of a whole model; leave layers and only out of the study")
+    names = dict(whole.select("case", "model").iter_rows())
+    tables = []
+    for table, shipped in SHIPPED_COLUMNS.items():
+        rows = audits.tables[table].filter(pl.col("case").is_in(names))
+        columns = [column.name for column in PLACE if column.name in rows.columns]
+        named = rows.with_columns(model=pl.col("case").replace_strict(names, return_dtype=pl.String))
+        tables.append(named.select(*columns, *shipped))
+    known = [{"trained": True, **row, **provenance.get(row["model"], {})} for row in whole.to_dicts()]
     return Atlas(to_frame(known, schema(MODELS)), *tables)
-
-
-def _table(folder: Path, name: str, row: Mapping[str, Any], remedy: str) -> pl.DataFrame:
-    """What is kept of one table of one audit, under the name that the study's row has."""
-    columns = schema({"matrices": MATRICES, "layers": LAYERS}[name])
-    kept = {
-        column: columns[column]
-        for column in (*(quantity.name for quantity in PLACE), *SHIPPED_COLUMNS[name])
-        if column in columns
-    }
-    table = read_table(folder / "tables" / name / f"{row['task']}.parquet", remedy, kept)
-    return table.select(*kept).with_columns(model=pl.lit(row["model"]))
