@@ -73,6 +73,7 @@ class Verb(Generic[S, R]):
     `split`: one case may be computed in parts, on many workers.
     `batch_key`: a study hands cases to `run` at once where it gives them the same value; each result must be
     the same as alone. None (the verb's, or a case's): alone.
+    `charts`: names of functions in the `charts.py` of its folder, which draw its results.
     `summary`: further keys of its JSON, from the result of one case; they are also written to summary.json.
     """
 
@@ -82,7 +83,7 @@ class Verb(Generic[S, R]):
     quantities: tuple[Quantity, ...]
     run: Callable[[Sequence[S], Progress], Iterator[R | InputError]]
     tables: tuple[TableSpec[R], ...] = ()
-    charts: tuple[Any, ...] = ()
+    charts: tuple[str, ...] = ()
     simulation: Verb[Any, Any] | None = None
     is_random: bool = False
     precheck: Callable[[S], object] | None = None
