@@ -135,3 +135,13 @@ def test_ctrl_c_says_how_to_resume(tmp_path: Path) -> None:
     kept = pl.read_parquet(out / "rows.parquet").height
     assert output == f"{kept} of 1000 tasks done, {1000 - kept} missing\n"
     assert kept >= 1
+
+
+def test_a_command_does_not_write_into_a_study(tmp_path: Path, file: Path) -> None:
+    """It says so before it computes anything."""
+    out = tmp_path / "out"
+    study("run", file, "--out", out)
+    before = (out / "rows.parquet").read_bytes()
+    refused = invoke("learn", "--alpha", 0.3, "--out", out, status=1)
+    assert (refused.stdout, refused.stderr) == ("", f"attnlaw: {out}: holds a study; give another directory\n")
+    assert (out / "rows.parquet").read_bytes() == before

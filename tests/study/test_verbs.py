@@ -86,10 +86,10 @@ def test_a_map_and_an_adapter_reach_audits_and_fits(tmp_path: Path) -> None:
     expected = attnlaw.audit(merged, only="ffn", layers="0").matrices["spectral_norm"].to_list()
     # The same float64 products, summed in another order.
     assert audits.matrices["spectral_norm"].to_list() == pytest.approx(expected, rel=1e-12)
-    fits = attnlaw.fit(merged, only="ffn", layers="0").matrices
+    fits = attnlaw.fit(merged, only="ffn", layers="0").fits
     assert fitted.fits["law"].to_list() == fits["law"].to_list()
     assert fitted.fits["wasserstein"].to_list() == pytest.approx(fits["wasserstein"].to_list(), rel=1e-9)
-    plain = attnlaw.fit(TINY, only="ffn", layers="0").matrices["wasserstein"]
+    plain = attnlaw.fit(TINY, only="ffn", layers="0").fits["wasserstein"]
     assert plain[0] != pytest.approx(fits["wasserstein"][0], rel=1e-3)
     assert plain[1] == pytest.approx(fits["wasserstein"][1], rel=1e-9)  # without an adapter of its own
 
@@ -324,7 +324,7 @@ def test_an_atlas_is_a_data_set(tmp_path: Path) -> None:
     assert duckdb.sql(query).fetchall() == expected
     assert attnlaw.load(tmp_path / "out").spectra.height == 2 * audits[0].spectra.height
     fits = attnlaw.load(tmp_path / "out" / "fit").rows
-    laws = attnlaw.fit(tmp_path / "models" / "first").matrices
+    laws = attnlaw.fit(tmp_path / "models" / "first").fits
     assert fits["matrix_count"].to_list() == [laws.height] * 2
     assert fits["random_count"][0] == (laws["law"] == "random").sum()
     names = [name for name in fits.columns if name.endswith("_count") and name != "matrix_count"]

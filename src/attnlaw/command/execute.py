@@ -16,7 +16,7 @@ from attnlaw.core.output_options import OutputOptions
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
-from attnlaw.verbs.views import find_part
+from attnlaw.verbs.views import find_part, result_directory
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
@@ -166,14 +166,12 @@ def _write(result: Result, options: OutputOptions) -> None:
 @contextmanager
 def _output_directory(out: str | None) -> Iterator[None]:
     """Make the directory of results before the work; take it away again where nothing came into it."""
-    from attnlaw.core.files import writable_directory
-
     if out is None:
         yield
         return
     folder = Path(out)
     made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    writable_directory(folder)
+    result_directory(folder)
     try:
         yield
     finally:

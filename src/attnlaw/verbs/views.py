@@ -133,9 +133,7 @@ def save(
     """
     from attnlaw.render.charts.paper import figure_files
 
-    folder = writable_directory(directory)
-    if (folder / STORE).exists():
-        raise InputError(f"{folder}: holds a study; give another directory")
+    folder = result_directory(directory)
     whole = result.for_saving(progress)
     drawn = figures_of(whole)
     contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
@@ -143,6 +141,14 @@ def save(
     if figures is not None and drawn:
         contents |= figure_files(drawn, writable_directory(folder / "figures"), figures)
     replace_files(folder, contents)
+    return folder
+
+
+def result_directory(path: str | os.PathLike[str]) -> Path:
+    """Return the directory for a result, made if it is missing; refuse that of a study."""
+    folder = writable_directory(path)
+    if (folder / STORE).exists():
+        raise InputError(f"{folder}: holds a study; give another directory")
     return folder
 
 
