@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from attnlaw import audit
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.render.charts.style import integer_axis
 from attnlaw.verbs.audit.charts import compare, contribution_curves, draw_excesses, spectrum_decay
+from attnlaw.verbs.audit.names import model_names
 
 
 def state(depth, width, seed, gain=0.3):
@@ -138,6 +140,21 @@ def test_the_balance_of_every_head_stands_beside_random_factors():
     assert len(others) == 3 == vo["factor_excess"].count()
     assert {row["series"] for row in plain} == {"short"}
     assert_renders(spec)
+
+
+def test_a_model_that_could_not_be_read_leaves_the_numbers_of_others_alone():
+    """The lines of a table belong to the case that they state; two models of one name have a number."""
+    read = audit(state(2, 8, 0), heads=2, jobs=1, name="a")
+    failed = replace(read, rows=read.rows.with_columns(status=pl.lit("failed")), tables={})
+    both = failed + read + audit(state(2, 8, 1), heads=2, jobs=1, name="a")
+    names = model_names(both)
+    assert len(set(names)) == 3
+    figures = named(both)
+    (dots,) = values_of(spec_of(figures["proxies"].draw()))
+    assert [*dict.fromkeys(row["series"] for row in dots)] == names[1:]
+    (lines,) = values_of(spec_of(figures["amplification"].draw()))
+    alphas = [row["y"] for row in lines if row["series"] == names[1]]
+    assert alphas == read.layers["log10_alpha"].to_list()
 
 
 def labels_of(spec):

@@ -134,6 +134,13 @@ def test_students_without_a_theory_are_drawn_with_their_errors() -> None:
     assert figures_of(result_of(alone, rows[:2])) == []  # one setting: nothing to draw it against
 
 
+def test_students_of_a_theory_that_failed_are_drawn_alone() -> None:
+    failed = [theory(alpha=alpha, status="failed", estimation_error=None) for alpha in ALPHAS]
+    points = [trained(alpha=alpha, estimation_error=alpha) for alpha in ALPHAS]
+    (figure,) = figures_of(result_of(LEARN, failed, simulated=points))
+    assert [(row["x"], row["y"]) for row in drawn(figure)] == [(alpha, alpha) for alpha in ALPHAS]
+
+
 def test_a_grid_of_ranks_and_samples_is_a_phase_diagram() -> None:
     grid = [(alpha, rank) for alpha in (0.1, 0.2, 0.3) for rank in (0.2, 0.4, 0.6)]
     rows = [

@@ -70,10 +70,15 @@ def show_end(result: Result, console: Console) -> None:
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Draw the charts that the verb declares, as far as the rows allow; without any, its first quantity."""
+    """Draw the charts that the verb declares, as far as the rows allow; without any, its first quantity.
+
+    If the theory failed in every case, the charts are those of the simulation alone.
+    """
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
 
+    if result.simulation is not None and (result.rows["status"] == "failed").all():
+        return figures_of(result.simulation)
     module = find_part(result.verb, "charts")
     drawn: list[Figure] = []
     for name in result.verb.charts:

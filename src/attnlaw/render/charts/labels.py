@@ -15,7 +15,7 @@ from attnlaw.core.verb import Verb
 # Beyond so many, cases are left to the table.
 MOST_CASES = 6
 # Columns of rows that the download alone has.
-NOT_SHOWN = ("task", "case", "attnlaw_version", "error", "remark", "seed")
+NOT_SHOWN = ("task", "case", "attnlaw_version", "remark", "seed")
 LONGEST_MESSAGE = 300  # letters of an error
 
 
@@ -153,7 +153,7 @@ def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of tasks that failed; the steps of a training run have no status."""
+    """The rows of cases that failed; lines of a table have no status."""
     has_status = rows.schema.get("status") == pl.String
     return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 
@@ -161,16 +161,14 @@ def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
 def failure_sentence(rows: pl.DataFrame) -> str:
     """How many tasks failed, with the first error; nothing where none did.
 
-    >>> rows = pl.DataFrame({"status": ["done", "failed"], "error": [None, "weights: torn; copy them"]})
+    >>> rows = pl.DataFrame({"status": ["done", "failed"], "remark": [None, "weights: torn; copy them"]})
     >>> failure_sentence(rows)
     '1 of 2 tasks failed: weights: torn; copy them.'
     """
     lost = failed_rows(rows)
     if not lost.height:
         return ""
-    errors = [
-        message for name in ("error", "remark") if name in lost.columns for message in lost[name].drop_nulls()
-    ]
-    first = str(errors[0]).strip().partition("\n")[0] if errors else "no error was kept"
+    errors = lost["remark"].drop_nulls()
+    first = str(errors[0]).strip().partition("\n")[0] if errors.len() else "no error was kept"
     cut = first if len(first) <= LONGEST_MESSAGE else f"{first[:LONGEST_MESSAGE]}…"
     return f"{lost.height} of {rows.height} tasks failed: {cut.rstrip('.')}."

@@ -30,7 +30,7 @@ NO_CASE: Mapping[str, Any] = {}
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows: how it is drawn, the settings that tell them from others, a note for the caption."""
+    """A chart of some rows: how it is drawn, the settings that these rows share, a note for the caption."""
 
     draw: Callable[[], Any]
     case: Mapping[str, Any] = NO_CASE
