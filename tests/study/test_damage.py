@@ -81,7 +81,8 @@ MINE = (
 )
 
 
-def test_a_run_keeps_the_files_of_the_user(tmp_path: Path) -> None:
+def test_a_run_keeps_the_files_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlaw.verbs.views.find_verb", find)
     out = tmp_path / "paper"
     for name in MINE:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
