@@ -132,6 +132,7 @@ class TableSpec(Generic[R]):
         columns: what it holds.
         rows: makes it of a record: a polars table, or None if this record has none.
         json: whether JSON has its rows, too.
+        optional: whether a case may be without it; JSON then has null instead of an empty list.
         on_save: makes a table that is too expensive for the screen, when a result is saved.
         on_plot: makes a table that nobody asked for, when one case is drawn.
     """
@@ -140,5 +141,6 @@ class TableSpec(Generic[R]):
     columns: tuple[Quantity, ...]
     rows: Callable[[R], Any]
     json: bool = False
+    optional: bool = False
     on_save: Callable[[R, Progress], Any] | None = None
     on_plot: Callable[[R], Any] | None = None

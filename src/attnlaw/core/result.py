@@ -112,7 +112,12 @@ class Result:
     def _case(self, case: int, tables: Mapping[str, pl.DataFrame]) -> Result:
         import polars as pl
 
-        numbered = {name: table.with_columns(case=pl.lit(0, pl.Int64)) for name, table in tables.items()}
+        optional = {spec.name for spec in self.verb.tables if spec.optional}
+        numbered = {
+            name: table.with_columns(case=pl.lit(0, pl.Int64))
+            for name, table in tables.items()
+            if table.height or name not in optional
+        }
         return Result(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
 
     def __add__(self, other: Result) -> Result:

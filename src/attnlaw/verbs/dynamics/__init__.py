@@ -211,9 +211,9 @@ VERB = Verb(
     run_each_case(solve),
     tables=(
         TableSpec("trajectory", TIMES, _times, json=True),
-        TableSpec("spectra", SPECTRA, _spectra),
-        TableSpec("tracks", TRACKS, _tracks, json=True),
-        TableSpec("statics", STATICS, _statics, json=True),
+        TableSpec("spectra", SPECTRA, _spectra, optional=True),
+        TableSpec("tracks", TRACKS, _tracks, json=True, optional=True),
+        TableSpec("statics", STATICS, _statics, json=True, optional=True),
     ),
     charts=("learning", "spectra", "cost"),
     simulation=SIMULATE,

@@ -285,7 +285,7 @@ VERB = Verb(
     run,
     tables=(
         TableSpec("layers", LAYERS, _layers, json=True),
-        TableSpec("gradients", GRADIENTS, _gradients, json=True),
+        TableSpec("gradients", GRADIENTS, _gradients, json=True, optional=True),
         TableSpec("architecture", ARCHITECTURE, _architecture),
     ),
     charts=("init_layers", "init_depth", "init_width", "init_width_spread", "init_std"),

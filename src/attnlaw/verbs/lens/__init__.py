@@ -241,8 +241,14 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(run),
     tables=(
-        TableSpec("entrywise", ENTRYWISE, lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)), json=True),
-        TableSpec("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True),
+        TableSpec(
+            "entrywise",
+            ENTRYWISE,
+            lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)),
+            json=True,
+            optional=True,
+        ),
+        TableSpec("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True, optional=True),
         TableSpec(
             "head_findings",
             FINDINGS,
@@ -255,6 +261,7 @@ VERB = Verb(
             TOKEN_MAP,
             lambda lens: None if lens.token_map is None else _frame(TOKEN_MAP, lens.token_map_rows()),
             json=True,
+            optional=True,
         ),
     ),
     charts=(
