@@ -120,7 +120,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
     wait_for(page, "estimation_error", format_value(after.estimation_error))
-    trained = attnlaw.simulate(after.problem, size=10, seeds=1)
+    trained = attnlaw.simulate(after.record.problem, size=10, seeds=1)
     wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     assert "trained students: done" in page.inner_text("body")
     assert violations_by_look(page) == {}
@@ -196,7 +196,7 @@ def test_a_simulation_stops_by_its_button(opened):
     slider(page, "simulate").press("Home")
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
-    trained = attnlaw.simulate(attnlaw.learn().problem, size=10, seeds=1)
+    trained = attnlaw.simulate(attnlaw.learn().record.problem, size=10, seeds=1)
     wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     page.close()
 

@@ -3,6 +3,7 @@
 import json
 import shlex
 import time
+from dataclasses import replace
 
 import pytest
 from command.in_process import invoke
@@ -31,9 +32,9 @@ CASES = [(name, values) for name, several in STATES.items() for values in severa
 
 def shown_of(state):
     """The cells of the page, by quantity, a list over cases."""
-    pairs = shown.solve(state)
+    result = shown.solve(state)
     return {
-        quantity.name: [format_value(state.verb.values(result)[quantity.name]) for _, result in pairs]
+        quantity.name: [format_value(case.values()[quantity.name]) for case in result]
         for quantity in state.verb.quantities
         if not quantity.hidden
     }
@@ -58,14 +59,12 @@ def test_a_state_is_repeated_by_its_words(name, values):
     assert any(any(cells) for cells in page.values())
 
     python = ran(state.as_python())["found"]
-    several = python if isinstance(python, list) else [python]
     for quantity, cells in page.items():
-        assert [format_value(state.verb.values(result)[quantity]) for result in several] == cells
+        assert [format_value(case.values()[quantity]) for case in python] == cells
 
     cases = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
     cases = cases if isinstance(cases, list) else [cases]
-    rows = [state.verb.json(*pair) for pair in shown.solve(state)]
-    for ours, theirs in zip(rows, cases, strict=True):
+    for ours, theirs in zip(shown.solve(state).to_json(), cases, strict=True):
         assert json.loads(json.dumps(ours["quantities"])) == theirs["quantities"]
         assert ours["settings"] == theirs["settings"]
 
@@ -76,15 +75,15 @@ def test_trained_students_are_repeated_too():
     state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
     run = Training(state)
     run.wait()
-    (simulation,) = run.results
+    simulation = run.result
     assert ran(state.as_python())["trained"].estimation_error == simulation.estimation_error
     _, theirs = json.loads(invoke(*words_of(state.as_command()), "--json").stdout)
     assert theirs["quantities"]["estimation_error"]["value"] == simulation.estimation_error.value
-    page = shown.numbers_html(shown.PageResult(state, shown.solve(state), run.pairs))
+    both = replace(shown.solve(state), simulation=simulation)
+    page = shown.numbers_html(state, both)
     assert format_value(simulation.estimation_error) in page
-    assert "weight at zero: predicted" in shown.charts_html(
-        shown.PageResult(state, shown.solve(state), run.pairs)
-    )
+    assert f'<th scope="col">{simulation.verb.title}</th>' in page
+    assert "weight at zero: predicted" in shown.charts_html(both)
 
 
 def test_training_stops_when_it_is_told_to():
@@ -94,7 +93,7 @@ def test_training_stops_when_it_is_told_to():
     run.stop()
     run.wait(30)
     assert run.is_over
-    assert run.results is None
+    assert run.result is None
     assert run.error is None
     assert "stopped after" in shown.training_html(run)
 
@@ -105,7 +104,7 @@ def test_what_cannot_be_is_one_line():
         Training(desk.state({"target_rank": 0.123}, {"simulate": 10}))
     with pytest.raises(InputError) as error:
         shown.solve(desk.state({"output": "softmax"}))
-    assert shown.error_html(error.value) == (
+    assert shown.error_html(error.value).strip() == (
         '<p class="lab lab-error" role="alert">tokens: found 1, expected at least 2 with output softmax: '
         "a row of one entry is always 1 and shows nothing</p>"
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from typing import Any
 
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.verb import Verb
 from attnlaw.lab.controls import Control, build_controls
+from attnlaw.lab.html import lab_html
 from attnlaw.lab.state import State, idle_settings, settings_from_controls
 from attnlaw.verbs import VERBS, find_verb
 
@@ -56,20 +56,9 @@ class PageModel:
 
     def head_html(self) -> str:
         """The head of the page: what it is, and where the others are."""
-        links = "".join(
-            _link(name, here=name == self.verb.name)
-            for name in dict.fromkeys([*page_names(), self.verb.name])
-        )
+        links = [(name, name == self.verb.name) for name in dict.fromkeys([*page_names(), self.verb.name])]
         line = VERBS[self.verb.name][1] if self.verb.name in VERBS else self.verb.title
-        return (
-            f'<header class="lab lab-head"><nav class="lab-nav" aria-label="Pages of the lab">{links}</nav>'
-            f"<h1>{escape(self.verb.title)}</h1><p class='lab-lead'>{escape(line)}</p></header>"
-        )
-
-
-def _link(name: str, here: bool) -> str:
-    current = ' aria-current="page"' if here else ""
-    return f'<a href="../{name}/"{current}>{escape(name)}</a>'
+        return lab_html("head", self.verb.title, line, links)
 
 
 def page_names() -> list[str]:

@@ -21,9 +21,9 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome, format_value, format_with_error
 from attnlaw.core.result import MANIFEST
 from attnlaw.lab.controls import Control
-from attnlaw.lab.html import figure_html, repeat_html, table_html
+from attnlaw.lab.html import Row, draw, lab_html, repeat_words
 from attnlaw.render.charts.densities import laws_over_histogram
-from attnlaw.render.charts.style import PALETTE, inline_svg
+from attnlaw.render.charts.style import PALETTE
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.audit.names import model_names
@@ -149,16 +149,11 @@ def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
     place = ", ".join(
         KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in fitted.place.items()
     )
-    parts = [
-        figure_html(place, inline_svg(chart, "lab0"), CAPTION),
-        _laws_html(fits),
-        _matrix_html(fitted.row),
-        repeat_html(fitted),
-    ]
-    return f'<main class="lab lab-found">{"".join(parts)}</main>'
+    drawn = draw(place, chart, CAPTION, "lab0")
+    return lab_html("spectrum", drawn, [_laws_table(fits), _matrix_table(fitted.row)], repeat_words(fitted))
 
 
-def _laws_html(fits: Mapping[str, Fit]) -> str:
+def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
     rows = []
     for law, fit in fits.items():
         known = {name: value for name, value in fit.parameters.items() if value is not None}
@@ -176,15 +171,15 @@ def _laws_html(fits: Mapping[str, Fit]) -> str:
         rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
     titles = ("law", "parameters", "KS distance", "p-value", "remark")
     filled = [place for place in range(len(titles)) if not rows or any(row[place][1] for row in rows)]
-    return table_html([titles[place] for place in filled], [[row[place] for place in filled] for row in rows])
+    return [titles[place] for place in filled], [[row[place] for place in filled] for row in rows]
 
 
-def _matrix_html(row: Mapping[str, Any]) -> str:
+def _matrix_table(row: Mapping[str, Any]) -> tuple[list[str], list[Row]]:
     known = [
         column for column in MATRICES if column.name in SHOWN_COLUMNS and format_value(row.get(column.name))
     ]
-    rows = [
+    rows: list[Row] = [
         [("", column.label), (column.name, format_value(row[column.name])), ("", column.description)]
         for column in known
     ]
-    return table_html(("quantity", "value", "meaning"), rows)
+    return ["quantity", "value", "meaning"], rows

@@ -21,14 +21,10 @@ class State:
     arguments: Mapping[str, Any]
     simulation_arguments: Mapping[str, Any] | None = None
 
-    def cases(self) -> list[Any]:
-        """Its cases; a `BadSetting` where they cannot be."""
-        return self.verb.cases(self.arguments)
-
-    def simulation_cases(self) -> list[Any]:
-        """Those of the verb beside it."""
-        assert self.verb.simulation is not None
-        return self.verb.simulation.cases(dict(self.arguments) | dict(self.simulation_arguments or {}))
+    @property
+    def simulation_settings(self) -> dict[str, Any]:
+        """What is given to the verb beside it."""
+        return {**self.arguments, **(self.simulation_arguments or {})}
 
     def as_command(self) -> str:
         """The command whose numbers are those of the page."""
@@ -39,7 +35,7 @@ class State:
             else setting_fields(self.verb.simulation.settings)
         )
         words = ["attnlaw", self.verb.name]
-        for name, value in {**self.arguments, **(self.simulation_arguments or {})}.items():
+        for name, value in self.simulation_settings.items():
             rule = (known | more)[name].rule
             if value is True:
                 words.append(as_option(name))
@@ -51,9 +47,10 @@ class State:
         """The same in Python."""
         lines = ["import attnlaw", "", f"found = attnlaw.{self.verb.name}({_arguments(self.arguments)})"]
         if self.simulation_arguments is not None and self.verb.simulation is not None:
-            given = dict(self.arguments) | dict(self.simulation_arguments)
             lines[1:1] = ["from attnlaw.verbs import find_verb"]
-            lines.append(f"trained = find_verb({self.verb.simulation.name!r})({_arguments(given)})")
+            lines.append(
+                f"trained = find_verb({self.verb.simulation.name!r})({_arguments(self.simulation_settings)})"
+            )
         return "\n".join(lines)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from threading import Event, Thread
-from typing import Any
 
 from attnlaw.core.errors import InputError
+from attnlaw.core.result import Result
 from attnlaw.lab.state import State
 
 
@@ -16,18 +16,17 @@ class TrainingStopped(Exception):
 class Training:
     """The simulation of a state, in a thread of its own.
 
-    `results` are the results once `is_over`, None where it was stopped or failed; `error` says why it failed.
+    `result` is the result once `is_over`, None if it was stopped or failed; `error` says why it failed.
     """
 
     def __init__(self, state: State) -> None:
         assert state.verb.simulation is not None
         self.state, self.verb = state, state.verb.simulation
-        self.cases = state.simulation_cases()
-        if self.verb.precheck is not None:
-            for case in self.cases:
+        for case in self.verb.cases(state.simulation_settings):
+            if self.verb.precheck is not None:
                 self.verb.precheck(case)
         self.done, self.total = 0, 0
-        self.results: list[Any] | None = None
+        self.result: Result | None = None
         self.error: str | None = None
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -45,11 +44,6 @@ class Training:
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
-    @property
-    def pairs(self) -> list[tuple[Any, Any]]:
-        """The cases with their results."""
-        return list(zip(self.cases, self.results or [], strict=True))
-
     def wait(self, seconds: float | None = None) -> None:
         self._thread.join(seconds)
 
@@ -60,12 +54,7 @@ class Training:
 
     def _run(self) -> None:
         try:
-            results = []
-            for result in self.verb.run(self.cases, self._report_progress):
-                if isinstance(result, InputError):
-                    raise result
-                results.append(result)
-            self.results = results
+            self.result = self.verb(**self.state.simulation_settings, progress=self._report_progress)
         except TrainingStopped:
             pass
         except InputError as error:

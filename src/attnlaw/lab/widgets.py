@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 from typing import Any
 
 import marimo as mo
+from markupsafe import Markup
 
 from attnlaw.lab.controls import Control
+from attnlaw.lab.html import lab_html
 
 OnChange = Callable[[dict[str, Any]], None]
 
@@ -27,7 +28,7 @@ class Panel:
         self.elements = {
             control.name: ELEMENT_BUILDERS[control.kind](
                 control,
-                "" if _has_switch(control) else escape(control.label),
+                "" if _has_switch(control) else lab_html("label", control.label),
                 slow,
                 self._change_handler(self.positions, control.name),
             )
@@ -35,7 +36,8 @@ class Panel:
         }
         self.switches = {
             control.name: mo.ui.switch(
-                label=escape(control.label), on_change=self._change_handler(self.enabled, control.name)
+                label=lab_html("label", control.label),
+                on_change=self._change_handler(self.enabled, control.name),
             )
             for control in controls
             if _has_switch(control)
@@ -55,21 +57,22 @@ class Panel:
 
     def aside_html(self) -> str:
         """The controls in a column of their own. marimo's sidebar has each twice, and one lags."""
-        return f'<aside class="lab lab-aside" aria-label="Settings">{self.html()}</aside>'
+        return lab_html("aside", self._groups())
 
     def html(self) -> str:
         """The controls as they stand in the page, a group for each panel."""
-        panels: dict[str, list[str]] = {}
+        return lab_html("panels", self._groups())
+
+    def simulation_html(self, title: str, *buttons: Any) -> str:
+        """The controls of a simulation, with the buttons that start and stop it."""
+        return lab_html("simulation", title, Markup(self.html()), [Markup(f"{button}") for button in buttons])
+
+    def _groups(self) -> list[tuple[str, list[tuple[str, Markup, str]]]]:
+        panels: dict[str, list[tuple[str, Markup, str]]] = {}
         for control in self.controls:
-            inner = f"{self.switches.get(control.name, '')}{self.elements[control.name]}"
-            help_html = f'<p class="lab-help">{escape(control.help)}</p>'
-            name = control.name
-            row = f'<div class="lab-setting lab-{name}" data-setting="{name}">{inner}{help_html}</div>'
-            panels.setdefault(control.panel, []).append(row)
-        return "".join(
-            f'<fieldset class="lab lab-panel"><legend>{escape(panel)}</legend>{"".join(rows)}</fieldset>'
-            for panel, rows in panels.items()
-        )
+            element = Markup(f"{self.switches.get(control.name, '')}{self.elements[control.name]}")
+            panels.setdefault(control.panel, []).append((control.name, element, control.help))
+        return list(panels.items())
 
 
 def _has_switch(control: Control) -> bool:

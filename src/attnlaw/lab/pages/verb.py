@@ -11,6 +11,8 @@ app = marimo.App(width="full", app_title="attnlaw lab")
 
 @app.cell
 def _():
+    from dataclasses import replace
+
     import marimo as mo
 
     from attnlaw.core.errors import InputError
@@ -20,7 +22,7 @@ def _():
     from attnlaw.lab.training import Training
 
     desk = PageModel.of(**mo.app_meta().request.meta["attnlaw"])
-    return PageModel, InputError, Training, desk, mo, shown, widgets
+    return InputError, Training, desk, mo, replace, shown, widgets
 
 
 @app.cell
@@ -63,30 +65,29 @@ def _(mo):
 
 
 @app.cell
-def _(InputError, desk, mo, shown, trained, values):
+def _(InputError, desk, mo, replace, shown, trained, values):
     def _found():
-        """What the page shows, or the mistake in its settings."""
+        """The state of the page and its result, or the mistake in its settings."""
         try:
             state, run = desk.state(values), trained()
             if run is None or run.state.arguments != state.arguments:
-                return shown.PageResult(state, shown.solve(state))
-            return shown.PageResult(run.state, shown.solve(state), run.pairs)
+                return state, shown.solve(state)
+            return run.state, replace(shown.solve(state), simulation=run.result)
         except InputError as error:
-            return error
+            return None, error
 
-    result = _found()
+    state, result = _found()
     mo.Html(shown.charts_html(result))
-    return (result,)
+    return result, state
 
 
 @app.cell
 def _(desk, mo, widgets):
     beside = widgets.Panel(desk.simulation_controls, lambda values: None, slow=True)
     start, stop = mo.ui.run_button(label="Start"), mo.ui.run_button(label="Stop")
-    _title = f"<h2>{desk.verb.simulation.title}</h2>" if desk.simulation_controls else ""
-    _inner = f"{_title}{beside.html()}{start} {stop}"
-    _all = f'<section class="lab lab-card lab-training" aria-label="Simulation">{_inner}</section>'
-    mo.Html(_all if desk.simulation_controls else "")
+    mo.Html(
+        beside.simulation_html(desk.verb.simulation.title, start, stop) if desk.simulation_controls else ""
+    )
     return beside, start, stop
 
 
@@ -116,19 +117,17 @@ def _(clock, mo, runs, set_trained, shown):
         if not runs:
             return ""
         run = runs[-1]
-        if run.is_over and run.results is not None:
+        if run.is_over and run.result is not None:
             set_trained(run)
-        ticking = clock is not None and not run.is_over and not run.is_stopped
-        hidden = f'<div class="lab-clock">{clock}</div>' if ticking else ""
-        return f"{shown.training_html(run)}{hidden}"
+        return shown.training_html(run, clock)
 
     mo.Html(_status())
     return
 
 
 @app.cell
-def _(result, mo, shown):
-    mo.Html(shown.numbers_html(result))
+def _(mo, result, shown, state):
+    mo.Html(shown.numbers_html(state, result))
     return
 
 
