@@ -103,7 +103,7 @@ def real_checkpoint(name: str) -> Path:
 
 
 @cache
-def audited(name: str) -> attnlaw.Audit:
+def audited(name: str) -> attnlaw.Result:
     """The audit of a real checkpoint, which a run of the tests makes once for all that look at it."""
     return attnlaw.audit(real_checkpoint(name), jobs=1)
 

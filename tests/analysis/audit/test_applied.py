@@ -13,7 +13,6 @@ from safetensors.numpy import load_file
 from scipy.linalg import svdvals
 
 import attnlaw
-from attnlaw.analysis.audit.record import Audit
 from attnlaw.analysis.audit.remarks import norm_basis_sentence
 from attnlaw.analysis.audit.rows import layer_table, matrix_table
 from attnlaw.checkpoints.open import open_model
@@ -28,7 +27,7 @@ APPLIED = ("spectral_norm_applied", "spectral_norm_applied_error", "frobenius_no
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Audit:
+def tiny() -> attnlaw.Result:
     return attnlaw.audit(TINY)
 
 

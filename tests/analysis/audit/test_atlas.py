@@ -36,7 +36,7 @@ PLACE = ("layer", "stack", "head", "expert", "kind", "rows", "cols", "inner", "n
 
 
 @cache
-def tiny() -> attnlaw.Audit:
+def tiny() -> attnlaw.Result:
     return attnlaw.audit(TINY, jobs=1)
 
 
@@ -116,7 +116,7 @@ def test_the_study_makes_the_whole_atlas_again(make_atlas: ModuleType, tmp_path:
 
 def _with_errors(folder: Path, name: str) -> pl.DataFrame:
     """A table as the study wrote it, with the columns of errors that do not ship."""
-    return pl.concat(pl.read_parquet(path) for path in sorted((folder / "tables" / name).glob("*.parquet")))
+    return attnlaw.load(folder).tables[name]
 
 
 def test_what_ships_is_small_and_told_by_the_study() -> None:
@@ -314,9 +314,11 @@ def test_the_page_shows_the_ranges(tmp_path: Path) -> None:
     assert two.read_text(encoding="utf-8").count('<details class="atlas">') == 2
 
 
-def test_a_summary_without_the_key_is_shown_without(tmp_path: Path) -> None:
-    summary = {name: value for name, value in tiny().summary.items() if name != "atlas"}
-    page = replace(tiny(), summaries=(summary,)).save(tmp_path) / "report.html"
+def test_a_result_without_the_table_is_shown_without(tmp_path: Path) -> None:
+    tables = {name: table for name, table in tiny().tables.items() if name != "atlas"}
+    result = replace(tiny(), tables=tables, records=())
+    assert result.summary["atlas"] is None
+    page = result.save(tmp_path) / "report.html"
     assert "Beside other models" not in page.read_text(encoding="utf-8")
 
 
@@ -327,17 +329,18 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
         f'[[list]]\nmodel = "{TINY}"\nname = "part"\nlayers = "0"\n'
     )
     run(read_study(file), tmp_path / "rows", Backend())
-    atlas = attnlaw.atlas(tmp_path / "rows")
+    atlas = attnlaw.atlas(attnlaw.load(tmp_path / "rows"))
     assert atlas.models.select("model", "trained", "source").rows() == [("mine", True, None)]
     row = atlas.values.select(list(COLUMNS)).row(0)
     assert row == column_values(tiny().matrices, tiny().layers).select(list(COLUMNS)).row(0)
 
 
 def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:
-    with pytest.raises(attnlaw.InputError, match="attnlaw study run"):
-        attnlaw.atlas(tmp_path)
+    for given in (tmp_path, attnlaw.learn(alpha=1.0)):
+        with pytest.raises(attnlaw.InputError, match=r"give attnlaw\.load\(DIR\) of a study of audits"):
+            attnlaw.atlas(given)
     file = tmp_path / "study.toml"
     file.write_text(f'verb = "audit"\n[fixed]\nmodel = "{TINY}"\nonly = ["qk"]\nlayers = "0"\n')
     run(read_study(file), tmp_path / "rows", Backend())
     with pytest.raises(attnlaw.InputError, match="no audit of a whole model"):
-        attnlaw.atlas(tmp_path / "rows")
+        attnlaw.atlas(attnlaw.load(tmp_path / "rows"))

@@ -14,12 +14,13 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.audit.record import holds_audit
 from attnlaw.analysis.audit.remarks import null_test_sentence
-from attnlaw.core.files import to_json
+from attnlaw.analysis.audit.rows import log10
 from attnlaw.report.write import write_report
 from attnlaw.theory.bounds import BOUNDS
+from attnlaw.theory.bounds.proxies import proxies
 from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.audit.names import model_names
 
 TINY = "examples/tiny-decoder"
 
@@ -102,10 +103,10 @@ def _gated_layer():
 
 
 def test_tables_leave_as_pandas_csv_and_notebook(tiny, tmp_path):
-    frame = tiny.to_pandas()
+    frame = tiny.matrices.to_pandas()
     assert len(frame) == tiny.matrices.height
     assert list(frame.columns) == tiny.matrices.columns
-    read = pl.read_csv(tiny.write_csv(tmp_path / "rows.csv"))
+    read = pl.read_csv(attnlaw.write_csv(tiny.matrices, tmp_path / "rows.csv"))
     assert read["spectral_norm"].to_list() == tiny.matrices["spectral_norm"].to_list()
     assert "<table" in tiny._repr_html_()
 
@@ -116,7 +117,7 @@ def test_no_text_of_a_csv_is_a_formula(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     names = ["=1+1", "+a", "-a", "@a", "\ta", "plain", "a=b"]
     matrices = tiny.matrices.head(len(names)).with_columns(model=pl.Series(names), log10_scale=-1.0)
-    path = replace(tiny, matrices=matrices).write_csv("~/rows.csv")
+    path = attnlaw.write_csv(matrices, "~/rows.csv")
     with (tmp_path / path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["'=1+1", "'+a", "'-a", "'@a", "'\ta", "plain", "a=b"]
@@ -127,15 +128,15 @@ def test_no_text_of_a_csv_is_a_formula(tiny, tmp_path, monkeypatch):
 def test_two_audits_add_up(tiny):
     both = tiny + tiny
     assert both.matrices.height == 2 * tiny.matrices.height
-    assert len(both.as_json()) == 2
+    assert [case["model"] for case in both.to_json()] == [tiny.summary["model"]] * 2
+    assert both[1].summary == tiny.summary
 
 
-def test_models_of_one_name_stay_apart(tiny, tmp_path):
-    three = tiny + tiny + tiny
-    names = [summary["model"] for summary in three.summaries]
-    assert names == [names[0], f"{names[0]} (2)", f"{names[0]} (3)"]
+def test_models_of_one_name_stay_apart(tiny):
+    three, name = tiny + tiny + tiny, tiny.summary["model"]
+    assert model_names(three) == [name, f"{name} (2)", f"{name} (3)"]
     for table in (three.matrices, three.spectra, three.layers):
-        assert table["model"].unique(maintain_order=True).to_list() == names
+        assert table["case"].unique(maintain_order=True).to_list() == [0, 1, 2]
     named = attnlaw.audit(
         {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}, heads=2, name="mine"
     )
@@ -146,21 +147,21 @@ def test_models_of_one_name_stay_apart(tiny, tmp_path):
 @pytest.mark.parametrize("work", [attnlaw.audit, attnlaw.fit])
 def test_layers_and_kinds_may_be_a_number_and_a_list(work, request):
     path = request.config.rootpath / TINY
-    matrices = work(path, layers=0, only=["qk", "vo"]).matrices
-    assert matrices.equals(work(path, layers="0", only="qk,vo").matrices)
+    matrices = work(path, layers=0, only=["qk", "vo"]).record.matrices
+    assert matrices.equals(work(path, layers="0", only="qk,vo").record.matrices)
     assert matrices.select("layer", "kind").rows() == [(0, "qk")] * 4 + [(0, "vo")] * 4
     assert {"layers", "only", "jobs"} <= inspect.signature(work).parameters.keys()
 
 
 def test_what_comes_back_is_shown_in_a_line(tiny, request):
-    path, proxy = request.config.rootpath / TINY, tiny.summary["proxies"]["spectrum_adaptive"]["log10"]
-    assert repr(tiny) == f"<Audit {path}: gpt2, 40 matrices, log10 proxy {proxy:.2f}>"
-    some = attnlaw.audit(path, layers=0, only="qk", name="some")
-    assert repr(some + some) == "<Audit some: gpt2, 4 matrices; some (2): gpt2, 4 matrices>"
+    path = request.config.rootpath / TINY
+    assert repr(tiny.record) == f"<Audit {path}: gpt2, 40 matrices>"
+    assert repr(tiny).startswith("<audit: family gpt2, L 4, N 128, matrix count 40, ")
+    assert repr(tiny + tiny) == "<audit: 2 cases>"
     rng = np.random.default_rng(0)
     block = {"in_proj_weight": rng.standard_normal((96, 32)), "out_proj.weight": 1e200 * np.eye(32)}
     fits = attnlaw.fit(block, heads=2, name="block")
-    assert repr(fits) == "<Fits block: 2 random, 2 not fitted>"
+    assert repr(fits.record) == "<Fits 2 random, 2 not fitted>"
 
 
 def test_a_feed_forward_that_is_not_read_leaves_no_proxies():
@@ -276,14 +277,14 @@ def _small():
 
 
 @pytest.mark.slow
-def test_fits_of_the_verb_fit_stay(tmp_path):
+def test_the_result_of_another_verb_is_replaced_whole(tmp_path):
     audit, fits = _small()
     fits.save(tmp_path)
-    tables = ("fits.parquet", "curves.parquet")
+    tables = {"fits.parquet", "curves.parquet", "rows.parquet"}
     assert {path.name for path in tmp_path.iterdir()} == {*tables, "attnlaw.json", "report.html"}
-    before = {name: (tmp_path / name).read_bytes() for name in tables}
-    audit.save(tmp_path)
-    assert {name: (tmp_path / name).read_bytes() for name in tables} == before
+    replace(audit, records=()).save(tmp_path)  # without records no laws are fitted
+    assert not (tmp_path / "fits.parquet").exists()
+    assert not (tmp_path / "curves.parquet").exists()
     about = {"verb": "audit", "version": attnlaw.__version__}
     assert json.loads((tmp_path / "attnlaw.json").read_text()) == about
 
@@ -294,13 +295,6 @@ def test_a_summary_of_somebody_else_is_refused(text, tiny, tmp_path):
     with pytest.raises(attnlaw.InputError, match=r"holds another .*; give an empty directory"):
         tiny.save(tmp_path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("summary.json", text)]
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_a_summary_of_one_or_several_models_is_an_audit(as_list, tiny, tmp_path):
-    assert not holds_audit(tmp_path)
-    (tmp_path / "summary.json").write_text(to_json(tiny.as_json(as_list)))
-    assert holds_audit(tmp_path)
 
 
 @pytest.mark.slow
@@ -315,8 +309,7 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, mo
         raise attnlaw.InputError("figure: cannot be drawn; choose another")
 
     monkeypatch.setattr("attnlaw.render.charts.paper._chart_with_model", fail)
-    later = replace(audit, matrices=audit.matrices.with_columns(spectral_norm=1.0))
-    other = replace(fits, matrices=fits.matrices.with_columns(law=pl.lit("learned")))
+    later, other = replace(audit, rows=audit.rows.head(0)), replace(fits, rows=fits.rows.head(0))
     for save in (
         lambda: later.save(tmp_path / "audit", figures="svg"),
         lambda: write_report([tmp_path / "audit"], figures="svg"),
@@ -329,10 +322,13 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, mo
 
 def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
     """Rows are replaced, so laws fitted to the rows before must go too."""
-    audit = attnlaw.audit("examples/tiny-decoder", layers="0", only="qk")
-    audit.with_fits().save(tmp_path)
+    fitted, bare = (
+        attnlaw.audit("examples/tiny-decoder", layers="0", only="qk", no_laws=no_laws)
+        for no_laws in (False, True)
+    )
+    fitted.save(tmp_path)
     assert (tmp_path / "fits.parquet").exists()
-    audit.save(tmp_path)
+    bare.save(tmp_path)
     assert not (tmp_path / "fits.parquet").exists()
     assert not (tmp_path / "curves.parquet").exists()
 
@@ -340,9 +336,10 @@ def test_fits_of_an_earlier_audit_do_not_stay(tmp_path):
 def test_every_matrix_is_compared_with_noise(tiny):
     """The same draws and the same numbers as in the fits; the summary counts them."""
     names = ["random_p_value", "outliers", "null_draws"]
-    assert tiny.matrices.select(names).equals(tiny.with_fits().fits.select(names))
-    rejections = attnlaw.fit("examples/tiny-decoder").rejections()
-    assert [tiny.summary["not_random"]] == [vars(counts) for counts in rejections.values()]
+    assert tiny.matrices.select(names).equals(tiny.for_saving().fits.select(names))
+    fits = attnlaw.fit("examples/tiny-decoder").values()
+    counts = {name.removeprefix("not_random_"): fits[name] for name in fits if name.startswith("not_random_")}
+    assert tiny.summary["not_random"] == counts
     quantities = tiny.summary["quantities"]
     assert (quantities["not_random_rejected"], quantities["not_random_tested"]) == (40, 40)
     assert null_test_sentence(tiny.summary).startswith("40 of 40 matrices differ from noise; 0.4 expected")
@@ -392,7 +389,41 @@ def test_the_summary_has_its_keys_and_the_shape_of_every_verb(tiny, request):
     assert fixed == proxies["fixed_p"]["2"]["log10"]
     some = attnlaw.audit(path, layers=0)
     assert some.summary["remark"] == "no proxies: they need every matrix of every layer"
-    assert VERB.schema.keys() == VERB.row(VERB.settings(model=path), tiny).keys()
+    assert list(VERB.schema) == tiny.rows.columns
+
+
+def build_albert(layers, groups):
+    """Layers that are shared: the weights of a group serve several depths."""
+    rng = np.random.default_rng(0)
+    names = ("attention.query", "attention.key", "attention.value", "attention.dense")
+    shapes = {f"{name}.weight": (8, 8) for name in names} | {
+        "ffn.weight": (16, 8),
+        "ffn_output.weight": (8, 16),
+    }
+    state = {
+        f"encoder.albert_layer_groups.{group}.albert_layers.0.{name}": rng.standard_normal(shape)
+        for group in range(groups)
+        for name, shape in shapes.items()
+    }
+    config = {"model_type": "albert", "num_attention_heads": 2, "num_hidden_layers": layers}
+    sizes = {"num_hidden_groups": groups, "hidden_size": 8, "intermediate_size": 16, "hidden_act": "gelu"}
+    return _Configured(state, config | sizes)
+
+
+@pytest.mark.parametrize(("layers", "groups"), [(5, 1), (6, 2)])
+def test_a_summary_has_an_alpha_for_each_application_of_a_shared_layer(layers, groups, tmp_path):
+    audit = attnlaw.audit(build_albert(layers, groups), no_laws=True)
+    bounds = proxies(audit.record.tree)
+    assert audit.layers.height == groups
+    alphas = audit.summary["log10_alpha"]
+    assert alphas == [log10(alpha).value for alpha in bounds.log_alpha]
+    assert (len(alphas), alphas[-1]) == (layers, 0.0)
+    # A layer's own alpha is the sum over its applications.
+    assert 10 ** audit.layers["log10_alpha"][0] == pytest.approx(
+        sum(10**alpha for alpha, layer in zip(alphas, audit.applications["layer"], strict=True) if layer == 0)
+    )
+    assert audit.summary["per_application"] is not None
+    assert attnlaw.load(audit.save(tmp_path)).summary == audit.summary
 
 
 def test_a_model_in_memory_is_a_setting_too():

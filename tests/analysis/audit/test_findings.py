@@ -53,8 +53,7 @@ def rules_of(model: Model) -> dict[str, list[Finding]]:
     return findings
 
 
-def counted(audit: attnlaw.Audit) -> dict[tuple[str, str], int]:
-    assert audit.findings is not None
+def counted(audit: attnlaw.Result) -> dict[tuple[str, str], int]:
     return {
         (group.rule, group.level): group.count
         for group in group_findings(audit.findings.iter_rows(named=True))

@@ -112,7 +112,7 @@ def test_wrong_scales_are_found(factor: float, printed: dict[str, list[str]]) ->
     """A tensor times a factor moves one ratio by it, which is all that the rule sees."""
     hits = cases = 0
     for name in ("rxnfp-pretrained", "rxnfp-finetuned", "minilm", "whisper-tiny.en", "smollm2"):
-        (subject,) = audited(name).subjects
+        subject = audited(name).record.subject
         for place, original in enumerate(subject.evidence.balances):
             for moved in (original.ratio * factor, original.ratio / factor):
                 balance = list(subject.evidence.balances)

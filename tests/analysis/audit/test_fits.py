@@ -17,8 +17,6 @@ from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 from attnlaw.verbs.audit.explorer import audit_payload
-from attnlaw.verbs.audit.frames import AuditRows
-from attnlaw.verbs.fit import VERB
 
 
 def encoder(seed=0, layers=2, width=64, inner=128, entry=None):
@@ -41,13 +39,12 @@ def fresh():
 
 
 def test_a_freshly_initialised_model_comes_out_as_random(fresh):
-    rejections = fresh.rejections()["fresh"]
-    assert rejections.tested == fresh.matrices.height == 12 * (4 + 4 + 2)
-    assert rejections.expected == pytest.approx(120 * 2 / 201)
+    assert fresh.not_random_tested == fresh.fits.height == 12 * (4 + 4 + 2)
+    assert fresh.not_random_expected == pytest.approx(120 * 2 / 201)
     # The false-alarm rate is the nominal one: more rejections than these come once in a thousand.
-    assert rejections.p_value > 0.001
-    random = fresh.matrices.filter(pl.col("law") == "random")
-    assert random.height == rejections.tested - rejections.rejected
+    assert fresh.not_random_p_value > 0.001
+    random = fresh.fits.filter(pl.col("law") == "random")
+    assert random.height == fresh.not_random_tested - fresh.not_random_rejected
     assert random["outliers"].sum() <= 3
 
 
@@ -55,7 +52,7 @@ def test_a_freshly_initialised_model_comes_out_as_random(fresh):
 def test_uniform_entries_come_out_as_random_too():
     rng = np.random.default_rng(5)
     tensors = encoder(layers=6, entry=lambda shape: rng.uniform(-0.1, 0.1, shape))
-    assert fit(tensors, heads=4, name="uniform").rejections()["uniform"].p_value > 0.001
+    assert fit(tensors, heads=4, name="uniform").not_random_p_value > 0.001
 
 
 def gated(attention, width=48, inner=96):
@@ -69,16 +66,16 @@ def gated(attention, width=48, inner=96):
 
 def test_heads_wider_than_the_model_come_out_as_random():
     names = dict.fromkeys(("q_proj", "k_proj", "v_proj"), (4 * 96, 48))
-    fits = fit(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
-    assert set(fits.matrices["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
-    assert fits.rejections()["wide"].p_value > 0.001
+    result = fit(gated(names | {"o_proj": (48, 4 * 96)}), heads=4, name="wide")
+    assert set(result.fits["null_shape"]) == {"48 x 48 through 96", "48 x 96"}
+    assert result.not_random_p_value > 0.001
 
 
 def test_latent_attention_has_no_null():
     """DeepSeek's factors are products themselves: no test, no law, yet exponents, and the rest is tested."""
     narrow = {"q_a_proj": (24, 48), "q_b_proj": (4 * 12, 24), "kv_a_proj_with_mqa": (20, 48)}
     tensors = gated(narrow | {"kv_b_proj": (4 * 20, 16), "o_proj": (48, 4 * 12)})
-    fitted = audit(tensors, heads=4, name="latent").with_fits()
+    fitted = audit(tensors, heads=4, name="latent").for_saving()
     fits = Fits(fitted.fits, fitted.curves)
     heads, others = (fits.matrices.filter(pl.col("head").is_null() == bare) for bare in (False, True))
     assert heads.height == 8
@@ -87,23 +84,23 @@ def test_latent_attention_has_no_null():
     assert heads["remark"].str.contains("latent attention has no null here").all()
     assert heads["alpha"].null_count() == 0
     assert others["law"].to_list() == ["random"] * 3
-    assert fits.rejections()["latent"].tested == 3
-    assert 1 - 1e-12 < fits.rejections()["latent"].p_value <= 1  # none of three: certain, up to rounding
+    assert fits.quantities["not_random_tested"] == 3
+    assert 1 - 1e-12 < fits.quantities["not_random_p_value"] <= 1  # none of three: certain, up to rounding
     assert set(fits.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(fits)
-    shown = audit_payload(AuditRows(fitted.summaries, fitted.tables()))
+    shown = audit_payload(fitted, ["latent"], applied=False)
     assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
 
 def test_rows_and_curves_have_their_columns(fresh):
-    assert dict(fresh.matrices.schema) == schema(FITS)
+    assert dict(fresh.fits.schema) == schema(FITS)
     assert dict(fresh.curves.schema) == schema(CURVES)
     nulls = fresh.curves.filter(pl.col("curve") == "null")
-    assert set(nulls["null_shape"]) == set(fresh.matrices["null_shape"]) == {"64 x 64 through 16", "64 x 128"}
+    assert set(nulls["null_shape"]) == set(fresh.fits["null_shape"]) == {"64 x 64 through 16", "64 x 128"}
     assert fresh.curves["x"].list.len().max() <= 64
     assert (fresh.curves["x"].list.len() == fresh.curves["density"].list.len()).all()
     laws = fresh.curves.filter(pl.col("curve") == "law")
-    assert laws.height == fresh.matrices.filter(pl.col("law") != "random").height
+    assert laws.height == fresh.fits.filter(pl.col("law") != "random").height
 
 
 @pytest.mark.slow
@@ -114,10 +111,10 @@ def test_saved_spectra_give_the_same_fits_as_the_model(tmp_path):
         pl.read_parquet(tmp_path / "spectra.parquet"), pl.read_parquet(tmp_path / "matrices.parquet")
     )
     once = fit(tensors, heads=4, name="m", jobs=1)
-    assert again.matrices.equals(once.matrices)
+    assert again.matrices.equals(once.fits)
     assert again.curves.equals(once.curves)
     other = fit(tensors, heads=4, name="m", seed=1)
-    assert not other.matrices["random_p_value"].equals(once.matrices["random_p_value"])
+    assert not other.fits["random_p_value"].equals(once.fits["random_p_value"])
 
 
 def test_laws_of_latent_attention_are_fitted_again_from_its_tables():
@@ -126,24 +123,25 @@ def test_laws_of_latent_attention_are_fitted_again_from_its_tables():
     done = audit(tensors, heads=4, name="latent")
     assert done.matrices["latent"].to_list() == [True] * 8 + [False] * 3
     again = fit_spectra(done.spectra, done.matrices)
-    assert again.matrices.equals(done.with_fits().fits)
+    assert again.matrices.equals(done.for_saving().fits)
     with pytest.raises(InputError, match="the table of matrices: found no column latent"):
         fit_spectra(done.spectra, done.matrices.drop("latent"))
 
 
-def test_two_models_in_one_share_their_nulls(fresh, tmp_path):
-    both = fresh + fit(encoder(seed=2), heads=4, name="fresh")
-    assert both.models == ["fresh", "fresh (2)"]
-    assert both.curves.filter(pl.col("curve") == "null").height == 2
+def test_two_models_in_one_have_rows_of_their_own(fresh, tmp_path):
+    other = fit(encoder(seed=2), heads=4, name="fresh")
+    both = fresh + other
+    assert both.rows["model"].to_list() == ["fresh", "fresh"]
+    assert both[1].fits.equals(other.fits)
     both.save(tmp_path)
-    assert pl.read_parquet(tmp_path / "fits.parquet").equals(both.matrices)
+    assert pl.read_parquet(tmp_path / "fits.parquet").equals(both.fits)
     assert pl.read_parquet(tmp_path / "curves.parquet").equals(both.curves)
     assert json.loads((tmp_path / "attnlaw.json").read_text()) == {"verb": "fit", "version": __version__}
 
 
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     """Heads whose remark says that parameters are withheld, and others that the law fits."""
-    rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").matrices
+    rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").fits
     names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank", "cut"))]
     assert len(names) == 12
     withheld = pl.col("remark").fill_null("").str.contains("learned: does not fit")
@@ -162,8 +160,7 @@ def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
 
 def test_json_has_a_row_for_every_matrix(fresh):
     """A number with an error, or within a range, is one object."""
-    case = VERB.settings(model=encoder(layers=12), heads=4, name="fresh")
-    output = json.loads(to_json(VERB.json(case, fresh)))
+    output = json.loads(to_json(fresh.summary))
     assert list(output) == ["verb", "settings", "quantities", "status", "remark", "tables", "version"]
     assert (output["settings"]["model"], output["settings"]["heads"]) == ("fresh", 4)
     assert output["quantities"]["matrix_count"] == 120
@@ -194,7 +191,7 @@ def test_an_approximate_spectrum_has_a_row_that_says_so():
     assert rows["law"].to_list() == [None, None]
     assert rows["status"][0] == "not fitted"
     assert "approximate" in rows["remark"][0]
-    assert Fits(rows, pl.DataFrame(schema=schema(CURVES))).rejections()["m"].tested == 0
+    assert Fits(rows, pl.DataFrame(schema=schema(CURVES))).quantities["not_random_tested"] == 0
 
 
 @pytest.fixture(scope="module")
@@ -204,11 +201,10 @@ def pretrained():
 
 @pytest.mark.slow
 def test_a_trained_model_is_told_from_noise(pretrained):
-    rejections = pretrained.rejections()["rxnfp"]
-    assert rejections.rejected == rejections.tested == 30
-    assert rejections.p_value < 1e-6
-    assert pretrained.matrices["law"].n_unique() > 1
-    assert (pretrained.matrices.filter(pl.col("head").is_null())["kappa"] < 10).all()
+    assert pretrained.not_random_rejected == pretrained.not_random_tested == 30
+    assert pretrained.not_random_p_value < 1e-6
+    assert pretrained.fits["law"].n_unique() > 1
+    assert (pretrained.fits.filter(pl.col("head").is_null())["kappa"] < 10).all()
 
 
 @pytest.mark.slow
@@ -226,7 +222,7 @@ def test_alpha_of_real_matrices_is_weightwatchers(pretrained):
         network.append(torch.nn.Linear(*weight.T.shape, bias=False))
         network[-1].weight.data = weight
     details = weightwatcher.WeightWatcher(model=network, log_level="CRITICAL").analyze()
-    ours = pretrained.matrices.filter(pl.col("kind").str.starts_with("ffn"))
+    ours = pretrained.fits.filter(pl.col("kind").str.starts_with("ffn"))
     # It drops eigenvalues below 1e-5, and with them candidates for x_min; these matrices have none there.
     assert details["alpha"].to_numpy() == pytest.approx(ours["alpha"].to_numpy(), rel=1e-6)
     assert details["xmin"].to_numpy() == pytest.approx(ours["x_min"].to_numpy(), rel=1e-6)

@@ -76,7 +76,7 @@ def test_errors_of_rows_and_proxies_cover_what_float32_moved(tmp_path: Path) -> 
         error = default.matrices[f"{name}_error"].fill_null(0).to_numpy()
         assert np.all(np.abs(estimate - two) <= error + 1e-12 * np.abs(two)), name
     for name in ("log10_fixed_p_1", "log10_edelman", "log10_trauger_tewari", "log10_spectrum_adaptive"):
-        estimate, two = default.quantities[name], double.quantities[name]
+        estimate, two = default.values()[name], double.values()[name]
         assert abs(estimate.value - two.value) <= estimate.error + 1e-12
         assert estimate.error < 1e-4
         assert two.error is None
@@ -86,11 +86,11 @@ def test_threads_and_workers_give_the_same_bits(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(measure, "MANY_ENTRIES", 1000)
     folder = str(llama(tmp_path / "model"))
     serial, two = (attnlaw.audit(folder, jobs=jobs) for jobs in (1, 2))
-    (units,) = spread(VERB, [AuditSettings(model=folder)], tmp_path / "store")
-    assert isinstance(units, attnlaw.Audit)
-    for name, table in serial.tables().items():
-        assert table.equals(two.tables()[name]), name
-        assert table.equals(units.tables()[name]), name
+    case = AuditSettings(model=folder)
+    units = attnlaw.Result.collect(VERB, zip([case], spread(VERB, [case], tmp_path / "store"), strict=True))
+    for name, table in serial.tables.items():
+        assert table.equals(two.tables[name]), name
+        assert table.equals(units.tables[name]), name
     (exact,) = spread(VERB, [AuditSettings(model=folder, exact=True)], tmp_path / "store")
     assert isinstance(exact, attnlaw.Audit)
     assert exact.matrices["norm_11_error"].null_count() == exact.matrices.height
@@ -112,17 +112,17 @@ def test_sampled_norms_carry_their_error_into_the_proxy(
     assert np.all(error > 0)
     assert np.sqrt(np.mean(((norms - two) / error) ** 2)) < 2.5  # of 16; eight columns tell an error roughly
     assert sampled.matrices.filter(~heads)["norm_11_error"].null_count() == 6
-    proxy, known = (audit.quantities["log10_trauger_tewari"] for audit in (sampled, exact))
+    proxy, known = (audit.log10_trauger_tewari for audit in (sampled, exact))
     assert known.error is None
     # By hand: B^(2/3) = 1 + sum of (s |W|)^(2/3), so d ln B is the sum of (s |W|)^(2/3) / B^(2/3) d ln |W|.
-    terms = [part.factors for part in proxies(sampled.trees[0]).parts]
+    terms = [part.factors for part in proxies(sampled.record.tree).parts]
     logs = [np.log(m.spectrum.norm_11) + m.log_alpha.value + m.log_norm_gamma for m in terms]
     total = 1 + np.sum(np.exp(np.array(logs) * 2 / 3))
     relative = [(m.spectrum.norm_11_error or 0) / m.spectrum.norm_11 for m in terms]
     expected = np.sqrt(np.sum((np.exp(np.array(logs) * 2 / 3) / total * relative) ** 2)) / np.log(10)
     assert proxy.error == pytest.approx(expected, rel=1e-9)
     assert abs(proxy.value - known.value) < 5 * proxy.error
-    assert sampled.quantities["log10_edelman"] == exact.quantities["log10_edelman"]
+    assert sampled.log10_edelman == exact.log10_edelman
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_what_is_counted_in_real_checkpoints_is_the_same(name: str, tmp_path: Pa
         assert (feed_forward["precision"] == "float32").mean() > 0.9
     assert storage.matrices.select(COUNTED).equals(double.matrices.select(COUNTED))
     for audit in (storage, double):
-        assert audit.quantities["not_random_rejected"] == double.quantities["not_random_rejected"]
+        assert audit.not_random_rejected == double.not_random_rejected
     kept = [name for name in storage.findings.columns if name not in ("value", "meaning")]
     assert storage.findings.select(kept).equals(double.findings.select(kept))
     values, expected = (audit.spectra["singular_values"].explode().to_numpy() for audit in (storage, double))

@@ -26,9 +26,9 @@ from attnlaw.verbs.audit import VERB, AuditSettings
 LAYER = 2
 
 
-def equal(audit: attnlaw.Audit, other: attnlaw.Audit) -> bool:
+def equal(audit: attnlaw.Result, other: attnlaw.Result) -> bool:
     """Every table to the bit, and the summary."""
-    tables, others = audit.tables(), other.tables()
+    tables, others = audit.tables, other.tables
     assert tables.keys() == others.keys()
     for name, table in tables.items():
         assert to_parquet(table) == to_parquet(others[name]), name
@@ -36,13 +36,13 @@ def equal(audit: attnlaw.Audit, other: attnlaw.Audit) -> bool:
     return True
 
 
-def in_units(store: Path, **given: Any) -> attnlaw.Audit:
+def in_units(store: Path, **given: Any) -> attnlaw.Result:
     """The audit of one case whose units were sent, packed and put together again."""
-    (result,) = spread(VERB, [AuditSettings(**given)], store)
-    if isinstance(result, InputError):
-        raise result
-    assert isinstance(result, attnlaw.Audit)
-    return result
+    case = AuditSettings(**given)
+    (record,) = spread(VERB, [case], store)
+    if isinstance(record, InputError):
+        raise record
+    return attnlaw.Result.collect(VERB, [(case, record)])
 
 
 @pytest.fixture(scope="module", name="tiny")
@@ -62,7 +62,7 @@ def test_a_model_in_units_is_the_model(tiny: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"model": str(tiny), "samples": 1000, "name": "tiny"}
     audit = in_units(tmp_path, **given)
     assert equal(audit, attnlaw.audit(**given))
-    assert equal(audit.with_fits(), attnlaw.audit(**given).with_fits())
+    assert equal(audit.for_saving(), attnlaw.audit(**given).for_saving())
     before = {path: path.stat().st_ino for path in tmp_path.glob("parts/*/*")}
     assert len(before) == 16
     # A choice of matrices, and another name, need nothing that was not measured.
@@ -77,7 +77,6 @@ def test_a_model_in_units_is_the_model(tiny: Path, tmp_path: Path) -> None:
 def test_findings_are_those_of_one_process(name: str, tiny: Path, tmp_path: Path) -> None:
     model = saved(DAMAGES[name](open_model(tiny), LAYER), tiny, tmp_path)
     audit = in_units(tmp_path / "store", model=str(model))
-    assert audit.findings is not None
     assert {group.rule for group in group_findings(audit.findings.iter_rows(named=True))} & {
         *DAMAGES[name].rules
     }
