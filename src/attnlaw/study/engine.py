@@ -16,15 +16,7 @@ from types import FrameType
 from typing import Protocol
 
 from attnlaw.study.pacing import Pace
-from attnlaw.study.task import (
-    Ending,
-    Task,
-    group_tasks,
-    is_quick,
-    run_task,
-    run_tasks_together,
-    with_second_time,
-)
+from attnlaw.study.task import Ending, Task, group_tasks, run_task, run_tasks_together, time_again
 
 
 @dataclass(frozen=True)
@@ -131,8 +123,8 @@ class InProcessEngine:
         ending = self._run_with_retries(task, folder, policy, stop)
         if ending is None:
             return
-        if first and is_quick(ending):
-            ending = with_second_time(ending, self._attempt(task, folder, policy, stop))
+        if first:
+            ending = time_again(ending, lambda: self._attempt(task, folder, policy, stop))
         if ending.error is None:
             self.pace.add_times(task, [ending])
         yield [ending]

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw import __version__
 from attnlaw.core.errors import InputError
-from attnlaw.core.files import require_replaceable, writable_directory
-from attnlaw.core.result import MANIFEST, ROWS, Result
+from attnlaw.core.result import Result
 from attnlaw.core.verb import Verb
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store
 from attnlaw.study.task import Ending, Task
-from attnlaw.verbs.views import STORE, replace_files, written_files
+from attnlaw.verbs import STUDY_VERBS, VERBS
+from attnlaw.verbs.views import STORE, load, replace_files, written_files
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,16 +53,8 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
     from attnlaw.core.tables import to_frame, to_schema
 
-    rows = (
-        {
-            "verb": verb.name,
-            **task.case.to_row(),
-            **store.cells(ending),
-            "attnlaw_version": __version__,
-            "task": task.key,
-        }
-        for task, ending in finished
-    )
+    same = {"verb": verb.name, "attnlaw_version": __version__}
+    rows = (same | task.case.to_row() | store.cells(ending) | {"task": task.key} for task, ending in finished)
     frames: dict[str, list[pl.DataFrame]] = {}
     for case, (_, ending) in enumerate(finished):
         for name, table in store.tables(ending).items():
@@ -79,36 +71,20 @@ def export(study: Study, store: Store) -> list[Path]:
     if holds_other_study(study, store):
         raise other_study_error(store)
     results = collect_results(study, store)
-    folders = [
-        store.folder / result.verb.name if place else store.folder for place, result in enumerate(results)
-    ]
+    folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]
     for folder, result in zip(folders, results, strict=True):
-        writable_directory(folder)
-        replace_files(
-            folder, {require_replaceable(folder / name): data for name, data in result.files().items()}
-        )
-    for folder in (path.parent for path in store.folder.glob(f"*/{MANIFEST}")):
-        if folder not in folders and _is_further_result(folder):
-            for path in written_files(folder):
-                path.unlink(missing_ok=True)
-            with suppress(OSError):  # not empty
+        replace_files(folder, {folder / name: data for name, data in result.files().items()})
+    for folder in (store.folder / name for name in VERBS | STUDY_VERBS):  # of verbs that the study had before
+        with suppress(InputError, OSError):
+            if (
+                folder not in folders
+                and not (folder / STORE).exists()
+                and "task" in load(folder).rows.columns
+            ):
+                for path in written_files(folder):
+                    path.unlink(missing_ok=True)
                 folder.rmdir()
     return folders
-
-
-def _is_further_result(folder: Path) -> bool:
-    """Whether a study wrote the result of a further verb there, and not a command or another study."""
-    from attnlaw.core.tables import read_table
-
-    try:
-        rows = read_table(folder / ROWS, "")
-    except InputError:
-        return False
-    return (
-        {"task", "verb"} <= set(rows.columns)
-        and set(rows["verb"]) == {folder.name}
-        and not (folder / STORE).exists()
-    )
 
 
 def holds_other_study(study: Study, store: Store) -> bool:

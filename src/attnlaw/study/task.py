@@ -12,10 +12,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,8 +140,8 @@ def run_batch(
             if task.key in endings:
                 continue
             ending = _run_with_marker(task, folder, time_limit)
-            if time_twice and is_quick(ending):
-                ending = with_second_time(ending, _run_with_marker(task, folder, time_limit))
+            if time_twice:
+                ending = time_again(ending, partial(_run_with_marker, task, folder, time_limit))
             endings[task.key] = ending
     return [endings[task.key] for task in tasks]
 
@@ -154,19 +154,17 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
     return list(tasks_by_group.values())
 
 
-def is_quick(ending: Ending) -> bool:
-    """Whether a first task is worth a second run: imports may be most of its time."""
-    return ending.error is None and ending.seconds < QUICK
+def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
+    """Return the ending with the time of a second run if the first was quick: imports may be most of that.
 
-
-def with_second_time(ending: Ending, again: Ending | None) -> Ending:
-    """The ending with the time of its second run; with its own where that failed or was interrupted.
-
-    >>> with_second_time(Ending("k", 2.0, "{}"), Ending("k", 0.5, "{}")).seconds
+    >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5
-    >>> with_second_time(Ending("k", 2.0, "{}"), Ending("k", 0.5, error="failed"))
-    Ending(key='k', seconds=2.0, row='{}', parts=(), error=None, permanent=False, attempts=1)
+    >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, error="failed")).seconds
+    2.0
     """
+    if ending.error is not None or ending.seconds >= QUICK:
+        return ending
+    again = run_again()  # None: it was interrupted
     return ending if again is None or again.error is not None else replace(ending, seconds=again.seconds)
 
 
