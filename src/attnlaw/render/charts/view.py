@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain, count
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import polars as pl
 
@@ -26,6 +27,8 @@ from attnlaw.render.charts.style import PALETTE, without_validation
 
 MOST_VALUES = 6  # of a setting, in words
 LONGEST_SUFFIX = 80  # letters of a model's name in the name of a file
+# Every chart of a result has a view of its own: under a slider that must not cost a pass over the rows each.
+FINISHED_ROWS: WeakKeyDictionary[Result, pl.DataFrame] = WeakKeyDictionary()
 NO_CASE: Mapping[str, Any] = {}
 
 
@@ -46,10 +49,13 @@ class ChartView:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The finished rows; `case` is the number by which tables know them."""
-        known = setting_fields(self.verb.settings).items()
-        infinite = [name for name, setting in known if setting.rule.allow_infinite]
-        numbered = self.result.rows.with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
-        return nan_to_null(numbered.filter(pl.col("status") != "failed"), *infinite)
+        if self.result not in FINISHED_ROWS:
+            known = setting_fields(self.verb.settings).items()
+            infinite = [name for name, setting in known if setting.rule.allow_infinite]
+            numbered = self.result.rows.with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
+            finished = numbered.filter(pl.col("status") != "failed")
+            FINISHED_ROWS[self.result] = nan_to_null(finished, *infinite)
+        return FINISHED_ROWS[self.result]
 
     @cached_property
     def simulation(self) -> ChartView | None:
