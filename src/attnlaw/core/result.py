@@ -10,6 +10,7 @@ Its files are `attnlaw.json`, `rows.parquet` and `TABLE.parquet`; rows of a simu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -48,6 +49,8 @@ class Views(Protocol):
     def save(
         self, result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress
     ) -> Path: ...
+
+    def progress(self, name: str) -> AbstractContextManager[Progress]: ...
 
 
 def _no_views() -> Views:
@@ -340,12 +343,12 @@ def _build_tables(
 def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Result:
     import polars as pl
 
-    from attnlaw.core.tables import read_table, to_schema
+    from attnlaw.core.tables import conform, read_table, to_schema
 
-    path = folder / name
-    rows = read_table(path, remedy, to_schema(verb.schema))
+    path, needed = folder / name, {"verb": pl.String(), "status": pl.String()}
+    rows = conform(read_table(path, remedy, needed), to_schema(verb.schema), str(path), remedy)
     require_some(rows.height, path, "rows", remedy)
-    for column in ("verb", "status"):
+    for column in needed:
         if rows[column].null_count():
             raise InputError(f"{path}: found a row without {column}; {remedy}")
     others = [other for other in rows["verb"].unique() if other != verb.name]
@@ -358,7 +361,8 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
         if not place.exists():
             continue
         schema = to_schema(column_kinds(spec.columns)) | {"case": pl.Int64()}
-        table = read_table(place, remedy, schema).select(*schema)
+        written = read_table(place, remedy, {"case": pl.Int64()})
+        table = conform(written, schema, str(place), remedy).select(*schema)
         strange = table.filter(~pl.col("case").is_between(0, rows.height - 1).fill_null(False))
         if strange.height:
             raise InputError(f"{place}: found lines of case {strange['case'][0]} of {rows.height}; {remedy}")
@@ -370,7 +374,11 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` for a setting out of its bounds, or a choice that does not exist."""
+    """Raise an `InputError` for a setting out of its bounds, a choice that does not exist, or no results."""
+    finished = rows.filter(rows["status"] != str(Outcome.FAILED))
+    if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
+        names = ", ".join(quantity.name for quantity in verb.quantities[:3])
+        raise InputError(f"{path}: found rows of {verb.name} without any of {names}, ...; {remedy}")
     for name, known in setting_fields(verb.settings).items():
         if name in rows.columns and rows[name].dtype.is_numeric() and rows[name].count():
             try:

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, dataclass
 from functools import cached_property, wraps
 from importlib import import_module
 from itertools import product
 from typing import Any, Generic, TypeVar
 
+from attnlaw.core import result as results
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.lazy import resolve
-from attnlaw.core.progress import Progress, notebook_progress
+from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds, to_cells
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
@@ -134,10 +136,12 @@ class Verb(Generic[S, R]):
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         records = []
-        for record in self.run(cases, progress or notebook_progress(self.name)):
-            if isinstance(record, InputError):
-                raise record
-            records.append(record)
+        shown = nullcontext(progress) if progress is not None else results.load_views().progress(self.name)
+        with shown as report:
+            for record in self.run(cases, report):
+                if isinstance(record, InputError):
+                    raise record
+                records.append(record)
         return Result.collect(self, zip(cases, records, strict=True))
 
     @property

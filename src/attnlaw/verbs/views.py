@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
@@ -47,15 +48,23 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def show(result: Result, console: Console | None = None) -> None:
-    """Print a result as its command does."""
-    from attnlaw.render.terminal.console import output
+    """Print a result as its command does; a case that failed is its error, in one line."""
+    from attnlaw.render.terminal.console import output, print_message
 
     terminal, console = find_part(result.verb, "terminal"), console or output
-    if terminal is not None:
-        for part in filter(None, (result, result.simulation)):
-            for case in part:
+    if terminal is None:
+        show_end(result, console)
+        return
+    shown = []
+    for part in filter(None, (result, result.simulation)):
+        for case in part:
+            if case.row()["status"] == Outcome.FAILED:
+                print_message(f"attnlaw: {case.row()['remark']}")
+            else:
                 terminal.show_case(case, console)
-    show_end(result, console)
+                shown += [case] if part is result else []
+    if shown:
+        show_end(Result.concat(shown), console)
 
 
 def show_end(result: Result, console: Console) -> None:
@@ -67,6 +76,13 @@ def show_end(result: Result, console: Console) -> None:
         show(result, console)
     elif hasattr(terminal, "show_summary"):
         terminal.show_summary(result, console)
+
+
+def progress(name: str) -> AbstractContextManager[Progress]:
+    """Return a context whose progress a notebook shows; nothing is shown anywhere else."""
+    from attnlaw.render.terminal.notebook import notebook_progress
+
+    return notebook_progress(name)
 
 
 def figures_of(result: Result) -> list[Figure]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 from rich.text import Text
 
 from attnlaw.core.errors import printable
@@ -19,10 +22,7 @@ from attnlaw.core.files import to_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-FIRST_REPORT, REPORT_INTERVAL = (
-    10.0,
-    30.0,
-)  # seconds until the first line of progress in a log, and between two
+FIRST_REPORT, REPORT_INTERVAL = 10.0, 30.0  # seconds until the first line in a log, and between two
 BLOCKS = "▁▂▃▄▅▆▇█"
 output = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -89,61 +89,49 @@ def column_table(
     return table
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """The time left as the caller knows it, or by the pace of what is done."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        if left is None:
+            return super().render(task)
+        return Text(str(timedelta(seconds=round(left))), style="progress.remaining")
+
+
+def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
+    """Return rich's bar of one task, which is not shown yet, and `report(done, total, left=None)` for it."""
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), MofNCompleteColumn(), _TimeLeft())
+    # Steps may take minutes: their pace is that of all of them.
+    bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)
+    task = bar.add_task(printable(description), total=None)
+    return bar, lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
+
+
 @contextmanager
 def progress(description: str) -> Iterator[Callable[..., None]]:
     """Yield `report(done, total, left=None)`: a bar on a terminal, now and then a line where there is none.
 
     `left` are the seconds to come, where the caller knows them better than by what is done.
     """
-    if not messages.is_terminal:
-        yield LogProgress(description)
+    bar, update = progress_bar(description)
+    if messages.is_terminal:
+        with bar:
+            yield update
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    next_line = bar.get_time() + FIRST_REPORT
 
-    class TimeLeft(TimeRemainingColumn):
-        def render(self, task: Any) -> Text:
-            left = task.fields.get("left")
-            if left is None:
-                return super().render(task)
-            return Text(_format_duration(left), style="progress.remaining")
+    def report(done: int, total: int, left: float | None = None) -> None:
+        nonlocal next_line
+        update(done, total, left)
+        if done < total and bar.get_time() >= next_line:
+            next_line = bar.get_time() + REPORT_INTERVAL
+            (task,) = bar.tasks
+            rest = "" if left is None and task.speed is None else f", about {_TimeLeft().render(task)} left"
+            print_message(f"{task.description}: {done} of {total}{rest}")
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeLeft(),
-    )
-    with Progress(*columns, console=messages, transient=True) as bar:
-        task = bar.add_task(printable(description), total=None)
-        yield lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
-
-
-class LogProgress:
-    """Print progress for a log: a line after `FIRST_REPORT` seconds, then one every `REPORT_INTERVAL`.
-
-    What is left is told by the pace since the first report: imports and reading come before it.
-    """
-
-    def __init__(self, description: str, now: Callable[[], float] = time.monotonic) -> None:
-        self.description, self.now = description, now
-        self.next = now() + FIRST_REPORT
-        self.first: tuple[float, int] | None = None
-
-    def __call__(self, done: int, total: int, left: float | None = None) -> None:
-        now = self.now()
-        start, before = self.first = self.first or (now, done)
-        if now < self.next or done >= total:
-            return
-        self.next = now + REPORT_INTERVAL
-        if left is None and done > before:
-            left = (now - start) * (total - done) / (done - before)
-        rest = "" if left is None else f", about {_format_duration(left)} left"
-        print_message(f"{self.description}: {done} of {total}{rest}")
-
-
-def _format_duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    yield report
 
 
 def sparkline(values: Sequence[float], top: float) -> str:

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
-from attnlaw.core.progress import Progress, notebook_progress
+from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.cores import usable_cores
 from attnlaw.numerics.draws import mean_of
@@ -109,7 +109,7 @@ def simulate(
     seed: int = 0,
     sensing: str = "tokens",
     jobs: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Measurement:
     """Train the problem's student at size d on `seeds` independent data sets, in threads.
 
@@ -130,7 +130,7 @@ def simulate(
     """
     seeds, seed = check_value("seeds", seeds, int, minimum=1), check_value("seed", seed, int, minimum=0)
     jobs = usable_cores() if jobs is None else check_value("jobs", jobs, int, minimum=1)
-    samples, tell = check_simulation(problem, size, sensing), progress or notebook_progress("simulate")
+    samples = check_simulation(problem, size, sensing)
     target = problem.target.quantiles(size)
     children = np.random.SeedSequence(seed).spawn(seeds)
     ended = Event()
@@ -139,7 +139,7 @@ def simulate(
         if ended.is_set():
             raise CancelledError
 
-    tell(0, seeds)
+    progress(0, seeds)
     with (
         threadpool_limits(limits=1, user_api="blas"),
         ThreadPoolExecutor(min(jobs, seeds)) as pool,
@@ -157,7 +157,7 @@ def simulate(
                 done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
-                tell(seeds - len(pending), seeds)  # also between two ends: whoever watches may stop it
+                progress(seeds - len(pending), seeds)  # also between two ends: whoever watches may stop it
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)

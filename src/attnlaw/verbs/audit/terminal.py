@@ -141,9 +141,7 @@ def _has_applied_alpha(result: Result, summary: dict[str, Any]) -> bool:
     return summary["norms"] == "applied" and result.layers["log10_alpha_applied"].count() > 0
 
 
-def _layer_table(
-    result: Result, summary: dict[str, Any], blocks: int, left_out: Sequence[str]
-) -> Table:
+def _layer_table(result: Result, summary: dict[str, Any], blocks: int, left_out: Sequence[str]) -> Table:
     """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
     applied = summary["norms"] == "applied"
     norm, rank = (_size_column(name, applied) for name in ("spectral_norm", "stable_rank"))

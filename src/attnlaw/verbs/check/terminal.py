@@ -63,7 +63,9 @@ def _show_rules(result: Result, console: Console) -> None:
         "": [_format_outcome(rule, fail_on) for rule in rules],
         "rule": [printable(rule["rule"]) for rule in rules],
         "asked for": [printable(rule["asked"]) for rule in rules],
-        "rows that hold": [f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules],
+        "rows that hold": [
+            f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules
+        ],
         "found": [printable(value or "") for value in result.verdict_values["found"]],
     }
     texts = ("", "rule", "asked for")

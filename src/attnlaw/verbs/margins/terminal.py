@@ -24,8 +24,9 @@ def show_case(result: Result, console: Console) -> None:
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
     console.print(Text(_headline(result)), soft_wrap=True)
     if "pairs" in result.tables:
-        summary = f"log ratio {values['log_ratio']} to {row['compared_with']}, {result.pairs['inputs'][0]} pairs"
-        console.print(Text(f"{summary}: {row['comparison']}"), soft_wrap=True)
+        summary = f"log ratio {values['log_ratio']} to {row['compared_with']}"
+        pairs = f"{result.pairs['inputs'][0]} pairs"
+        console.print(Text(f"{summary}, {pairs}: {row['comparison']}"), soft_wrap=True)
     elif row["comparison"] is not None:
         console.print(Text(row["comparison"]), soft_wrap=True)
     if {"kappa_layers", "amplification"} & set(result.tables):
