@@ -22,13 +22,13 @@ from typing import Any
 import polars as pl
 
 import attnlaw
+from attnlaw.checkpoints.network import KINDS
 from attnlaw.render.charts.figure import EXTENT, panel_title
 from attnlaw.render.charts.paper import save_chart
 from attnlaw.render.charts.style import PALETTE, inline_data
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.growth import growth
 from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay
-from attnlaw.verbs.audit.frames import KINDS
 
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}
 OTHER = {"depth": "width", "width": "depth"}
