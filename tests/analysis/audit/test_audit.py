@@ -309,7 +309,9 @@ def test_a_figure_that_cannot_be_drawn_leaves_the_earlier_run_whole(tmp_path, mo
         raise attnlaw.InputError("figure: cannot be drawn; choose another")
 
     monkeypatch.setattr("attnlaw.render.charts.paper._chart_with_model", fail)
-    later, other = replace(audit, rows=audit.rows.head(0)), replace(fits, rows=fits.rows.head(0))
+    later, other = (
+        replace(result, rows=result.rows.with_columns(remark=pl.lit("later"))) for result in (audit, fits)
+    )
     for save in (
         lambda: later.save(tmp_path / "audit", figures="svg"),
         lambda: write_report([tmp_path / "audit"], figures="svg"),

@@ -88,7 +88,7 @@ def test_latent_attention_has_no_null():
     assert 1 - 1e-12 < fits.quantities["not_random_p_value"] <= 1  # none of three: certain, up to rounding
     assert set(fits.curves["null_shape"]) == {"48 x 96"}
     assert "8 not fitted" in repr(fits)
-    shown = audit_payload(fitted, ["latent"], applied=False)
+    shown = audit_payload(fitted, {0: "latent"}, applied=False)
     assert shown["columns"]["law"] == fitted.fits["law"].to_list()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import polars as pl
 import pytest
 from analysis.check.frames import FINDINGS, TABLES, findings, heads, written
@@ -11,6 +9,9 @@ from analysis.check.frames import FINDINGS, TABLES, findings, heads, written
 from attnlaw.analysis.check.baseline import Baseline
 from attnlaw.analysis.check.judge import judge
 from attnlaw.core.errors import InputError
+from attnlaw.core.result import Result
+from attnlaw.verbs.audit import VERB as AUDIT
+from attnlaw.verbs.diff import VERB as DIFF
 
 RULES = """
 [[rule]]
@@ -23,19 +24,21 @@ against = "baseline"
 SIZES = {(0, "qk", 0): 1.0, (0, "qk", 1): 2.0, (0, "ffn_in", None): 4.0}
 
 
-def gate(folder, now, *rows, rules=RULES, old=None):
-    folder.mkdir(exist_ok=True)
-    if not (folder / "findings.parquet").exists():
-        findings().write_parquet(folder / "findings.parquet")  # as an audit that found nothing does
-    if old is not None:
-        old.write_parquet(folder / "diff.parquet")
+def baseline(rows=None, verb=AUDIT, **tables):
+    """A result of one model with these tables."""
+    rows = pl.DataFrame({"model": ["m"]}) if rows is None else rows
+    return Baseline("old", Result(verb, rows, {name: t.with_columns(case=0) for name, t in tables.items()}))
+
+
+def gate(folder, now, *rows, rules=RULES, known=None, **tables):
+    old = baseline(findings=findings() if known is None else findings(known), **tables)
     asked = written(folder, rules)
-    return judge(asked, "m", "m.bin", TABLES, {"diff": now}.__getitem__, findings(*rows), FINDINGS, folder)
+    return judge(asked, "m", "m.bin", TABLES, {"diff": now}.__getitem__, findings(*rows), FINDINGS, old)
 
 
 def test_a_column_becomes_its_relative_change(tmp_path):
     now = heads({(0, "ffn_in", None): 5.0, (0, "qk", 1): 2.0, (0, "qk", 0): 1.6})
-    (verdict,) = gate(tmp_path, now, old=heads(SIZES)).rules
+    (verdict,) = gate(tmp_path, now, diff=heads(SIZES)).rules
     assert (verdict.outcome, verdict.held, verdict.selected) == ("failed", 2, 3)
     assert [
         (failure.place["kind"], failure.place["head"], failure.value) for failure in verdict.failures
@@ -44,14 +47,14 @@ def test_a_column_becomes_its_relative_change(tmp_path):
 
 def test_what_is_new_or_was_zero_is_missing_and_what_is_gone_fails(tmp_path):
     now = heads({**SIZES, (1, "qk", 0): 1.0})
-    (verdict,) = gate(tmp_path, now, old=heads({**SIZES, (0, "qk", 1): 0.0})).rules
+    (verdict,) = gate(tmp_path, now, diff=heads({**SIZES, (0, "qk", 1): 0.0})).rules
     assert sorted(map(str, verdict.failures)) == [
         "layer 0, qk, head 1: missing",
         "layer 1, qk, head 0: missing",
     ]
     skipping = RULES + 'missing = "skip"\n'
-    assert gate(tmp_path, now, old=heads(SIZES), rules=skipping).passed
-    (verdict,) = gate(tmp_path, heads({(0, "qk", 0): 1.0}), old=heads(SIZES), rules=skipping).rules
+    assert gate(tmp_path, now, diff=heads(SIZES), rules=skipping).passed
+    (verdict,) = gate(tmp_path, heads({(0, "qk", 0): 1.0}), diff=heads(SIZES), rules=skipping).rules
     assert sorted(map(str, verdict.failures)) == ["layer 0, ffn_in: is gone", "layer 0, qk, head 1: is gone"]
 
 
@@ -59,64 +62,41 @@ def test_other_shapes_are_refused(tmp_path):
     with pytest.raises(
         InputError, match=r"layer 0, qk, head 0 is 8 x 8 there and 8 x 16 here; give a baseline"
     ):
-        gate(tmp_path, heads(SIZES, cols=16), old=heads(SIZES))
+        gate(tmp_path, heads(SIZES, cols=16), diff=heads(SIZES))
 
 
-def test_a_directory_that_cannot_serve(tmp_path):
-    with pytest.raises(InputError, match="no such directory; give one that attnlaw audit --out wrote"):
-        Baseline(tmp_path / "none")
+def test_a_result_that_cannot_serve(tmp_path):
     with pytest.raises(InputError) as caught:
-        Baseline(tmp_path).known_identities()
-    message = "found no findings.parquet; give a directory that attnlaw audit --out wrote"
-    assert str(caught.value) == f"{tmp_path}: {message}"
+        baseline().known_identities()
+    remedy = "give a directory that attnlaw audit --out or attnlaw diff --out wrote"
+    assert str(caught.value) == f"old: found no findings.parquet; {remedy}"
     with pytest.raises(InputError, match=r"found no diff\.parquet"):
         gate(tmp_path, heads(SIZES))
-    both = pl.concat([heads(SIZES), heads(SIZES, model="other")])
     with pytest.raises(InputError, match="holds several models; give a baseline of one"):
-        gate(tmp_path, heads(SIZES), old=both)
-    with pytest.raises(InputError, match="found no column size"):
-        gate(tmp_path, heads(SIZES), old=heads(SIZES).drop("size"))
-    (tmp_path / "diff.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(InputError, match="cannot be read"):
-        gate(tmp_path, heads(SIZES))
+        baseline(pl.DataFrame({"model": ["m", "other"]}))
 
 
 def test_the_summary_of_an_audit(tmp_path):
-    rules = RULES.replace('"diff"', '"summary"').replace('"size"', '"log10_proxy"')
-    findings().write_parquet(tmp_path / "findings.parquet")
-    asked = written(tmp_path, rules)
-    now = pl.DataFrame({"depth": [4], "log10_proxy": [3.0], "log10_proxy_error": [None]})
-
-    def verdict():
-        tables = {"summary": now}.__getitem__
-        return judge(asked, "m", "m.bin", TABLES, tables, baseline=tmp_path).rules[0]
-
-    for proxy in ({"value": 2.0, "error": 0.1}, 2.0):
-        (tmp_path / "summary.json").write_text(json.dumps({"quantities": {"log10_proxy": proxy}}))
-        assert (verdict().outcome, verdict().value) == ("failed", 0.5)
-    (tmp_path / "summary.json").write_text(json.dumps({"quantities": {"log10_proxy": 2.5}}))
-    assert verdict().outcome == "passed"
-    for text in ("[]", "{}", "[" * 100_000, '{"quantities": [1]}', "nonsense"):
-        (tmp_path / "summary.json").write_text(text)
-        with pytest.raises(InputError, match=r"summary\.json: no summary of one model"):
-            verdict()
+    asked = written(tmp_path, RULES.replace('"diff"', '"summary"').replace('"size"', '"log10_proxy"'))
+    now = {"summary": pl.DataFrame({"depth": [4], "log10_proxy": [3.0], "log10_proxy_error": [None]})}
+    for value, outcome, change in ((2.0, "failed", 0.5), (2.5, "passed", 0.2)):
+        old = baseline(pl.DataFrame({"model": ["m"], "log10_proxy": [value]}), findings=findings())
+        (verdict,) = judge(asked, "m", "m.bin", TABLES, now.__getitem__, baseline=old).rules
+        assert (verdict.outcome, verdict.value) == (outcome, pytest.approx(change))
 
 
-def test_a_diff_and_an_audit_that_found_nothing_know_no_findings(tmp_path):
-    for name, rows in (("diff", heads(SIZES)), ("findings", findings())):
-        (tmp_path / name).mkdir()
-        rows.write_parquet(tmp_path / name / f"{name}.parquet")
-        assert Baseline(tmp_path / name).known_identities() == set()
+def test_a_diff_and_an_audit_that_found_nothing_know_no_findings():
+    assert baseline(diff=heads(SIZES), verb=DIFF).known_identities() == set()
+    assert baseline(findings=findings()).known_identities() == set()
 
 
 def test_findings_of_the_baseline_are_known_whatever_their_value(tmp_path):
     there = {"rule": "unbalanced", "layer": 0, "kind": "qk", "value": 4.0, "threshold": 3.0}
-    findings(there).write_parquet(tmp_path / "findings.parquet")
-    known = gate(tmp_path, heads(SIZES), {**there, "value": 9.0}, rules="")
+    known = gate(tmp_path, heads(SIZES), {**there, "value": 9.0}, rules="", known=there)
     assert (known.status, [finding.known for finding in known.findings]) == (0, [True])
     assert known.headline == "gate passed: no new finding of level error by 3 rules"
     for change in ({"layer": 1}, {"kind": "vo"}, {"head": 0}, {"rule": "non-finite"}):
-        new = gate(tmp_path, heads(SIZES), there, {**there, **change}, rules="")
+        new = gate(tmp_path, heads(SIZES), there, {**there, **change}, rules="", known=there)
         assert (new.status, [finding.known for finding in new.findings]) == (3, [True, False])
         assert new.headline == "gate failed: 1 new finding of level error"
 

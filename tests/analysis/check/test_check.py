@@ -35,7 +35,7 @@ def _audited():
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch, audited):
     """One audit for all tests; findings as a test sets them."""
-    monkeypatch.setattr(measured, "audit", lambda *_, **__: audited)
+    monkeypatch.setattr(measured, "audit", lambda *_, **__: audited.record)
 
 
 def rules(folder: Path, text: str = RULE, head: str = "version = 1\n") -> Path:
@@ -78,7 +78,7 @@ def test_json_alone_is_on_standard_output(tmp_path):
     assert (verdict["rule"], verdict["outcome"]) == ("ranks", "failed")
     assert len(verdict["failures"]) == verdict["selected"] - verdict["held"] > 0
     assert "::error title=attnlaw%3A ranks::" in ended.stderr
-    assert output == json.loads(attnlaw.check(str(MODEL), rules=path).to_json())
+    assert output == attnlaw.check(str(MODEL), rules=path).summary
 
 
 def test_forms_never_change_the_status(tmp_path, monkeypatch):
@@ -142,9 +142,10 @@ def test_a_model_or_a_base_that_is_not_there_has_status_1(tmp_path):
     assert "nowhere: no such file" in invoke("check", "nowhere", status=1).stderr
     assert "nowhere: no such file" in invoke("check", MODEL, "--base", "nowhere", status=1).stderr
     ended = invoke("check", MODEL, "--rules", rules(tmp_path), "--baseline", tmp_path / "none", status=1)
-    assert "none: no such directory" in ended.stderr
-    ended = invoke("check", MODEL, "--baseline", MODEL, status=1)
-    assert "found no findings.parquet; give a directory that attnlaw audit --out wrote" in ended.stderr
+    assert "none: found no attnlaw.json; give a directory that attnlaw" in ended.stderr
+    attnlaw.learn(alpha=1.0).save(tmp_path / "learned")
+    ended = invoke("check", MODEL, "--baseline", tmp_path / "learned", status=1)
+    assert "found no findings.parquet; give a directory that attnlaw audit --out or" in ended.stderr
 
 
 def test_no_model_is_bad_usage():
@@ -189,10 +190,10 @@ def test_findings_alone_decide_without_rules(monkeypatch):
 
 
 def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):
-    changed = replace(audited, matrices=audited.matrices.with_columns(pl.col("stable_rank") * 0.5))
-    (tmp_path / "old").mkdir()  # what `--out` writes of it; a page of docs does the whole
-    changed.matrices.write_parquet(tmp_path / "old" / "matrices.parquet")
-    changed.findings.write_parquet(tmp_path / "old" / "findings.parquet")
+    halved = audited.tables["matrices"].with_columns(pl.col("stable_rank") * 0.5)
+    (tmp_path / "old").mkdir()  # what `--out` writes, without the page
+    for name, data in replace(audited, tables={**audited.tables, "matrices": halved}).files().items():
+        (tmp_path / "old" / name).write_bytes(data)
     text = RULE + 'against = "baseline"\n'
     path = rules(tmp_path, text.replace("> 1", ">= 1"))
     assert "16 of 16" in invoke("check", MODEL, "--rules", path, "--baseline", tmp_path / "old").stdout
@@ -201,7 +202,7 @@ def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):
 
 
 def test_every_table_of_a_checkpoint(tmp_path, monkeypatch):
-    audit = attnlaw.audit(MODEL, layers="1", jobs=1)
+    audit = attnlaw.audit(MODEL, layers="1", jobs=1).record
     monkeypatch.setattr(measured, "audit", lambda *_, **__: audit)
     text = """
     [[rule]]
@@ -227,9 +228,9 @@ def test_every_table_of_a_checkpoint(tmp_path, monkeypatch):
     is = "!= random"
     mostly = 0.5
     """
-    verdicts = attnlaw.check(MODEL, rules=rules(tmp_path, text))
-    assert verdicts.status == 0
-    assert [(verdict.rule, verdict.selected) for verdict in verdicts.rules] == [
+    result = attnlaw.check(MODEL, rules=rules(tmp_path, text))
+    assert result.exit_status == 0
+    assert result.verdicts.select("rule", "selected").rows() == [
         ("depth", 1),
         ("family", 1),
         ("layers", 1),

@@ -23,7 +23,9 @@ from attnlaw.analysis.check.markdown import code, markdown
 from attnlaw.analysis.check.sarif import sarif
 from attnlaw.analysis.check.verdicts import Verdicts
 from attnlaw.core.errors import printable
-from attnlaw.verbs.check.terminal import show
+from attnlaw.core.result import Result
+from attnlaw.verbs.check import VERB, CheckSettings
+from attnlaw.verbs.views import show
 
 SARIF_SCHEMA = Path(__file__).resolve().parents[2] / "published" / "sarif" / "sarif-schema-2.1.0.json"
 HOSTILE = (
@@ -252,7 +254,8 @@ def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
 def test_the_table_holds_no_command_of_a_runner(tmp_path):
     names = ("##[stop-commands]x", "a ##[add-mask]b", *HOSTILE)
     screen = Console(file=io.StringIO(), width=60, highlight=False)
-    show(replace(verdicts(tmp_path, names), model="model"), screen)
+    judged = replace(verdicts(tmp_path, names), model="model")
+    show(Result.collect(VERB, [(CheckSettings(model="model"), judged)]), screen)
     lines = screen.file.getvalue().splitlines()
     assert any("## [stop-commands]" in line for line in lines)
     for line in lines:

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 import attnlaw
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.core.errors import BadSetting
-from attnlaw.verbs.diff.terminal import show, show_together
+from attnlaw.verbs.views import show
 
 TINY = Path(__file__).parents[3] / "examples" / "tiny-decoder"
 CHANGED = "transformer.h.2.attn.c_attn.weight"
@@ -85,10 +85,12 @@ def test_what_is_written(copies, tmp_path):
 
 def test_python_gives_the_same(copies):
     comparison = attnlaw.diff(TINY, copies / "tuned")
-    assert comparison.quantities["tensors_low_rank"] == 1
+    assert comparison.tensors_low_rank == 1
     both = attnlaw.diff(TINY, [copies / "tuned", copies / "half"], only="vo")
-    assert [diff.quantities["verdicts"][-1] for diff in both] == ["low-rank", "rounded"]
-    assert "low-rank" in repr(comparison)
+    assert [case.verdicts[-1] for case in both] == ["low-rank", "rounded"]
+    assert "low-rank" in repr(comparison.record)
+    assert comparison.diff.columns == [column.name for column in DIFF]
+    assert sum(comparison.summary["verdicts"].values()) == comparison.diff_tensors.height
     assert "<table" in comparison._repr_html_()
 
 
@@ -115,7 +117,6 @@ def test_a_hostile_name_stays_text():
     screen = io.StringIO()
     console = Console(width=80, file=screen)
     show(comparison, console)
-    show_together([comparison], console)
     assert "\x1b" not in screen.getvalue()
     assert "[bold]" in screen.getvalue()
     assert "&lt;/script&gt;" in comparison._repr_html_()

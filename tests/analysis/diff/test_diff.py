@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 import attnlaw
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
-from attnlaw.analysis.diff.diff import Diff, diff
+from attnlaw.analysis.diff.diff import diff
 from attnlaw.checkpoints.settings import ModelSettings
 
 WIDTH, HEADS = 48, 4
@@ -335,14 +335,6 @@ def test_shared_layers_are_compared_once():
     comparison = diff(folder, ModelSettings(model=folder))
     assert comparison.maps["layer"].unique().to_list() == [0]
     assert verdicts(comparison) == ["identical"]
-
-
-def test_rows_of_several_models_in_one():
-    base = encoder()
-    both = compared(base, encoder(1), name="one") + compared(base, base, name="one")
-    assert isinstance(both, Diff)
-    assert both.names == ["one", "one (2)"]
-    assert both.maps["model"].unique(maintain_order=True).to_list() == ["one", "one (2)"]
 
 
 def test_numbers_do_not_depend_on_the_number_of_threads():

@@ -38,7 +38,7 @@ def test_the_verdict_heads_the_page_and_names_are_escaped(saved):
     folder, comparison = saved
     text = (folder / "report.html").read_text()
     assert text.index("What happened") < text.index("Matrices of the network") < text.index("worst first")
-    assert comparison.quantities["verdict"] in text
+    assert comparison.verdict in text
     assert "<img" not in text
     assert "&lt;img src=x" in text
 
@@ -86,9 +86,9 @@ def test_the_largest_update_is_chosen_first_and_another_by_a_click(browser, save
     assert "above the floor" in page.inner_text("#map-caption")
     sizes = [float(text) for text in page.locator("#rows tbody tr td:nth-child(4)").all_inner_texts()]
     assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] == pytest.approx(comparison.maps["size"].max(), rel=1e-3)
+    assert sizes[0] == pytest.approx(comparison.diff["size"].max(), rel=1e-3)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.title() != "1"
     assert messages == []
     context.close()
-    assert re.search("layer 2 VO head 1", comparison.quantities["worst_map"])
+    assert re.search("layer 2 VO head 1", comparison.worst_map)

@@ -22,7 +22,7 @@ WORDS = ("lens", EXAMPLE, "--text", TEXT, "--only", "entrywise")
 
 @pytest.fixture(scope="module", name="lens")
 def _lens() -> attnlaw.Lens:
-    return attnlaw.lens(EXAMPLE, text=TEXT, only="entrywise", entrywise=(1, 4, 16))
+    return attnlaw.lens(EXAMPLE, text=TEXT, only="entrywise", entrywise=(1, 4, 16)).record
 
 
 def test_every_head_against_its_scores_cut_by_hand(lens: attnlaw.Lens) -> None:

@@ -72,10 +72,9 @@ def test_rows(tiny):
 
 def test_the_verb_is_the_call(tiny):
     folder, tiny_lens = tiny
-    (case,) = VERB.cases({"model": folder, "ids": "3,1,4", "top": 4})
-    shown = attnlaw.lens(folder, ids=IDS, top=4)
-    row, whole = VERB.row(case, shown), VERB.json(case, shown)
-    assert list(row) == list(VERB.schema)
+    shown = attnlaw.lens(folder, ids="3,1,4", top=4)
+    whole = shown.summary
+    assert shown.rows.columns == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
     nothing = {"text": None, "file": None, "only": None, "entrywise": None}
     assert whole["settings"] == nothing | {"model": str(folder), "ids": [3, 1, 4], "top": 4, "seed": 0}
@@ -97,7 +96,7 @@ def test_the_verb_is_the_call(tiny):
         "singular_values_residual": tiny_lens.spectrum.residual,
         "probes": None,
     }
-    tables = {table.name: table.rows(shown) for table in VERB.tables}
+    tables = {name: table.drop("case") for name, table in shown.tables.items()}
     rows = tables["token_map"]
     assert dict(rows.schema) == to_schema(
         {"output": "int", "output_id": "int", "output_token": "text"}
@@ -121,19 +120,19 @@ def test_one_part_alone(tiny):
     folder, tiny_lens = tiny
     heads = attnlaw.lens(folder, ids=IDS, only="heads")
     operator = attnlaw.lens(folder, ids=IDS, only="operator")
-    assert (heads.heads, heads.token_map, heads.spectrum) == (tiny_lens.heads, None, None)
-    assert operator.heads is None
-    np.testing.assert_array_equal(operator.token_map.norms, tiny_lens.token_map.norms)
-    (table,) = [table for table in VERB.tables if table.name == "heads"]
-    assert table.rows(operator) is None
-    assert VERB.values(operator)["median_beta"] is None
-    assert VERB.values(heads)["singular_values"] is None
+    record = heads.record
+    assert (record.heads, record.token_map, record.spectrum) == (tiny_lens.heads, None, None)
+    assert operator.record.heads is None
+    np.testing.assert_array_equal(operator.record.token_map.norms, tiny_lens.token_map.norms)
+    assert not hasattr(operator, "heads")
+    assert operator.median_beta is None
+    assert heads.singular_values is None
 
 
 def test_a_text_through_a_byte_level_model():
-    byte_lens = attnlaw.lens(EXAMPLE, text="a law", only="heads")
+    byte_lens = attnlaw.lens(EXAMPLE, text="a law", only="heads").record
     assert (byte_lens.ids, byte_lens.labels) == (tuple(b"a law"), ("a", "␣", "l", "a", "w"))
-    assert byte_lens.heads == attnlaw.lens(EXAMPLE, ids=list(b"a law"), only="heads").heads
+    assert byte_lens.heads == attnlaw.lens(EXAMPLE, ids=list(b"a law"), only="heads").record.heads
 
 
 def test_scores_that_are_not_rebuilt_say_so(tiny):

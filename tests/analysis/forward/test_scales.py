@@ -131,12 +131,12 @@ def test_columns_beside_those_of_an_audit(tmp_path):
         )
     some = attnlaw.audit(folder, jobs=1, only="qk")
     assert attnlaw.measured_proxy(some, folder, inputs).height == 8
-    with pytest.raises(InputError, match="the audit is of 2 models; give that of one"):
+    with pytest.raises(InputError, match="the result has 2 cases; choose one"):
         attnlaw.measured_proxy(audit + audit, folder, inputs)
 
 
 def test_margins_of_0_have_no_scale():
-    (_, spectrum), *_ = attnlaw.audit(EXAMPLE, jobs=1, only="qk", layers="0").trees[0].layers[0].leaves()
+    (_, spectrum), *_ = attnlaw.audit(EXAMPLE, jobs=1, only="qk", layers="0").record.tree.layers[0].leaves()
     assert set(vars(measure_at_scale(spectrum, None, 128)).values()) == {None}
 
 
