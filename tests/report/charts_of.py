@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from attnlaw.core.verb import Verb
 from attnlaw.core.version import version
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import with_house_style
-from attnlaw.verbs.views import figures_of
+from attnlaw.verbs.views import figures_of, page_of
 
 
 def spec_of(chart: Any) -> Any:
@@ -66,6 +67,16 @@ def data_of(page: str | Path) -> Any:
     match = re.search(r'<script type="application/json" id="data">(.*?)</script>', source, re.DOTALL)
     assert match is not None
     return json.loads(match[1])
+
+
+def page_html(result: Result) -> str:
+    """The page of a result."""
+    return page_of(result, figures_of(result))
+
+
+def with_tables(result: Result, **tables: pl.DataFrame) -> Result:
+    """The result with other tables of some names."""
+    return replace(result, tables={**result.tables, **tables})
 
 
 def result_of(

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -9,12 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 from accessible import CHROMIUM, open_browser
-from report.charts_of import as_rows
+from report.charts_of import page_html, with_tables
 
 import attnlaw
 from attnlaw.render.pages.page import rows_page
-from attnlaw.verbs.audit.frames import AuditRows
-from attnlaw.verbs.audit.page import audit_page
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,26 +48,31 @@ def audited(seed, name, heads=4):
 def pages(tmp_path_factory):
     """Files: two fitted models side by side, and one whose names are hostile."""
     folder = tmp_path_factory.mktemp("pages")
-    pair = (audited(0, "runs/before") + audited(1, "runs/after")).with_fits()
+    pair = (audited(0, "runs/before") + audited(1, "runs/after")).for_saving()
     bad = audited(2, HOSTILE)
-    named = bad.matrices.with_columns(tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String)))
-    hostile = AuditRows(
-        tuple(
-            {**summary, "family": HOSTILE, "warnings": [HOSTILE], "per_application": summary["proxies"]}
-            for summary in bad.summaries
-        ),
-        bad.tables() | {"matrices": named},
+    texts = pl.lit([HOSTILE], dtype=pl.List(pl.String))
+    proxies = [name for name in bad.rows.columns if f"per_application_{name}" in bad.rows.columns]
+    again = [pl.col(name).alias(f"per_application_{name}") for name in proxies]
+    hostile = replace(
+        with_tables(bad, matrices=bad.tables["matrices"].with_columns(tensors=texts)),
+        rows=bad.rows.with_columns(*again, family=pl.lit(HOSTILE), warnings=texts),
     )
-    wide = [{**summary, "hidden_size": 48, "heads": 6} for summary in pair.summaries[1:]]
-    rough = dict(pair.summaries[0]["proxies"], spectrum_adaptive={"log10": 7.556, "error": 0.0234})
-    unlike = AuditRows(({**pair.summaries[0], "proxies": rough}, *wide), pair.tables())
-    for name, audit in (("pair", as_rows(pair)), ("hostile", hostile), ("unlike", unlike)):
-        (folder / f"{name}.html").write_text(audit_page(audit), encoding="utf-8")
+    unlike = replace(
+        pair,
+        rows=pair.rows.with_columns(
+            hidden_size=pl.Series([24, 48]),
+            head_count=pl.Series([4, 6]),
+            log10_spectrum_adaptive=pl.Series([7.556, pair.rows["log10_spectrum_adaptive"][1]]),
+            log10_spectrum_adaptive_error=pl.Series([0.0234, None]),
+        ),
+    )
+    for name, audit in (("pair", pair), ("hostile", hostile), ("unlike", unlike)):
+        (folder / f"{name}.html").write_text(page_html(audit), encoding="utf-8")
     widths = {
         "width": [64.0, float("inf"), 256.0, float("inf"), float("nan")],
         "kl": [0.1, 0.25, 12.0, 3.0, 0.0],
     }
-    outcome = {"status": [*["done"] * 4, "failed"], "error": [*[None] * 4, HOSTILE]}
+    outcome = {"status": [*["done"] * 4, "failed"], "remark": [*[None] * 4, HOSTILE]}
     rows = rows_page("Widths", "Some of them.", [], pl.DataFrame(widths | outcome))
     (folder / "rows.html").write_text(rows, encoding="utf-8")
     return folder, pair

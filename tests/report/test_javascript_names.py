@@ -9,23 +9,22 @@ from typing import Any
 import polars as pl
 import pytest
 from checkpoints.spoiled import bert_state
-from report.charts_of import as_rows, source
 from report.charts_of import named as figures_by_name
+from report.charts_of import result_of, with_tables
 
 import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.render.charts.paper import save_chart, save_figures
+from attnlaw.core.result import Result
+from attnlaw.render.charts.paper import figure_files, save_chart
 from attnlaw.render.charts.style import inline_svg
-from attnlaw.training.charts import step_figures
 from attnlaw.verbs import find_verb
-from attnlaw.verbs.audit.frames import AuditRows, audit_figures
 
 NAMES = ("constructor", "toString", "__proto__")
 
 
 @pytest.fixture(scope="module", name="audited")
-def _audited() -> AuditRows:
-    return as_rows(reduce(add, [attnlaw.audit(bert_state(), heads=2, jobs=1, name=name) for name in NAMES]))
+def _audited() -> Result:
+    return reduce(add, [attnlaw.audit(bert_state(), heads=2, jobs=1, name=name) for name in NAMES])
 
 
 def named(drawn: str) -> list[str]:
@@ -35,32 +34,32 @@ def named(drawn: str) -> list[str]:
 
 
 @pytest.mark.parametrize("figure", ["proxies", "amplification", "shares", "comparison", "decay"])
-def test_figures_of_several_models_name_all_in_their_order(figure: str, audited: AuditRows) -> None:
+def test_figures_of_several_models_name_all_in_their_order(figure: str, audited: Result) -> None:
     layers = audited.tables["layers"].with_columns(share_qk=0.3 + 0.01 * pl.int_range(pl.len()))
-    uneven = AuditRows(audited.summaries, audited.tables | {"layers": layers})
-    (chart,) = [drawing.draw() for drawing in audit_figures(uneven) if drawing.name == figure]
+    chart = figures_by_name(with_tables(audited, layers=layers))[figure].draw()
     assert named(inline_svg(chart, figure)) == list(NAMES)
 
 
 @pytest.mark.slow
-def test_one_model_alone_is_drawn(audited: AuditRows) -> None:
-    tables = {name: table.filter(model="constructor") for name, table in audited.tables.items()}
-    for figure in audit_figures(AuditRows(audited.summaries[:1], tables)):
+def test_one_model_alone_is_drawn(audited: Result) -> None:
+    for figure in figures_by_name(audited[0]).values():
         assert "</text>" in inline_svg(figure.draw(), figure.name)
 
 
-def test_a_map_of_one_of_several_has_the_name_as_its_title(audited: AuditRows, tmp_path: Path) -> None:
-    heads = [figure for figure in audit_figures(audited) if figure.name == "heads_constructor"]
-    (path,) = save_figures(heads, tmp_path, "svg")
-    assert re.findall(r">(constructor[^<]*)<", path.read_text()) == ["constructor: spectral norm"]
+def test_a_map_of_one_of_several_has_the_name_as_its_title(audited: Result, tmp_path: Path) -> None:
+    files = figure_files([figures_by_name(audited)["heads_constructor"]], tmp_path, "svg")
+    drawn = files[tmp_path / "heads_constructor.svg"].decode()
+    assert re.findall(r">(constructor[^<]*)<", drawn) == ["constructor: spectral norm"]
 
 
 def test_names_as_categories_and_as_dashes() -> None:
     rows = [{"model": name, "log10_edelman": 1.0} for name in NAMES]
-    figure = figures_by_name(source(find_verb("audit"), rows))["proxies"]
+    figure = figures_by_name(result_of(find_verb("audit"), rows))["proxies"]
     assert set(named(inline_svg(figure.draw(), "a"))) == set(NAMES)
-    steps = pl.DataFrame({"step": [0, 1] * 3, "model": [*NAMES, *NAMES], "stable_rank_qk": [1.0] * 6})
-    (drawn,) = step_figures(steps)
+    steps = [
+        {"case": 0, "step": step, "model": name, "stable_rank_qk": 1.0} for step in (0, 1) for name in NAMES
+    ]
+    (drawn,) = figures_by_name(result_of(find_verb("monitor"), [{}], {"steps": steps})).values()
     assert named(inline_svg(drawn.draw(), "b")) == list(NAMES)
 
 

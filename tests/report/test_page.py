@@ -4,17 +4,18 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import polars as pl
 import pytest
-from report.charts_of import as_rows
+from jinja2 import UndefinedError
+from report.charts_of import page_html, with_tables
 
 import attnlaw
+from attnlaw.render.pages.html import environment
 from attnlaw.render.pages.page import inert_json
-from attnlaw.verbs.audit.frames import AuditRows
-from attnlaw.verbs.audit.page import audit_page
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>&"\'\u2028</style>'
 
@@ -47,14 +48,12 @@ def _model():
 
 @pytest.fixture(scope="module", name="page")
 def _page(model, tmp_path_factory):
-    hostile = dict.fromkeys(("model", "family"), HOSTILE) | {
-        key: [HOSTILE] for key in ("warnings", "extensions")
-    }
-    renamed = {name: table.with_columns(model=pl.lit(HOSTILE)) for name, table in model.tables().items()}
-    renamed["matrices"] = renamed["matrices"].with_columns(
-        tensors=pl.lit([HOSTILE], dtype=pl.List(pl.String))
-    )
-    bad = attnlaw.Audit(({**model.summary, **hostile},), **renamed)
+    texts = pl.lit([HOSTILE], dtype=pl.List(pl.String))
+    hostile = dict.fromkeys(("model", "family"), pl.lit(HOSTILE)) | {"warnings": texts, "extensions": texts}
+    named = [name for name, table in model.tables.items() if "model" in table.columns]
+    renamed = {name: model.tables[name].with_columns(model=pl.lit(HOSTILE)) for name in named}
+    renamed["matrices"] = renamed["matrices"].with_columns(tensors=texts)
+    bad = replace(with_tables(model, **renamed), rows=model.rows.with_columns(**hostile))
     source = (bad.save(tmp_path_factory.mktemp("page")) / "report.html").read_text()
     parsed = Tags()
     parsed.feed(source)
@@ -96,8 +95,8 @@ def test_only_the_script_of_the_page_may_run(page):
 
 @pytest.mark.slow
 def test_numbers_on_the_page_are_those_of_the_rows(model):
-    data = data_of(audit_page(as_rows(model)))
-    source = audit_page(as_rows(model))
+    source = page_html(model)
+    data = data_of(source)
     for name, label in (
         ("spectrum_adaptive", "spectrum-adaptive (post hoc p per matrix)"),
         ("edelman", "norm-based, Edelman (2,1)"),
@@ -117,11 +116,22 @@ def test_missing_spectra_are_missing(model):
     gone = (
         pl.when(pl.col("head") == 0).then(None).otherwise(pl.col("singular_values")).alias("singular_values")
     )
-    tables = model.tables() | {"spectra": model.spectra.with_columns(gone)}
-    data = data_of(audit_page(AuditRows(model.summaries, tables)))
+    data = data_of(page_html(with_tables(model, spectra=model.tables["spectra"].with_columns(gone))))
     assert [length is None for length in data["spectra"]["lengths"]] == [
         head == 0 for head in model.spectra["head"]
     ]
+
+
+def test_values_with_the_signs_of_templates_stay_text(model):
+    name = "{{ 7 * 7 }}{% include 'page.html' %}{# #}"
+    source = page_html(replace(model, rows=model.rows.with_columns(family=pl.lit(name))))
+    assert "{{ 7 * 7 }}{% include &#39;page.html&#39; %}{# #}" in source
+
+
+def test_a_template_escapes_values_and_refuses_names_that_are_missing():
+    assert environment().from_string("{{ x }}").render(x="<b>") == "&lt;b&gt;"
+    with pytest.raises(UndefinedError):
+        environment().from_string("{{ x.y }}").render(x={})
 
 
 def test_not_a_number_never_reaches_the_page():
@@ -131,7 +141,7 @@ def test_not_a_number_never_reaches_the_page():
 
 def test_what_the_page_compares_is_a_proxy_and_no_bound(model):
     """Of bounds it speaks to say that proxies are none, and of the amplification, which does bound."""
-    source = audit_page(as_rows(model))
+    source = page_html(model)
     said = re.findall(
         r"[^.]*\bbounds?\b[^.]*", re.sub(r"<svg.*?</svg>|<style.*?</style>", "", source, flags=re.S)
     )

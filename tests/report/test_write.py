@@ -1,6 +1,5 @@
-"""`write_report`: pages from saved rows of every kind, and one clear line where there are none."""
+"""`write_report`: pages from saved results of every kind, and one clear line where there are none."""
 
-import json
 import math
 import re
 from dataclasses import replace
@@ -16,13 +15,14 @@ from attnlaw import study
 from attnlaw.analysis.fit import LAWS
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.core.result_files import STORE
-from attnlaw.report.read import read_saved
-from attnlaw.report.read_audit import read_audit
-from attnlaw.report.write import draw_all_figures, figures_of_results, save, write_report
+from attnlaw.core.progress import no_progress
+from attnlaw.core.result import Result
+from attnlaw.report.write import write_files, write_report
 from attnlaw.study.file import read_study
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs import find_verb
+from attnlaw.verbs.audit.page import MOST_MODELS
+from attnlaw.verbs.views import STORE, figures_of, load
 
 ALPHAS = (0.1, 0.2, 0.4)
 SETTING = {"tokens": 1, "output": "linear", "target_rank": 0.5, "noise": 0.0, "weight_decay": 0.1}
@@ -34,7 +34,7 @@ def learn_rows():
         for alpha in ALPHAS
         for student in ("factorized", "direct")
     ]
-    lost = {"verb": "learn", "alpha": 9.0, "student": "direct", "error": "too many", "status": "failed"}
+    lost = {"verb": "learn", "alpha": 9.0, "student": "direct", "remark": "too many", "status": "failed"}
     every = [{"status": "done", "task": str(i), **row} for i, row in enumerate([*rows, lost | SETTING])]
     return pl.DataFrame(every, infer_schema_length=None)
 
@@ -48,9 +48,10 @@ def limit_study(folder):
         errors = {f"{name}_to_limit_error": distance and distance / 10 for name in ("kl", "w1", "ks")}
         place_ = {"verb": "limit", "heads": 2, "width": width, "status": "done", "task": f"t{place}"}
         rows.append(place_ | distances | errors)
-        (folder / "tables" / "densities").mkdir(parents=True, exist_ok=True)
-        table = pl.DataFrame({"y": [-1.0, 0.0, 1.0], "density": [0.1, 0.5, 0.1], "task": [f"t{place}"] * 3})
-        table.write_parquet(folder / "tables" / "densities" / f"t{place}.parquet")
+    folder.mkdir(parents=True, exist_ok=True)
+    cases = [case for case in range(3) for _ in range(3)]
+    table = {"y": [-1.0, 0.0, 1.0] * 3, "density": [0.1, 0.5, 0.1] * 3, "case": cases}
+    pl.DataFrame(table).write_parquet(folder / "densities.parquet")
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -66,7 +67,7 @@ def test_saved_audits_stand_side_by_side(audited, tmp_path):
     page = write_report([audited, audited], tmp_path / "both")
     data = data_of(page)
     assert [model["name"] for model in data["models"]] == ["same", "same (2)"]
-    matrices = read_audit(audited).matrices
+    matrices = load(audited).matrices
     assert data["columns"]["spectral_norm"] == 2 * matrices["spectral_norm"].to_list()
     assert data["columns"]["model"] == [0] * matrices.height + [1] * matrices.height
     assert "Models layer by layer" in page.read_text(encoding="utf-8")
@@ -80,10 +81,9 @@ def test_a_report_of_one_directory_goes_into_it(audited):
 
 def test_studies_and_training_runs_share_a_page(tmp_path):
     study = study_of(tmp_path / "study", limit_study(tmp_path / "study"))
-    run = tmp_path / "run"
-    run.mkdir()
+    run = study_of(tmp_path / "run", [{"verb": "monitor", "status": "done", "measured_steps": 2}])
     steps = {"step": [0, 10], "model": ["m", "m"], "stable_rank_qk": [3.0, 2.0], "alpha_qk": [None, 2.5]}
-    pl.DataFrame(steps).write_parquet(run / "steps.parquet")
+    pl.DataFrame(steps | {"case": [0, 0]}).write_parquet(run / "steps.parquet")
     page = write_report([study, run], tmp_path / "out")
     source = page.read_text(encoding="utf-8")
     for text in ("Densities", "KL divergence to the limit", "Against the step", "stable rank, median"):
@@ -115,15 +115,15 @@ def test_failed_tasks_are_told_and_shown(tmp_path):
     page = write_report([study_of(tmp_path, rows)])
     lead = re.search(r'<p class="lead">([^<]*)', page.read_text(encoding="utf-8"))[1]
     assert f" 1 of {rows.height} tasks failed: too many. " in lead
-    assert data_of(page)["shown"][-2:] == [["status", "status"], ["error", "error"]]
-    assert data_of(page)["columns"]["error"] == rows["error"].to_list()
+    assert data_of(page)["shown"][-2:] == [["status", "status"], ["remark", "remark"]]
+    assert data_of(page)["columns"]["remark"] == rows["remark"].to_list()
     fine = write_report([study_of(tmp_path, rows.filter(pl.col("status") != "failed"))])
     assert "failed" not in re.search(r'<p class="lead">([^<]*)', fine.read_text(encoding="utf-8"))[1]
-    assert ["error", "error"] not in data_of(fine)["shown"]
+    assert ["remark", "remark"] not in data_of(fine)["shown"]
 
 
 def test_a_study_that_failed_throughout_says_so(tmp_path):
-    rows = learn_rows().with_columns(status=pl.lit("failed"), error=pl.lit("first line\nsecond line"))
+    rows = learn_rows().with_columns(status=pl.lit("failed"), remark=pl.lit("first line\nsecond line"))
     page = write_report([study_of(tmp_path, rows)])
     source = page.read_text(encoding="utf-8")
     assert f"{rows.height} of {rows.height} tasks failed: first line. " in source
@@ -132,14 +132,12 @@ def test_a_study_that_failed_throughout_says_so(tmp_path):
 
 
 def test_settings_that_all_rows_share_are_told_once(tmp_path):
-    """Results are shown though they agree; a path of a table is not, nor what never varies."""
-    rows = limit_study(tmp_path).with_columns(
-        scaling=pl.lit("1/n"), kl_to_limit=pl.lit(0.5), densities_part=pl.Series(["a", "b", "c"])
-    )
+    """Results are shown though they agree; settings that never vary are not."""
+    rows = limit_study(tmp_path).with_columns(scaling=pl.lit("1/n"), kl_to_limit=pl.lit(0.5))
     page = write_report([study_of(tmp_path, rows)])
     shown = [name for name, _ in data_of(page)["shown"]]
     assert {"width", "kl_to_limit"} <= set(shown)
-    assert not {"heads", "scaling", "verb", "densities_part"} & set(shown)
+    assert not {"heads", "scaling", "verb"} & set(shown)
     source = page.read_text(encoding="utf-8")
     assert "The same in all rows: verb limit, heads 2, scaling 1/n." in source
     name, value = re.search(r'placeholder="[^"]*: (\w+)&gt;([^"]+)"', source).groups()
@@ -150,18 +148,17 @@ def test_settings_that_all_rows_share_are_told_once(tmp_path):
 BAD = {
     "nothing there": lambda folder: [folder],
     "two directories and no place": lambda folder: [folder, folder],
-    "torn summary": lambda folder: [torn(folder / "summary.json")],
-    "torn rows": lambda folder: [torn(folder / "rows" / "rows.parquet").parent],
-    "torn steps": lambda folder: [torn(folder / "steps.parquet")],
+    "torn manifest": lambda folder: [torn(folder, "attnlaw.json")],
+    "torn rows": lambda folder: [torn(study_of(folder, learn_rows()), "rows.parquet")],
+    "torn table": lambda folder: [torn(study_of(folder, limit_study(folder)), "densities.parquet")],
     "no rows": lambda folder: [study_of(folder, pl.DataFrame({"verb": [], "status": [], "task": []}))],
     "other columns": lambda folder: [study_of(folder, pl.DataFrame({"x": [1]}))],
 }
 
 
-def torn(path):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("torn")
-    return path.parent
+def torn(folder, name):
+    (folder / name).write_text("torn")
+    return folder
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -176,18 +173,16 @@ def test_a_study_that_is_not_exported_is_told_how(tmp_path):
     (tmp_path / STORE).touch()
     with pytest.raises(attnlaw.InputError) as raised:
         write_report([tmp_path])
-    todo = f"attnlaw study export FILE --out {tmp_path}"
-    assert str(raised.value) == f"{tmp_path}: holds a study that is not exported yet; {todo}"
+    todo = f"once a task is finished, run: attnlaw study export FILE --out {tmp_path}"
+    assert str(raised.value) == f"{tmp_path}: holds a study of which nothing is exported yet; {todo}"
 
 
-def test_rows_that_the_summary_does_not_name_are_refused(audited, tmp_path):
-    for path in audited.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    pl.read_parquet(audited / "matrices.parquet").with_columns(model=pl.lit("other")).write_parquet(
-        tmp_path / "matrices.parquet"
-    )
-    with pytest.raises(attnlaw.InputError, match=r"rows of other, which summary\.json does not name"):
-        write_report([tmp_path])
+def test_lines_of_a_case_that_is_not_there_are_refused(audited, tmp_path):
+    folder = copied(audited, tmp_path)
+    table = pl.read_parquet(audited / "matrices.parquet").with_columns(case=pl.lit(1))
+    table.write_parquet(tmp_path / "matrices.parquet")
+    with pytest.raises(attnlaw.InputError, match=r"matrices\.parquet: found lines of case 1 of 1"):
+        write_report([folder])
 
 
 @pytest.mark.slow
@@ -210,9 +205,22 @@ def test_a_study_of_audits_shows_its_models_like_an_audit(tmp_path):
     assert [model["name"] for model in data["models"]] == [str(path) for path in paths]
     norms = [norm for audit in direct for norm in audit.matrices["spectral_norm"]]
     assert data["columns"]["spectral_norm"] == norms
-    summaries = read_saved(tmp_path / "atlas").audit.summaries
-    assert [summary["proxies"] for summary in summaries] == [audit.summary["proxies"] for audit in direct]
+    saved = load(tmp_path / "atlas")
+    assert [case.summary["proxies"] for case in saved] == [audit.summary["proxies"] for audit in direct]
     assert set(data["columns"]["law"]) <= {*LAWS}
+    assert data["fits"] is not None
+
+
+def test_many_audited_models_are_compared_by_their_rows(audited, tmp_path):
+    """A page of an audit shows few models; more have a row each."""
+    audit = load(audited)
+    several = audit
+    for _ in range(MOST_MODELS - 1):
+        several += audit
+    names = [model["name"] for model in data_of(write_report([several.save(tmp_path / "few")]))["models"]]
+    assert names == ["same", *(f"same ({number})" for number in range(2, MOST_MODELS + 1))]
+    data = data_of(write_report([(several + audit).save(tmp_path / "many")]))
+    assert len(data["columns"]["family"]) == MOST_MODELS + 1
 
 
 def copied(audited, folder):
@@ -228,39 +236,41 @@ def _as_0_1(folder, path):
     return folder
 
 
-def _old_audit(audited, folder):
-    (copied(audited, folder) / "attnlaw.json").unlink()  # 0.1.0 did not write it
+def _audit_of_0_2(audited, folder):
+    """An audit as 0.2.0 wrote it: no rows, and tables without `case`."""
+    copied(audited, folder)
+    (folder / "rows.parquet").unlink()
+    (folder / "attnlaw.json").write_text('{"verb": "audit", "version": "0.2.0"}')
     return folder
 
 
-def _old_steps(audited, folder):
+def _study_of_0_2(audited, folder):
+    (folder / "rows").mkdir()
+    learn_rows().write_parquet(folder / "rows" / "rows.parquet")
+    return folder
+
+
+def _steps_of_0_2(audited, folder):
     pl.DataFrame({"step": [1], "model": ["m"]}).write_parquet(folder / "steps.parquet")
-    return _as_0_1(folder, "steps.parquet")
+    return folder
 
 
 OLD_LAYOUTS = {
-    "audit": _old_audit,
-    "tables of an audit": lambda audited, folder: _as_0_1(copied(audited, folder), "matrices.parquet"),
-    "study": lambda audited, folder: _as_0_1(study_of(folder, limit_study(folder)), "rows/rows.parquet"),
-    "training run": _old_steps,
+    "audit": _audit_of_0_2,
+    "study": _study_of_0_2,
+    "training run": _steps_of_0_2,
+    "rows of 0.1": lambda audited, folder: _as_0_1(copied(audited, folder), "rows.parquet"),
+    "tables of 0.1": lambda audited, folder: _as_0_1(copied(audited, folder), "matrices.parquet"),
 }
 
 
 @pytest.mark.parametrize("layout", OLD_LAYOUTS)
-def test_what_0_1_wrote_is_refused_in_one_line(layout, audited, tmp_path):
+def test_what_older_versions_wrote_is_refused_in_one_line(layout, audited, tmp_path):
     folder = OLD_LAYOUTS[layout](audited, tmp_path)
-    with pytest.raises(attnlaw.InputError, match=r"0\.2\.0 or later") as caught:
+    with pytest.raises(attnlaw.InputError, match=r"attnlaw 0\.3|0\.3.* or later|expected 0\.3") as caught:
         write_report([folder])
     assert "\n" not in str(caught.value)
-
-
-def test_a_spectrum_of_an_audit_that_0_1_wrote_is_refused(audited, tmp_path):
-    folder = copied(audited, tmp_path)
-    with pytest.raises(attnlaw.InputError, match=r"attnlaw 0\.1\.0 wrote it"):
-        attnlaw.spectrum_at(_as_0_1(folder, "matrices.parquet"), layer=0, head=0, kind="qk")
-    pl.read_parquet(audited / "matrices.parquet").drop("latent").write_parquet(folder / "matrices.parquet")
-    with pytest.raises(attnlaw.InputError, match="found no column latent"):
-        attnlaw.spectrum_at(folder, layer=0, head=0, kind="qk")
+    assert "; " in str(caught.value)
 
 
 def test_columns_that_are_missing_are_shown_as_null(audited, tmp_path):
@@ -271,35 +281,25 @@ def test_columns_that_are_missing_are_shown_as_null(audited, tmp_path):
     assert set(columns["expert"]) == set(columns["effective_rank"]) == {None}
 
 
-def test_a_proxy_that_a_summary_lacks_is_missing_and_moves_no_other(audited, tmp_path):
+def test_a_proxy_that_a_row_lacks_is_missing_and_moves_no_other(audited, tmp_path):
     folder = copied(audited, tmp_path)
-    whole = json.loads((folder / "summary.json").read_text())
-    lost, kept = "spectrum_adaptive_continuous", whole["proxies"]["edelman"]["log10"]
-    proxies = {name: entry for name, entry in whole["proxies"].items() if name != lost}
-    (folder / "summary.json").write_text(json.dumps(whole | {"proxies": proxies}))
+    lost, whole = "spectrum_adaptive_continuous", load(audited).summary["proxies"]
+    rows = pl.read_parquet(folder / "rows.parquet").drop(f"log10_{lost}")
+    rows.write_parquet(folder / "rows.parquet")
     for order in ([audited, folder], [folder, audited]):
         source = write_report(order, tmp_path / "both").read_text(encoding="utf-8")
-        rows = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>', source)
-        cells = {name: set(values) for name, *values in rows}
-        assert cells[BOUNDS["edelman"].label] == {f"{kept:.4f}"}
-        assert cells[BOUNDS[lost].label] == {f"{whole['proxies'][lost]['log10']:.4f}", "–"}
+        cells = re.findall(r'<th scope="row">([^<]*)</th><td>([^<]*)</td><td>([^<]*)</td>', source)
+        values = {name: set(texts) for name, *texts in cells}
+        assert values[BOUNDS["edelman"].label] == {f"{whole['edelman']['log10']:.4f}"}
+        assert values[BOUNDS[lost].label] == {f"{whole[lost]['log10']:.4f}", "–"}
 
 
-@pytest.mark.parametrize(
-    "summary", ["5", "[]", "{}", '[{"model": 1}]', "no-proxies", "wrong-proxies", "not-a-number"]
-)
-def test_summaries_that_cannot_be_shown_are_refused_in_one_line(summary, audited, tmp_path):
+@pytest.mark.parametrize("text", ["5", "[]", "{}", "torn"])
+def test_a_page_is_made_of_rows_and_not_of_the_summary(text, audited, tmp_path):
     folder = copied(audited, tmp_path)
-    whole = json.loads((folder / "summary.json").read_text())
-    changed = {
-        "no-proxies": {name: value for name, value in whole.items() if name != "proxies"},
-        "wrong-proxies": {**whole, "proxies": {"edelman": 3}},
-        "not-a-number": {**whole, "hidden_size": float("nan")},
-    }
-    text = json.dumps(changed[summary]) if summary in changed else summary
+    before = (folder / "report.html").read_bytes()
     (folder / "summary.json").write_text(text)
-    with pytest.raises(attnlaw.InputError, match="attnlaw audit MODEL --out"):
-        write_report([folder])
+    assert write_report([folder]).read_bytes() == before
 
 
 def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
@@ -314,7 +314,7 @@ def test_columns_of_other_types_are_refused_in_one_line(audited, tmp_path):
 def test_half_of_the_fits_draws_no_curves(tmp_path):
     rng = np.random.default_rng(2)
     state = {"in_proj_weight": rng.standard_normal((24, 8)), "out_proj.weight": rng.standard_normal((8, 8))}
-    whole = attnlaw.audit(state, heads=2).with_fits().save(tmp_path / "whole")
+    whole = attnlaw.audit(state, heads=2).save(tmp_path / "whole")
     assert data_of(whole / "report.html")["fits"] is not None
     for lost in ("fits", "curves"):
         (tmp_path / lost).mkdir()
@@ -325,13 +325,9 @@ def test_half_of_the_fits_draws_no_curves(tmp_path):
 
 @pytest.mark.slow
 def test_a_page_of_several_runs_names_them(tmp_path):
-    from attnlaw.report.write import write_files
-
-    learn = find_verb("learn")
-    cases = [learn.settings(alpha=alpha) for alpha in (0.1, 0.2)]
-    done = [(learn, list(zip(cases, learn.run(cases, lambda *_: None), strict=True)))]
+    result = attnlaw.learn(alpha=[0.1, 0.2])
     for name in ("a/run", "b/run", "second"):
-        save(done, tmp_path / name)
+        result.save(tmp_path / name)
     page, *drawn = write_files([tmp_path / "a/run", tmp_path / "second"], tmp_path / "both", "svg")
     assert {path.name.partition("_")[0] for path in drawn} == {"run", "second"}
     source = page.read_text()
@@ -345,25 +341,24 @@ def test_a_page_of_several_runs_names_them(tmp_path):
 def test_rows_in_hand_are_drawn_as_those_that_were_written(tmp_path):
     learn = find_verb("learn")
     cases = learn.cases({"alpha": [0.1, 0.2, 0.3], "noise": 0.5})
-    trained = learn.simulation.cases({"alpha": [0.2, 0.3], "noise": 0.5, "simulate": 6, "seeds": 2})
-    results = [*learn.run(cases[:2], lambda *_: None), InputError("of no use")]
-    done = [
-        (learn, list(zip(cases, results, strict=True))),
-        (learn.simulation, list(zip(trained, learn.simulation.run(trained, lambda *_: None), strict=True))),
-    ]
-    save(done, tmp_path)
-    hand, saved = figures_of_results(done), draw_all_figures(read_saved(tmp_path).sources)
+    records = [*learn.run(cases[:2], no_progress), InputError("of no use")]
+    trained = learn.simulation(alpha=[0.2, 0.3], noise=0.5, simulate=6, seeds=2)
+    result = Result.collect(learn, zip(cases, records, strict=True), trained)
+    result.save(tmp_path)
+    hand, saved = figures_of(result), figures_of(load(tmp_path))
     assert [figure.name for figure in hand] == [figure.name for figure in saved]
     for figure, other in zip(hand, saved, strict=True):
         assert figure.draw().to_dict() == other.draw().to_dict()
         assert figure.caption_text == other.caption_text
+    before = (tmp_path / "report.html").read_bytes()
+    assert write_report([tmp_path]).read_bytes() == before
 
 
 def test_what_is_no_number_is_not_drawn():
     learn = find_verb("learn")
     cases = learn.cases({"alpha": [0.1, 0.2, 0.3]})
-    predictions = list(learn.run(cases, lambda *_: None))
+    predictions = list(learn.run(cases, no_progress))
     predictions[1] = replace(predictions[1], estimation_error=Estimate(math.nan, math.nan))
-    figure, *_ = figures_of_results([(learn, list(zip(cases, predictions, strict=True)))])
+    figure, *_ = figures_of(Result.collect(learn, zip(cases, predictions, strict=True)))
     (rows, *_) = values_of(figure.draw().to_dict())
     assert [row["x"] for row in rows] == [0.1, 0.3]

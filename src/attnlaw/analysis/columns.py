@@ -28,6 +28,7 @@ from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
+LEVELS = ("note", "warning", "error")  # of findings, the gravest last
 PLACE = (
     Quantity("model", "what rows call the model", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),
@@ -227,7 +228,7 @@ ATLAS = (
 FINDINGS = (
     PLACE[0],
     Quantity("rule", "name of the rule that found it", kind="text"),
-    Quantity("level", "how grave it is: note, warning or error", kind="text"),
+    Quantity("level", "how grave it is: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)),
     *PLACE[1:],
     Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
     Quantity("value", "the number that passed the threshold"),

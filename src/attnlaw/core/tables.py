@@ -87,13 +87,11 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """The table with the columns of the schema: null where one is missing, refused if it is another kind."""
+    """The table, columns of the schema first: null where one is missing, refused if it is another kind."""
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
-    if not table.height:
-        return pl.DataFrame(schema=schema)
-    checked_table = require_columns(table, present, where, remedy)
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
-    return checked_table.with_columns(**missing).select(list(schema))
+    checked = require_columns(table, present, where, remedy).with_columns(**missing)
+    return checked.select(*schema, pl.exclude(*schema))
 
 
 def _is_plain(dtype: pl.DataType) -> bool:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings import balance, noise, orientation, scan, scores, sizes
 from attnlaw.analysis.findings import duplicates as alike
 from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
 from attnlaw.core.variants import by_name
 
-NOTE, WARNING, ERROR = LEVELS = ("note", "warning", "error")
+NOTE, WARNING, ERROR = LEVELS
 
 Look = Callable[[Subject, float | None], Iterator[Hit]]
 

@@ -91,16 +91,13 @@ class Part:
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
-    @property
-    def shared_settings(self) -> str:
-        return shared_settings(self.rows, result_columns([result.verb for result in self.every]))
-
     def figure_section(self, number: int, several: bool) -> Section | None:
         """Its figures; of several parts, too, where they come from and what its rows share."""
         if not several:
             return figure_section("part-1", "Figures", self.figures)
-        drawn = "Drawn from" if self.figures else "No figure can be drawn from"
-        lead = f"{drawn} the {self.rows.height} rows in {self.name}. {self.shared_settings}".strip()
+        rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
+        shared = shared_settings(rows, result_columns(result.verb for result in self.every))
+        lead = f"{drawn} the {rows.height} rows in {self.name}. {shared}".strip()
         return figure_section(f"part-{number}", f"{self.name}: {self.title}", self.figures, lead, self.name)
 
 
