@@ -30,6 +30,7 @@ COMPARED = ("effective_rank", "log10_scale", "log10_contribution")
 PROXIES = tuple(f"log10_{name}" for name in BOUNDS)
 SHARES = ("share_qk", "share_vo", "share_ffn", "share_cross")
 EXCESSES = ("factor_excess", "factor_excess_weights", "factor_excess_null")
+SAME_SHARE = 1e-3  # shares that differ by less are alike
 HALF_LINE = 0.35  # of the line of random factors, in layers
 
 
@@ -106,7 +107,8 @@ def shares(result: Result) -> Figure | None:
     view = _view(result)
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
-    if not parts or constant_shares(layers):
+    spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
+    if not parts or (layers.height > 1 and max(spread) <= SAME_SHARE):
         return None
     labels = {name: view.verb.axis(name) for name in parts}
     long = layers.unpivot(parts, index=["layer", "model"], variable_name="part").drop_nulls("value")
@@ -125,14 +127,6 @@ def shares(result: Result) -> Figure | None:
         "matrix that adds most there.",
         partial(_draw_shares, view, rows, palette(labels.values())),
     )
-
-
-def constant_shares(layers: pl.DataFrame) -> bool:
-    """Whether all layers of all models divide their contributions alike, to a tenth of a percent."""
-    parts = layers.select(name for name in layers.columns if name.startswith("share_"))
-    spread = parts.select(pl.all().max() - pl.all().min()).row(0) if layers.height > 1 else ()
-    known = [value for value in spread if value is not None]
-    return bool(known) and max(known) <= 1e-3
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
