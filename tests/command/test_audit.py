@@ -18,7 +18,8 @@ from safetensors.numpy import save_file
 import attnlaw
 from attnlaw.analysis.findings.rules import RULES
 from attnlaw.render.terminal.console import sparkline
-from attnlaw.verbs.audit.terminal import show, show_together
+from attnlaw.verbs.audit.terminal import show_summary
+from attnlaw.verbs.views import show
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -65,6 +66,7 @@ def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
     out = tmp_path / "rows"
     audit(TINY, "--out", out)
     assert sorted(path.name for path in out.iterdir()) == [
+        "atlas.parquet",
         "attnlaw.json",
         "curves.parquet",
         "findings.parquet",
@@ -72,6 +74,7 @@ def test_out_writes_rows_that_agree_with_the_summary(tmp_path):
         "layers.parquet",
         "matrices.parquet",
         "report.html",
+        "rows.parquet",
         "spectra.parquet",
         "summary.json",
     ]
@@ -238,9 +241,7 @@ def test_approximate_numbers_are_shown_with_their_errors(monkeypatch):
 
 def drawn(audit_result, width):
     screen = io.StringIO()
-    console = Console(width=width, file=screen)
-    show(audit_result, console)
-    show_together([audit_result], console)
+    show(audit_result, Console(width=width, file=screen))
     return screen.getvalue()
 
 
@@ -306,7 +307,7 @@ def test_notes_of_one_model_among_several_name_it():
         attnlaw.audit(TINY, name=name, **more) for name, more in (("a", {"samples": 100}), ("b", {}))
     )
     screen = io.StringIO()
-    show_together([first, other], Console(width=300, file=screen))
+    show_summary(first + other, Console(width=300, file=screen))
     lines = [line.strip() for line in screen.getvalue().splitlines()]
     assert [line[:30] for line in lines if "still a proxy" in line] == ["a: spectrum-adaptive proxy / s"]
     assert any(line.startswith("Proxies are leading") for line in lines)

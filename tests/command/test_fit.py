@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,8 @@ from command.in_process import invoke
 from rich.console import Console
 
 import attnlaw
-from attnlaw.analysis.audit.laws import Fits
 from attnlaw.analysis.fit import LAWS
-from attnlaw.verbs.fit.terminal import show, show_together
+from attnlaw.verbs.fit.terminal import show_case, show_summary
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -42,7 +42,7 @@ def test_table_shows_several_models_side_by_side_and_figures_are_written(tmp_pat
     assert "heavy-tailed" in done.stdout
     written = {path.name for path in tmp_path.iterdir()}
     assert {"attnlaw.json", "curves.parquet", "fits.parquet", "figures", "report.html"} <= written
-    assert pl.read_parquet(tmp_path / "fits.parquet")["model"].n_unique() == 2
+    assert pl.read_parquet(tmp_path / "fits.parquet")["case"].n_unique() == 2
     drawn = list((tmp_path / "figures").glob("laws*.svg"))
     assert len(drawn) == 2  # one for each model
     assert all("</svg>" in path.read_text() for path in drawn)
@@ -57,7 +57,7 @@ def block(name):
 
 def shown(what, fits, width=80):
     screen = io.StringIO()
-    what([fits] if what is show_together else fits, Console(width=width, file=screen))
+    what(fits, Console(width=width, file=screen))
     return screen.getvalue()
 
 
@@ -65,7 +65,7 @@ def shown(what, fits, width=80):
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
     names = [f"{folder}step{step}/model" for step in (100, 200)]
-    text = shown(show_together, block(names[0]) + block(names[1]), width)
+    text = shown(show_summary, block(names[0]) + block(names[1]), width)
     flat = "".join(text.split())
     assert re.findall(r"step\d00", flat) == ["step100", "step200"]
     assert "…" not in text
@@ -73,7 +73,7 @@ def test_checkpoints_of_one_name_are_told_apart_by_their_folders(folder, width):
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_of_one_model_fit_the_screen(width):
-    text = shown(show, block("model"), width)
+    text = shown(show_case, block("model"), width)
     assert "not random at level 0.01: 0 of 2 matrices" in text
     assert max(map(len, text.splitlines())) <= width
 
@@ -82,12 +82,12 @@ def test_lines_of_one_model_fit_the_screen(width):
 def test_a_narrow_screen_goes_without_medians_and_cuts_no_number(width, medians):
     fits = block("model")
     width += 3 * (len(LAWS) - 6)  # each law has a column: its letter, and two spaces
-    whole, text = (shown(show_together, fits, columns) for columns in (120, width))
+    whole, text = (shown(show_summary, fits, columns) for columns in (120, width))
     table, small = (
         [line.split() for line in lines.splitlines() if line.startswith(("kind", "qk"))]
         for lines in (whole, text)
     )
-    assert "…" not in shown(show, fits, width) + text
+    assert "…" not in shown(show_case, fits, width) + text
     assert len(table[0]) - len(small[0]) == 5 - medians
     titles = [title for title in table[0] if title in small[0]]
     assert small[0] == titles
@@ -99,8 +99,8 @@ def test_a_narrow_screen_goes_without_medians_and_cuts_no_number(width, medians)
 
 def test_names_of_models_are_printed_as_they_are():
     fits = block("[red]x")
-    assert "[red]x" in shown(show, fits)
-    assert "[red]x" in shown(show_together, fits)
+    assert "[red]x" in shown(show_case, fits)
+    assert "[red]x" in shown(show_summary, fits)
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_names_of_models_are_printed_as_they_are():
 def test_the_median_of_kappa_counts_those_off_the_grid(kappas, intervals, printed):
     """Against the middle of three written down; a matrix without a fit has no say."""
     fits = block("model")
-    rows = pl.concat([fits.matrices[:1]] * 3).with_columns(
+    rows = pl.concat([fits.tables["fits"][:1]] * 3).with_columns(
         pl.Series("kappa", kappas, dtype=pl.Float64),
         *(
             pl.Series(name, ends, dtype=pl.Float64)
             for name, ends in zip(("kappa_low", "kappa_high"), zip(*intervals, strict=True), strict=True)
         ),
     )
-    text = shown(show_together, Fits(rows, fits.curves), 120)
+    text = shown(show_summary, replace(fits, tables={"fits": rows}), 120)
     (line,) = (line for line in text.splitlines() if line.startswith("qk"))
     assert line.split()[-1] == printed
 
@@ -136,13 +136,13 @@ def test_what_could_not_be_fitted_is_named_and_counted():
     weights[f"{prefix}intermediate.dense.weight"] = np.zeros((16, 8))
     weights[f"{prefix}output.dense.weight"] = rng.standard_normal((8, 16))
     fits = attnlaw.fit(weights, heads=8, name="model")
-    assert "0      ????????  ????????  not fitted  random" in shown(show, fits)
-    text = shown(show_together, fits)
+    assert "0      ????????  ????????  not fitted  random" in shown(show_case, fits)
+    text = shown(show_summary, fits)
     assert "? not fitted" in text
     titles, *lines = (line.split() for line in text.splitlines() if line.startswith(("kind", "qk", "vo")))
     assert titles[2 + len(LAWS)] == "?"
     assert [line[2] for line in lines] == ["8", "8"]
-    assert "not fitted" not in shown(show_together, block("model"))
+    assert "not fitted" not in shown(show_summary, block("model"))
 
 
 def test_a_missing_model_is_one_line_and_the_others_are_fitted():

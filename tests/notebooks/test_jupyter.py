@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbclient
 import nbformat
@@ -10,32 +11,39 @@ from accessible import CHROMIUM, open_browser
 from notebooks.cells import notebook_of
 
 import attnlaw
-from attnlaw.core import progress
+import attnlaw.verbs.views
+from attnlaw.core.progress import no_progress
+from attnlaw.render.terminal import notebook
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
-import time
-import attnlaw.core.progress as shown
+import attnlaw.render.terminal.notebook as shown
 shown.FIRST_DRAW_DELAY = shown.REDRAW_INTERVAL = 0.0
-watch = shown.notebook_progress("work <b>")
-for done in range(4):
-    watch(done, 3)
+with shown.notebook_progress("work <b>") as report:
+    for done in range(4):
+        report(done, 3)
+"""
+UNFINISHED = """
+watching = shown.notebook_progress("work <b>")
+report = watching.__enter__()
+report(1, 3)
+report(2, 3)
 """
 
 
 @pytest.fixture(scope="module")
 def executed():
-    notebook = notebook_of((ROOT / "examples/notebooks/results.py").read_text(encoding="utf-8"))
-    notebook.cells.append(nbformat.v4.new_code_cell(SLOW))
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
-    return notebook
+    whole = notebook_of((ROOT / "examples/notebooks/results.py").read_text(encoding="utf-8"))
+    whole.cells += [nbformat.v4.new_code_cell(SLOW), nbformat.v4.new_code_cell(UNFINISHED)]
+    nbclient.NotebookClient(whole, timeout=120, resources={"metadata": {"path": str(ROOT)}}).execute()
+    return whole
 
 
-def last(notebook, number):
+def last(executed, number):
     """The last output of a cell: progress may stand before it."""
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    cells = [cell for cell in executed.cells if cell.cell_type == "code"]
     return cells[number].outputs[-1]
 
 
@@ -60,16 +68,30 @@ def test_progress_is_one_place_that_changes_and_ends_empty(executed):
     assert output.output_type == "display_data"
 
 
+def test_progress_is_the_bar_of_rich(executed):
+    (output,) = [cell for cell in executed.cells if cell.cell_type == "code"][7].outputs
+    words = re.sub(r"\x1b\[[0-9;]*m", "", output.data["text/plain"])
+    assert re.fullmatch(r"work <b> [━╸╺]+ 2/3 \d:\d\d:\d\d\n", words)
+    assert "work &lt;b&gt; " in output.data["text/html"]
+
+
 def test_progress_waits_draws_now_and_then_and_takes_itself_away(monkeypatch):
     now, drawn = [0.0], []
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    bar = progress._Bar("work <b>", drawn.append)
-    for second, done in ((0.1, 1), (0.6, 2), (0.7, 3), (0.9, 4), (1.0, 9)):
-        now[0] = second
-        bar(done, 9)
-    assert [re.findall(r"value=.(\d)", html) for html in drawn] == [["2"], ["4"], []]
-    assert "work &lt;b&gt;" in drawn[0]
-    assert progress.notebook_progress("learn") is progress.no_progress  # no notebook
+    monkeypatch.setattr(notebook.time, "monotonic", lambda: now[0])
+    place = SimpleNamespace(update=drawn.append)
+    display = SimpleNamespace(HTML=str, display=lambda bar, display_id: drawn.append(bar) or place)
+    with notebook._jupyter_progress("work", display) as report:
+        for second, done in ((0.1, 1), (0.6, 2), (0.7, 3), (0.9, 4), (1.0, 9)):
+            now[0] = second
+            report(done, 9)
+    bar, again, removed = drawn
+    assert bar is again
+    assert removed == ""
+
+
+def test_without_a_notebook_nothing_is_shown():
+    with attnlaw.verbs.views.progress("learn") as report:
+        assert report is no_progress
 
 
 def test_the_page_of_the_notebook_needs_no_network(executed, tmp_path):

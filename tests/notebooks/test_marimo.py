@@ -23,11 +23,11 @@ app = marimo.App()
 @app.cell
 def _():
     import attnlaw
-    import attnlaw.core.progress as progress
+    import attnlaw.render.terminal.notebook as notebook
 
     prediction = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
     prediction
-    return attnlaw, prediction, progress
+    return attnlaw, notebook, prediction
 
 
 @app.cell
@@ -50,10 +50,24 @@ def _(curve):
 
 
 @app.cell
-def _(progress):
-    progress.FIRST_DRAW_DELAY = 0.0
-    watch = progress.notebook_progress("work")
-    watch(1, 3)
+def _(notebook):
+    import time
+
+    notebook.FIRST_DRAW_DELAY = 0.0
+    watching = notebook.notebook_progress("work in stages")
+    report = watching.__enter__()
+    for done in range(3):
+        report(done, 2)
+    report(0, 3)
+    time.sleep(0.5)  # marimo draws now and then
+    report(1, 3)
+    return
+
+
+@app.cell
+def _(notebook):
+    with notebook.notebook_progress("work that ended") as watch:
+        watch(1, 5)
     return
 """
 
@@ -85,13 +99,14 @@ def test_results_are_tables_and_charts(address, tmp_path):
         page.set_default_timeout(90_000)
         with asking_only(page, address):
             page.goto(address)
-            page.wait_for_selector("text=1 of 3")
+            page.wait_for_selector("marimo-progress[data-progress='1']")
             page.wait_for_function("document.querySelectorAll('img[src^=\"data:image/svg\"]').length === 2")
             widths = page.evaluate("[...document.querySelectorAll('img')].map((one) => one.naturalWidth)")
             words = page.inner_text("body")
-            bar = page.locator("progress").first.evaluate("one => [one.value, one.max]")
+            bars = page.locator("marimo-progress").evaluate_all("bars => bars.map((bar) => bar.dataset)")
             page.screenshot(path=tmp_path / "marimo.png", full_page=True)
-    assert bar == [1, 3]
+    (bar,) = bars
+    assert (bar["title"], bar["total"]) == ('"work in stages"', "3")
     assert min(widths) > 200
     for alpha, noise in ((0.3, 0.5), (0.4, 0.5)):
         spike = {"target_spike": 6} if alpha == 0.3 else {}
