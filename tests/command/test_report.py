@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from command.in_process import invoke
+from report.charts_of import study_of
 
 import attnlaw
 
@@ -33,10 +33,8 @@ def test_page_and_figures_are_written_from_rows(saved, tmp_path):
 
 
 def test_rows_without_figures_are_told(tmp_path):
-    """One step and no quantity: there is nothing to draw, and no directory of figures."""
-    pl.DataFrame({"step": [0], "model": ["m"], "status": ["failed"]}).write_parquet(
-        tmp_path / "steps.parquet"
-    )
+    """One case that failed: there is nothing to draw, and no directory of figures."""
+    study_of(tmp_path, [{"verb": "limit", "status": "failed", "remark": "too wide; choose less"}])
     done = invoke("report", tmp_path, "--figures", "pdf")
     assert done.stderr == f"wrote {tmp_path}/report.html; no figures: its rows allow none\n"
     assert not (tmp_path / "figures").exists()

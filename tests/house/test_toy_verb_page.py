@@ -15,7 +15,10 @@ from report.charts_of import data_of, study_of
 import attnlaw.verbs
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import no_progress
-from attnlaw.report.write import save, save_first_figure, write_report
+from attnlaw.core.result import Result
+from attnlaw.render.charts.paper import save_figure
+from attnlaw.report.write import write_report
+from attnlaw.verbs.views import figure_to_plot
 
 
 @pytest.fixture(autouse=True)
@@ -23,9 +26,9 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(attnlaw.verbs.VERBS, "coin", ("house.coin", "Toss a coin many times."))
 
 
-def tossed(**given: Any) -> list[tuple[Any, Any]]:
+def tossed(**given: Any) -> Result:
     cases = VERB.cases(given)
-    return list(zip(cases, VERB.run(cases, no_progress), strict=True))
+    return Result.collect(VERB, zip(cases, VERB.run(cases, no_progress), strict=True))
 
 
 def page_text(page: Path) -> str:
@@ -47,15 +50,12 @@ def assert_is_of_coins(page: Path) -> None:
 
 
 def test_a_study_of_it_has_a_titled_page(tmp_path: Path) -> None:
-    rows = [
-        {**VERB.row(case, result), "task": f"t{place}"}
-        for place, (case, result) in enumerate(tossed(bias=[0.25, 0.5, 0.75]))
-    ]
+    rows = tossed(bias=[0.25, 0.5, 0.75]).rows.with_columns(task=pl.Series(["t0", "t1", "t2"]))
     assert_is_of_coins(write_report([study_of(tmp_path, rows)]))
 
 
 def test_its_command_writes_rows_tables_and_a_page(tmp_path: Path) -> None:
-    folder = save([(VERB, tossed(bias=[0.25, 0.5, 0.75]))], tmp_path / "coins", figures="svg")
+    folder = tossed(bias=[0.25, 0.5, 0.75]).save(tmp_path / "coins", figures="svg")
     assert_is_of_coins(folder / "report.html")
     assert json.loads((folder / "attnlaw.json").read_text())["verb"] == "coin"
     assert pl.read_parquet(folder / "rows.parquet").columns == list(VERB.schema)
@@ -67,32 +67,33 @@ def test_its_command_writes_rows_tables_and_a_page(tmp_path: Path) -> None:
 
 
 def test_one_case_is_told_by_its_quantities_and_its_table(tmp_path: Path) -> None:
-    folder = save([(VERB, tossed(bias=0.25))], tmp_path / "coin")
+    folder = tossed(bias=0.25).save(tmp_path / "coin")
     source = page_text(folder / "report.html")
     assert '<th scope="row">mean p̂</th><td>share of heads</td><td>0.25(4)</td>' in source
     assert data_of(folder / "report.html")["columns"] == {"side": ["heads", "tails"], "share": [0.25, 0.75]}
     with pytest.raises(InputError, match="nothing can be drawn of this"):
-        save_first_figure([(VERB, tossed(bias=0.25))], tmp_path / "coin.svg")
+        figure_to_plot(tossed(bias=0.25))
 
 
 def test_a_case_that_failed_is_told(tmp_path: Path) -> None:
-    folder = save([(VERB, tossed(bias=[0.25, 0.125, 0.5]))], tmp_path / "coins")
+    folder = tossed(bias=[0.25, 0.125, 0.5]).save(tmp_path / "coins")
     assert "1 of 3 tasks failed: a coin of bias 0.125 rolls away; choose another." in page_text(
         folder / "report.html"
     )
 
 
 def test_a_figure_of_it_alone(tmp_path: Path) -> None:
-    save_first_figure([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.svg")
+    figure = figure_to_plot(tossed(bias=[0.25, 0.5]))
+    save_figure(figure, tmp_path / "coin.svg")
     assert "mean p̂" in (tmp_path / "coin.svg").read_text()
     with pytest.raises(InputError, match=r"a figure ends in one of \.pdf, \.svg, \.png"):
-        save_first_figure([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coin.jpg")
+        save_figure(figure, tmp_path / "coin.jpg")
 
 
 def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = save([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coins")
+    folder = tossed(bias=[0.25, 0.5]).save(tmp_path / "coins")
     monkeypatch.delitem(attnlaw.verbs.VERBS, "coin")
     with pytest.raises(InputError, match=r"'coin' is no verb; .* the version of attnlaw that wrote it"):
         write_report([folder])
@@ -108,7 +109,7 @@ def test_rows_of_a_verb_that_is_not_known_are_refused_in_one_line(
     ],
 )
 def test_damaged_rows_are_refused_in_one_line(change: dict[str, pl.Expr], line: str, tmp_path: Path) -> None:
-    folder = save([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coins")
+    folder = tossed(bias=[0.25, 0.5]).save(tmp_path / "coins")
     path = folder / "rows.parquet"
     pl.read_parquet(path).with_columns(**change).write_parquet(path)
     with pytest.raises(InputError) as raised:
@@ -119,7 +120,7 @@ def test_damaged_rows_are_refused_in_one_line(change: dict[str, pl.Expr], line: 
 
 @pytest.mark.parametrize("text", ["torn", "[]", '{"verb": 3}', '{"verb": "../x"}', '{"verb": "constructor"}'])
 def test_a_mark_that_names_no_verb_is_refused(text: str, tmp_path: Path) -> None:
-    folder = save([(VERB, tossed(bias=[0.25, 0.5]))], tmp_path / "coins")
+    folder = tossed(bias=[0.25, 0.5]).save(tmp_path / "coins")
     (folder / "attnlaw.json").write_text(text)
     with pytest.raises(InputError):
         write_report([folder])

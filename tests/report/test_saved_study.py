@@ -13,11 +13,10 @@ import transformers
 import attnlaw
 from attnlaw import study
 from attnlaw.analysis.audit.summary import MEANING
-from attnlaw.report.read import read_saved
+from attnlaw.core.result import Result
 from attnlaw.report.write import write_report
 from attnlaw.spectra import lanczos, measure
 from attnlaw.study.file import read_study
-from attnlaw.verbs.audit.frames import AuditRows
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 
@@ -29,30 +28,30 @@ def run(folder: Path, text: str) -> Path:
     return folder / "out"
 
 
-def read(folder: Path) -> AuditRows:
-    audit_rows = read_saved(folder).audit
-    assert audit_rows is not None
-    return audit_rows
+def summaries(folder: Path) -> list[dict[str, Any]]:
+    """The summaries of a study's models, without what every verb's JSON has."""
+    return [without_common_keys(case) for case in attnlaw.load(folder)]
 
 
 def expected(**options: Any) -> dict[str, Any]:
-    """The summary of the audit itself; log10_alpha and its error stand in the table of layers."""
-    summary = attnlaw.audit(options.pop("model"), **options).summary
-    new = ("verb", "settings", "quantities", "status", "remark", "tables", "version")  # of every verb's JSON
-    # A study keeps the rows of audits: where one lies in the atlas is said by the audit itself.
-    kept = {name: value for name, value in summary.items() if name not in (*new, "atlas")}
-    return kept | dict.fromkeys(("log10_alpha", "log10_alpha_error", "log10_alpha_applied"))
+    """The summary of the audit itself."""
+    return without_common_keys(attnlaw.audit(options.pop("model"), **options))
+
+
+def without_common_keys(result: Result) -> dict[str, Any]:
+    common = ("verb", "settings", "quantities", "status", "remark", "tables", "version")
+    return {name: value for name, value in result.summary.items() if name not in common}
 
 
 @pytest.mark.slow
 def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path) -> None:
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nsamples = 1000\n')
-    (summary,) = read(folder).summaries
+    (summary,) = summaries(folder)
     assert summary == expected(model=TINY, samples=1000)
     assert (summary["extensions"], summary["meaning"]) == (["pre-norm"], MEANING)
     source = write_report([folder]).read_text(encoding="utf-8")
     assert MEANING in source
-    assert "Extension beyond the paper&#x27;s setting: pre-norm." in source
+    assert "Extension beyond the paper&#39;s setting: pre-norm." in source
     assert "n = 1000" in source
 
 
@@ -61,7 +60,7 @@ def test_errors_of_approximate_proxies_are_kept(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(measure, "LARGE", 128)
     monkeypatch.setattr(lanczos, "DEFLATED", 32)
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\n[grid]\napproximate = [true, false]\n')
-    rough, exact = read(folder).summaries
+    rough, exact = summaries(folder)
     assert rough == expected(model=TINY, approximate=True)
     assert rough["proxies"]["spectrum_adaptive"]["error"] > 0
     assert exact == expected(model=TINY)
@@ -75,7 +74,7 @@ def test_shared_layers_keep_both_counts(tmp_path: Path) -> None:
     config = transformers.AlbertConfig(vocab_size=30, num_hidden_layers=3, **sizes)
     transformers.AlbertModel(config).save_pretrained(tmp_path / "albert")
     folder = run(tmp_path, f'[grid]\nmodel = ["albert", "{TINY}"]\n')
-    shared, plain = read(folder).summaries
+    shared, plain = summaries(folder)
     assert shared == expected(model=tmp_path / "albert")
     assert shared["per_application"] is not None
     assert plain == expected(model=TINY)
@@ -84,7 +83,7 @@ def test_shared_layers_keep_both_counts(tmp_path: Path) -> None:
 
 def test_a_part_of_a_model_has_a_page_without_proxies(tmp_path: Path) -> None:
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\nonly = "qk"\nsamples = 1000\n')
-    assert read(folder).summaries == (expected(model=TINY, only="qk", samples=1000),)
+    assert summaries(folder) == [expected(model=TINY, only="qk", samples=1000)]
     assert "no proxies: they need every matrix" in write_report([folder]).read_text(encoding="utf-8")
 
 

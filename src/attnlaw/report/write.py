@@ -27,7 +27,6 @@ from attnlaw.verbs.audit import page as audit_page
 from attnlaw.verbs.audit.names import model_names
 from attnlaw.verbs.views import figures_of, load, page_of
 
-
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 
 
@@ -63,7 +62,7 @@ def write_files(
         if figures is not None and drawn:
             written |= figure_files(drawn, writable_directory(target / "figures"), figures)
     write_all(written)
-    return list(written)
+    return [path for path in written if path.suffix in (".html", f".{figures}")]
 
 
 def _load_results(folder: Path) -> list[Result]:

@@ -12,7 +12,7 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import failure_sentence, shared_settings
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
-from attnlaw.render.pages.page import figure_section, result_columns, rows_page, table_of
+from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page, table_of
 
 # What a notebook shows of a matrix.
 COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
@@ -21,6 +21,8 @@ COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models: a row for each matrix."""
     verb, fits = result.verb, table_of(result, "fits").drop("case")
+    if not fits.height:
+        return results_page([Part([result], figures)])
     sentences = [
         f"{fits.height} rows, and the figures that they allow.",
         failure_sentence(result.rows),
