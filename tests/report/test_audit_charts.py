@@ -142,6 +142,18 @@ def test_the_balance_of_every_head_stands_beside_random_factors():
     assert_renders(spec)
 
 
+def test_shares_that_differ_by_layer_are_stacked():
+    shares = {"share_qk": [0.5, 0.2], "share_vo": [0.25, 0.3], "share_ffn": [0.25, 0.5]}
+    read = audit(state(2, 8, 0), heads=2, jobs=1, name="a")
+    layers = read.tables["layers"].with_columns(pl.Series(name, values) for name, values in shares.items())
+    figure = named(replace(read, tables={**read.tables, "layers": layers}))["shares"]
+    (bars,) = values_of(spec_of(figure.draw()))
+    assert [(row["x"], row["place"], row["value"]) for row in bars] == [
+        (layer, place, values[layer]) for place, values in enumerate(shares.values()) for layer in (0, 1)
+    ]
+    assert "shares" not in named(read)  # the same in all layers
+
+
 def test_a_model_that_could_not_be_read_leaves_the_numbers_of_others_alone():
     """The lines of a table belong to the case that they state; two models of one name have a number."""
     read = audit(state(2, 8, 0), heads=2, jobs=1, name="a")
