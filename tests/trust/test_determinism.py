@@ -40,8 +40,11 @@ def output(interpreter: Interpreter, folder: Path, *arguments: str | Path) -> st
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        (("audit", MODEL, "--layers", "0:1", "--no-laws"), ["findings", "layers", "matrices", "spectra"]),
-        (("fit", MODEL, "--layers", "0:1", "--only", "ffn"), ["curves", "fits"]),
+        (
+            ("audit", MODEL, "--layers", "0:1", "--no-laws"),
+            ["findings", "layers", "matrices", "rows", "spectra"],
+        ),
+        (("fit", MODEL, "--layers", "0:1", "--only", "ffn"), ["curves", "fits", "rows"]),
     ],
     ids=["audit", "fit"],
 )
@@ -87,7 +90,7 @@ def test_studies_in_one_process_and_with_two_workers(tmp_path: Path) -> None:
             memory=None,
         )
         assert done.status == 0, done.errors
-        rows = pl.read_parquet(tmp_path / name / "rows.parquet")
-        tables[name] = rows.drop("seconds", strict=False).sort("task")
-    assert tables["alone"].height == 4
-    assert tables["alone"].equals(tables["two"], null_equal=True)
+        tables[name] = [pl.read_parquet(tmp_path / name / path / "rows.parquet") for path in ("", "limit")]
+    for alone, two in zip(tables["alone"], tables["two"], strict=True):
+        assert alone.height == 2
+        assert alone.equals(two, null_equal=True)

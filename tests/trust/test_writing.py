@@ -20,10 +20,13 @@ from trust.command import Outcome, run
 import attnlaw
 from attnlaw.command import main
 from attnlaw.core.errors import InputError
+from attnlaw.core.result import Result
 from attnlaw.study import read_study
 from attnlaw.study import run as run_study
 
 SAVED = (
+    "attnlaw.json",
+    "rows.parquet",
     "matrices.parquet",
     "spectra.parquet",
     "layers.parquet",
@@ -58,7 +61,7 @@ def one_line(outcome: Outcome, *parts: str) -> None:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, and the audit of the first in `first`."""
     place = tmp_path_factory.mktemp("writing")
-    attnlaw.audit(checkpoint(place / "one"), jobs=1).with_fits().save(place / "first")
+    attnlaw.audit(checkpoint(place / "one"), jobs=1).save(place / "first")
     checkpoint(place / "two", scale=2.0)
     return place
 
@@ -72,8 +75,8 @@ def earlier(place: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def later(place: Path) -> attnlaw.Audit:
-    return attnlaw.audit(place / "two", jobs=1).with_fits()
+def later(place: Path) -> Result:
+    return attnlaw.audit(place / "two", jobs=1)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -104,7 +107,7 @@ def test_a_full_disk_at_the_first_table(earlier: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kill_while_files_are_renamed(earlier: Path, later: attnlaw.Audit) -> None:
+def test_kill_while_files_are_renamed(earlier: Path, later: Result) -> None:
     """Every file is the earlier run's or the later one's, whole; the next run is not disturbed."""
     killed = run("audit", "two", "--no-laws", "--out", "out", folder=earlier, memory=None, kill_at_rename=4)
     assert killed.status == -9
@@ -163,7 +166,7 @@ def test_a_directory_that_is_read_only(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*SAVED, "report.html", "figures"])
-def test_a_directory_in_the_place_of_a_file(name: str, earlier: Path, later: attnlaw.Audit) -> None:
+def test_a_directory_in_the_place_of_a_file(name: str, earlier: Path, later: Result) -> None:
     """Or a file in that of the figures: no file of the earlier run is replaced, not even the first."""
     out = earlier / "out"
     (out / name).unlink(missing_ok=True)
