@@ -345,7 +345,8 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
     from attnlaw.core.tables import conform, read_table, to_schema
 
-    path, needed = folder / name, {"verb": pl.String(), "status": pl.String()}
+    path = folder / name
+    needed: dict[str, pl.DataType] = {"verb": pl.String(), "status": pl.String()}
     rows = conform(read_table(path, remedy, needed), to_schema(verb.schema), str(path), remedy)
     require_some(rows.height, path, "rows", remedy)
     for column in needed:

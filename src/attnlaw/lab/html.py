@@ -93,8 +93,9 @@ def repeat_words(state: Any) -> list[tuple[str, str, str]]:
 
 def error_html(error: InputError) -> str:
     """A mistake in one line, spelled as the labels of the page are."""
-    is_setting = isinstance(error, BadSetting)
-    return lab_html("error", error.message(lambda name: name.replace("_", " ")) if is_setting else str(error))
+    if isinstance(error, BadSetting):
+        return lab_html("error", error.message(lambda name: name.replace("_", " ")))
+    return lab_html("error", str(error))
 
 
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:

@@ -108,9 +108,10 @@ def page_of(result: Result, figures: Sequence[Figure]) -> str:
     from attnlaw.render.pages.page import Part, results_page
 
     part = find_part(result.verb, "page")
-    if hasattr(part, "page") and (result.rows["status"] != "failed").any():
-        return part.page(result, figures)
-    return results_page([Part([result], figures)])
+    if part is None or not (result.rows["status"] != "failed").any():
+        return results_page([Part([result], figures)])
+    html: str = part.page(result, figures)
+    return html
 
 
 def notebook_html(result: Result) -> str:
@@ -118,7 +119,7 @@ def notebook_html(result: Result) -> str:
     from attnlaw.render.pages.notebook import result_html
 
     part = find_part(result.verb, "page")
-    return str(part.notebook_html(result) if hasattr(part, "notebook_html") else result_html(result))
+    return str(getattr(part, "notebook_html", result_html)(result))
 
 
 def plot(result: Result, name: str | None = None) -> Any:

@@ -11,8 +11,8 @@ import polars as pl
 
 from attnlaw.analysis.atlas.compare import atlas_entry
 from attnlaw.analysis.audit.rows import log10
-from attnlaw.analysis.columns import TOWERS
-from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding
+from attnlaw.analysis.columns import LEVELS, TOWERS
+from attnlaw.analysis.findings.rules import RULES, Finding
 from attnlaw.analysis.fit.null import Rejections
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model

@@ -1,8 +1,9 @@
 """What a person can act on: rules over what an audit sees of a checkpoint, each a record of `RULES`."""
 
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.apply import apply_rules
 from attnlaw.analysis.findings.evidence import Evidence, Hit, Subject, TensorLocation
-from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding, FindingRule
+from attnlaw.analysis.findings.rules import RULES, Finding, FindingRule
 
 __all__ = [
     "LEVELS",

@@ -7,8 +7,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.evidence import Subject
-from attnlaw.analysis.findings.rules import LEVELS, RULES, Finding, FindingRule
+from attnlaw.analysis.findings.rules import RULES, Finding, FindingRule
 from attnlaw.core.errors import InputError
 
 OFF = "off"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import log
 from typing import Any
 
-from attnlaw.analysis.findings.rules import LEVELS, RULES
+from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings.rules import RULES
 from attnlaw.core.errors import printable
 
 MOST_PLACES = 4

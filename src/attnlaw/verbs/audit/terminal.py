@@ -15,7 +15,7 @@ from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
 from attnlaw.analysis.audit.remarks import findings_sentence, null_test_sentence, proxy_entries, remarks
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.analysis.audit.summary import COMPARABLE
-from attnlaw.analysis.findings.rules import LEVELS
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.text import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
@@ -134,11 +134,11 @@ def _shares_by_layer(matrices: pl.DataFrame) -> dict[int, float]:
 def _shares_differ(result: Result, summary: dict[str, Any]) -> bool:
     """Whether there are shares of the proxy, and layers differ in them by a tenth of a percent."""
     shares = _shares_by_layer(result.matrices.filter(pl.col("layer").is_not_null())).values()
-    return summary["proxies"] is not None and max(shares) - min(shares) > 1e-3
+    return bool(summary["proxies"] is not None and max(shares) - min(shares) > 1e-3)
 
 
 def _has_applied_alpha(result: Result, summary: dict[str, Any]) -> bool:
-    return summary["norms"] == "applied" and result.layers["log10_alpha_applied"].count() > 0
+    return bool(summary["norms"] == "applied" and result.layers["log10_alpha_applied"].count())
 
 
 def _layer_table(result: Result, summary: dict[str, Any], blocks: int, left_out: Sequence[str]) -> Table:

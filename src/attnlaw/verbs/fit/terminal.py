@@ -119,7 +119,7 @@ def _summary_table(rows: pl.DataFrame, names: Sequence[str], left_out: Sequence[
         counts = dict(group.group_by("law").len().iter_rows())
         table.add_row(
             str(kind).replace("_", " "),
-            Text(names[int(case)]),  # type: ignore[call-overload]
+            Text(names[int(case)]),
             *(str(counts.get(law, "")) for law in letters),
             *(_format_median(group, MEDIANS[title]) for title in titles),
         )
