@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from attnlaw.core.estimate import Estimate, Range
-from attnlaw.core.progress import Progress
 
 R = TypeVar("R")
 
@@ -123,7 +122,7 @@ def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> d
     return values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TableSpec(Generic[R]):
     """A table too large for a row.
 
@@ -133,7 +132,8 @@ class TableSpec(Generic[R]):
         rows: makes it of a record: a polars table, or None if this record has none.
         json: whether JSON has its rows, too.
         optional: whether a case may be without it; JSON then has null instead of an empty list.
-        on_save: makes a table that is too expensive for the screen, when a result is saved.
+        on_save: makes a table that is too expensive for the screen, when a result is saved; it is called with
+            the record and `progress=`.
         on_plot: makes a table that nobody asked for, when one case is drawn.
     """
 
@@ -142,5 +142,5 @@ class TableSpec(Generic[R]):
     rows: Callable[[R], Any]
     json: bool = False
     optional: bool = False
-    on_save: Callable[[R, Progress], Any] | None = None
+    on_save: Callable[..., Any] | None = None
     on_plot: Callable[[R], Any] | None = None

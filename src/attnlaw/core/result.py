@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -223,22 +224,20 @@ class Result:
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
         """Return the result with the tables that are made only when it is saved."""
-        return self._with_tables(
-            {
-                spec.name: (spec, lambda record, make=spec.on_save: make(record, progress))
-                for spec in self.verb.tables
-                if spec.on_save is not None
-            }
-        )
+        specs = self.verb.tables
+        makers = {
+            spec: partial(spec.on_save, progress=progress) for spec in specs if spec.on_save is not None
+        }
+        return self._with_tables(makers)
 
     def for_plotting(self) -> Result:
         """Return the result of one case with the tables that are made only to be drawn."""
         return self._with_tables(
-            {spec.name: (spec, spec.on_plot) for spec in self.verb.tables if spec.on_plot is not None}
+            {spec: spec.on_plot for spec in self.verb.tables if spec.on_plot is not None}
         )
 
-    def _with_tables(self, makers: Mapping[str, tuple[TableSpec[Any], Callable[[Any], Any]]]) -> Result:
-        missing = {name: maker for name, maker in makers.items() if name not in self.tables}
+    def _with_tables(self, makers: Mapping[TableSpec[Any], Callable[[Any], Any]]) -> Result:
+        missing = {spec: make for spec, make in makers.items() if spec.name not in self.tables}
         if not missing or not self.records:
             return self
         return replace(self, tables={**self.tables, **_build_tables(missing, self.records)})
@@ -313,30 +312,29 @@ def collect_tables(verb: Verb[Any, Any], records: Iterable[Any]) -> dict[str, pl
     """Make the tables of some records by name, as `Result.tables` has them."""
     if not verb.tables:  # polars is not needed
         return {}
-    return _build_tables({spec.name: (spec, spec.rows) for spec in verb.tables}, records)
+    return _build_tables({spec: spec.rows for spec in verb.tables}, records)
 
 
 def _build_tables(
-    makers: Mapping[str, tuple[TableSpec[Any], Callable[[Any], Any]]], records: Iterable[Any]
+    makers: Mapping[TableSpec[Any], Callable[[Any], Any]], records: Iterable[Any]
 ) -> dict[str, pl.DataFrame]:
     """Make tables of records that are no errors, each line with the number of its case."""
     import polars as pl
 
     from attnlaw.core.tables import require_columns, to_schema
 
-    records = list(records)
-    tables = {}
-    for name, (spec, make) in makers.items():
+    records, tables = list(records), {}
+    for spec, make in makers.items():
         schema = to_schema(column_kinds(spec.columns))
         frames = [
-            require_columns(frame, schema, name, "declare what it has")
+            require_columns(frame, schema, spec.name, "declare what it has")
             .select(*schema)
             .with_columns(case=pl.lit(case, pl.Int64))
             for case, record in enumerate(records)
             if not isinstance(record, InputError) and (frame := make(record)) is not None
         ]
         if frames:
-            tables[name] = pl.concat(frames)
+            tables[spec.name] = pl.concat(frames)
     return tables
 
 

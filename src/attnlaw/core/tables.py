@@ -136,23 +136,6 @@ def unique_names(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def stack_tables(
-    first: pl.DataFrame | None, second: pl.DataFrame | None, names: Mapping[str, str]
-) -> pl.DataFrame:
-    """One table over the other (either may be missing), the models of the second under their new `names`."""
-    parts = [] if first is None else [first]
-    if second is not None:
-        parts.append(
-            second.with_columns(pl.col("model").replace(names)) if "model" in second.columns else second
-        )
-    table = pl.concat(parts, how="diagonal_relaxed")
-    if "curve" not in table.columns:
-        return table
-    # Models of one shape share a null.
-    again = (pl.col("curve") == "null") & ~pl.struct("curve", "null_shape").is_first_distinct()
-    return table.filter(~again)
-
-
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """The last part of every path, or the whole name where that would not tell models apart.
 

@@ -106,7 +106,9 @@ class SpectralMonitor:
             with _directory_lock(self.directory):
                 stored = self._split_cases()[1]
         rules = self.settings.rules
-        self._watchdog = None if rules is None else Watchdog(rules, self.name, stored and stored.steps)
+        self._watchdog = (
+            None if rules is None else Watchdog(rules, self.name, None if stored is None else stored.steps)
+        )
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
