@@ -18,16 +18,22 @@ import polars as pl
 from claims import Claims
 
 import attnlaw
-from attnlaw.core.tables import to_frame
-from attnlaw.verbs.audit.frames import SCHEMAS, AuditRows
-from attnlaw.verbs.audit.page import audit_page
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.result import Result
+from attnlaw.core.tables import to_frame, to_schema
+from attnlaw.theory.bounds import BOUNDS
+from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.views import figures_of, page_of
 
 DEPTH, HEADS, HEAD_WIDTH, HIDDEN, INNER = 32, 32, 128, 4096, 11008
 MEGABYTES, WRITTEN, SECONDS, LOADS = 15.0, 10.0, 3.0, 5
 
 
-def rows() -> AuditRows:
-    """Rows of LLaMA-7B's shapes with made-up spectra, laws fitted to all of them."""
+SCHEMAS = {spec.name: to_schema(column_kinds(spec.columns)) for spec in VERB.tables}
+
+
+def audit() -> Result:
+    """An audit of LLaMA-7B's shapes with made-up spectra, laws fitted to all of them."""
     rng = np.random.default_rng(0)
     places = [(layer, kind, head) for layer in range(DEPTH) for kind in ("qk", "vo") for head in range(HEADS)]
     places += [(layer, kind, None) for layer in range(DEPTH) for kind in ("ffn_in", "ffn_gate", "ffn_out")]
@@ -65,30 +71,19 @@ def rows() -> AuditRows:
     shares = dict.fromkeys(("share_qk", "share_vo", "share_ffn"), 0.33)
     tables = {"matrices": matrices, "spectra": spectra, "fits": fits, "curves": curves}
     tables["layers"] = [layer | shares for layer in layers]
-    made = {name: to_frame(tables.get(name, []), schema) for name, schema in SCHEMAS.items()}
-    return AuditRows((_summary(len(matrices)),), made)
-
-
-def _summary(count: int) -> dict[str, object]:
-    proxy = {"log10": 8.0}
-    named = ("spectrum_adaptive", "spectrum_adaptive_continuous", "edelman", "trauger_tewari")
-    decoder = Path(__file__).resolve().parents[1] / "examples" / "tiny-decoder"
-    return attnlaw.audit(decoder, only="qk").summaries[0] | {
-        "model": "7B",
-        "family": "llama",
-        "layers": DEPTH,
-        "hidden_size": HIDDEN,
-        "heads": HEADS,
-        "matrices": count,
-        "proxies": dict.fromkeys(named, proxy) | {"fixed_p": {"0": proxy, "1": proxy, "2": proxy}},
-        "per_application": None,
-        "value_of_adaptivity": 1.5,
-        "rank_count": False,
-        "extensions": [],
-        "warnings": [],
-        "meaning": "made-up rows",
-        "attnlaw_version": "benchmark",
+    made = {
+        name: to_frame(lines, SCHEMAS[name]).with_columns(case=pl.lit(0)) for name, lines in tables.items()
     }
+    return Result(VERB, _row(len(matrices)), made)
+
+
+def _row(count: int) -> pl.DataFrame:
+    decoder = Path(__file__).resolve().parents[1] / "examples" / "tiny-decoder"
+    sizes = {"depth": DEPTH, "hidden_size": HIDDEN, "head_count": HEADS, "matrix_count": count}
+    values = dict.fromkeys((f"log10_{name}" for name in BOUNDS), 8.0) | {"value_of_adaptivity": 1.5} | sizes
+    texts = {"model": "7B", "family": "llama", "meaning": "made-up rows"}
+    row = attnlaw.audit(decoder, only="qk").row() | values | texts | {"rank_count": False}
+    return to_frame([row], to_schema(VERB.schema))
 
 
 def seconds_to_interactive(page: Path, chromium: str) -> list[float]:
@@ -112,15 +107,15 @@ def seconds_to_interactive(page: Path, chromium: str) -> list[float]:
 
 
 def main() -> int:
-    audit = rows()
+    result = audit()
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "report.html"
         start = time.process_time()
-        page.write_text(audit_page(audit), encoding="utf-8")
+        page.write_text(page_of(result, figures_of(result)), encoding="utf-8")
         written = time.process_time() - start
         megabytes = page.stat().st_size / 1e6
         claims = Claims()
-        task = f"report of {audit.matrices.height} matrices (32 layers, 32 heads)"
+        task = f"report of {result.matrices.height} matrices (32 layers, 32 heads)"
         claims.add(f"{task}, MB", f"{megabytes:.1f} MB", "no peer", megabytes, MEGABYTES, least=False)
         claims.add(
             f"{task}, CPU seconds to write it", f"{written:.1f} s", "no peer", written, WRITTEN, least=False

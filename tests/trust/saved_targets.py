@@ -1,4 +1,4 @@
-"""What attnlaw wrote and reads again, as functions of bytes: summaries, rows, a study's store."""
+"""What attnlaw wrote and reads again, as functions of bytes: manifests, rows, a study's store."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def write_audit(folder: Path) -> None:
         (folder / name).write_bytes(data)
 
 
-def summaries() -> list[bytes]:
-    """Its summary."""
-    return [_audit_files()["summary.json"]]
+def manifests() -> list[bytes]:
+    """The file that says what it is."""
+    return [_audit_files()["attnlaw.json"]]
 
 
-def with_summary(folder: Path, data: bytes) -> Path:
-    (folder / "summary.json").write_bytes(data)
+def with_manifest(folder: Path, data: bytes) -> Path:
+    (folder / "attnlaw.json").write_bytes(data)
     return folder
 
 

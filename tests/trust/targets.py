@@ -276,7 +276,7 @@ TARGETS = {
     "gram-text": Target(_file("gram.txt"), _read_gram, lambda: [b"1 0.5\n0.5 1\n", b"1,0\n0,2e-3\n"]),
     "study": Target(_file("study.toml"), _read_study, lambda: list(STUDIES), _weights),
     "map": Target(_file("map.toml"), _read_map, lambda: [MAP], _weights),
-    "summary": Target(saved.with_summary, saved.report, saved.summaries, saved.write_audit),
+    "manifest": Target(saved.with_manifest, saved.report, saved.manifests, saved.write_audit),
     "audit-rows": Target(saved.with_tables, saved.report, saved.audit_tables, saved.write_audit),
     "study-rows": Target(saved.with_rows, saved.draw_study, saved.study_rows, saved.write_tables_beside),
     "store": Target(saved.with_store, saved.read_store, saved.stores, saved.write_study),
