@@ -33,7 +33,7 @@ def _jupyter_progress(name: str, display: Any) -> Iterator[Progress]:
     from attnlaw.render.terminal.console import progress_bar
 
     bar, update = progress_bar(name)
-    place = None
+    place: Any = None
     next_draw = time.monotonic() + FIRST_DRAW_DELAY
 
     def report(done: int, total: int) -> None:
@@ -57,7 +57,8 @@ def _jupyter_progress(name: str, display: Any) -> Iterator[Progress]:
 @contextmanager
 def _marimo_progress(name: str, status: Any) -> Iterator[Progress]:
     first_draw = time.monotonic() + FIRST_DRAW_DELAY
-    bar, shown, shown_total = None, 0, 0
+    bar: Any = None
+    shown, shown_total = 0, 0
 
     def report(done: int, total: int) -> None:
         nonlocal bar, shown, shown_total

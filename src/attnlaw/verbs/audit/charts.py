@@ -20,7 +20,7 @@ from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import as_title, inline_data, integer_axis, log_ticks
 from attnlaw.render.charts.view import ChartView, has_values, with_series
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.names import model_names
+from attnlaw.verbs.audit.names import name_models
 
 # Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
 # all lines at all its points would take the square of it.
@@ -40,16 +40,12 @@ def _view(result: Result) -> ChartView:
     Captions state the model alone: other settings say how it was read.
     """
     done = result.rows.filter(pl.col("status") != "failed")
-    models = pl.Series("model", model_names(result), dtype=pl.String)
-    tables = {
-        name: table.with_columns(models.gather(table["case"]))
-        for name, table in result.tables.items()
-        if "model" in table.columns
-    }
+    named = name_models(result)
+    tables = dict(named.tables)
     if "matrices" in tables:
         applied = bool((done["norms"] == "applied").all())
         tables["matrices"] = fill_applied_sizes(nan_to_null(tables["matrices"]), applied)
-    rows = result.rows.select(models, "status", VERSION_COLUMN, *PROXIES)
+    rows = named.rows.select("model", "status", VERSION_COLUMN, *PROXIES)
     return ChartView(replace(result, rows=rows, tables=tables))
 
 

@@ -1,6 +1,8 @@
-"""What the models of an audit are called."""
+"""What the models of an audit, a fit or a diff are called."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from attnlaw.core.result import Result
 
@@ -19,3 +21,15 @@ def model_names(result: Result) -> list[str]:
     for case, given in enumerate(result.rows["model"]):
         names += unique_names(names, [known.get(case, given)]).values()
     return names
+
+
+def name_models(result: Result) -> Result:
+    """Return the result whose rows and tables call the models as `model_names` does."""
+    import polars as pl
+
+    models = pl.Series("model", model_names(result), dtype=pl.String)
+    tables = {
+        name: table.with_columns(models.gather(table["case"])) if "model" in table.columns else table
+        for name, table in result.tables.items()
+    }
+    return replace(result, rows=result.rows.with_columns(models), tables=tables)

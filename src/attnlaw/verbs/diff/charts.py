@@ -14,13 +14,14 @@ from attnlaw.render.charts.figure import EXTENT, Figure, colour_encoding
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE, inline_data, log_ticks
 from attnlaw.render.charts.view import ChartView, Drawing, has_values
+from attnlaw.verbs.audit.names import name_models
 
 PLACE = ("model", "layer", "stack", "kind", "head", "expert")
 
 
 def worst_update(result: Result) -> list[Figure]:
     """Of every model, the map whose update is largest."""
-    view = ChartView(result)
+    view = ChartView(name_models(result))
     maps, spectra = view.frame("diff"), view.frame("diff_spectra")
     if not has_values(maps, "size") or not has_values(spectra, "update_values"):
         return []
@@ -50,7 +51,7 @@ def worst_update(result: Result) -> list[Figure]:
 
 
 def sizes(result: Result) -> list[Figure]:
-    view = ChartView(result)
+    view = ChartView(name_models(result))
     return view.figures(
         "sizes",
         "Sizes layer by layer",
@@ -60,19 +61,19 @@ def sizes(result: Result) -> list[Figure]:
 
 
 def heads_size(result: Result) -> list[Figure]:
-    view = ChartView(result)
+    view = ChartView(name_models(result))
     caption = "Each cell is a map; brighter means a larger update."
     return view.figures("heads_size", "Sizes of updates", caption, _head_maps(view, "size"), on_page=False)
 
 
 def heads_rank(result: Result) -> list[Figure]:
-    view = ChartView(result)
+    view = ChartView(name_models(result))
     caption = "Singular values of the update above the floor."
     return view.figures("heads_rank", "Ranks of updates", caption, _head_maps(view, "rank"), on_page=False)
 
 
 def heads_z(result: Result) -> list[Figure]:
-    view = ChartView(result)
+    view = ChartView(name_models(result))
     caption = "How far the update keeps to the base's leading input directions, in deviations of chance."
     return view.figures("heads_z", "Alignment of updates", caption, _head_maps(view, "z_left"), on_page=False)
 

@@ -25,6 +25,7 @@ from attnlaw.render.pages.page import (
     rows_section,
     table_of,
 )
+from attnlaw.verbs.audit.names import name_models
 
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
 MAPPED: dict[str, dict[str, Any]] = {
@@ -59,6 +60,7 @@ NOTEBOOK_COLUMNS = ("model", *LOCATION[1:], "size", "cosine", "stable_rank", "mo
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models that were compared with a base."""
+    result = name_models(result)
     rows, maps, tensors = finished_rows(result), table_of(result, "diff"), table_of(result, "diff_tensors")
     lead = f"{maps.height} maps and {tensors.height} tensors, against {rows['base'][0]}."
     sections = [
