@@ -143,5 +143,8 @@ def test_a_command_does_not_write_into_a_study(tmp_path: Path, file: Path) -> No
     study("run", file, "--out", out)
     before = (out / "rows.parquet").read_bytes()
     refused = invoke("learn", "--alpha", 0.3, "--out", out, status=1)
-    assert (refused.stdout, refused.stderr) == ("", f"attnlaw: {out}: holds a study; give another directory\n")
+    assert (refused.stdout, refused.stderr) == (
+        "",
+        f"attnlaw: {out}: holds a study; give another directory\n",
+    )
     assert (out / "rows.parquet").read_bytes() == before
