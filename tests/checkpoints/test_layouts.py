@@ -126,20 +126,20 @@ def test_a_training_run_is_a_series(trained: Path) -> None:
     assert expand_run(str(trained)) == steps(trained)
     assert expand_run(trained) == [Path(step) for step in steps(trained)]
     audits = attnlaw.audit(trained, only="qk", jobs=1)
-    assert [audit.names for audit in audits] == [[step] for step in steps(trained)]
+    assert [audit.summary["model"] for audit in audits] == steps(trained)
     alone = attnlaw.audit(steps(trained)[-1], only="qk", jobs=1)
     assert audits[-1].spectra.equals(alone.spectra)
     norms = [audit.matrices["spectral_norm"].to_list() for audit in audits]
     assert len({tuple(values) for values in norms}) == 5  # it was training
     fits = attnlaw.fit([trained, steps(trained)[0]], only="qk", jobs=1)
-    assert [fit.matrices["model"][0] for fit in fits] == [*steps(trained), steps(trained)[0]]
+    assert [fit.fits["model"][0] for fit in fits] == [*steps(trained), steps(trained)[0]]
 
 
 def test_a_base_against_a_series(trained: Path) -> None:
     first, *_ = steps(trained)
     diffs = attnlaw.diff(first, trained, only="qk", jobs=1)
-    assert [diff.names for diff in diffs] == [[step] for step in steps(trained)]
-    sizes = [diff.quantities["largest_size"] for diff in diffs]
+    assert [diff.summary["model"] for diff in diffs] == steps(trained)
+    sizes = [diff.largest_size for diff in diffs]
     assert sizes[0] == 0
     assert min(sizes[1:]) > 0
 
@@ -186,7 +186,7 @@ def test_a_run_that_saved_once_is_its_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-7").mkdir()
     write_good(tmp_path / "checkpoint-7")
     assert single_model_path(tmp_path) == tmp_path / "checkpoint-7"
-    assert attnlaw.audit(tmp_path, only="qk", jobs=1).names == [str(tmp_path / "checkpoint-7")]
+    assert attnlaw.audit(tmp_path, only="qk", jobs=1).summary["model"] == str(tmp_path / "checkpoint-7")
     refusal(tmp_path / "checkpoint-8", "no such file or directory")
 
 

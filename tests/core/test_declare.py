@@ -15,6 +15,7 @@ from house.coin import VERB, Coin
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Estimate, Range
 from attnlaw.core.quantity import Quantity, cells_to_json, column_kinds, to_cells
+from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, check_value, setting, setting_fields, settings_dataclass
 from attnlaw.core.values import parse_range
 from attnlaw.core.variants import Variants
@@ -79,7 +80,7 @@ def test_rows_json_and_schema_have_the_same_names() -> None:
     (case,) = VERB.cases({"bias": 0.25})
     (result,) = VERB.run([case], lambda done, total: None)
     assert not isinstance(result, InputError)
-    row, whole = VERB.row(case, result), VERB.json(case, result)
+    row, whole = VERB.row(case, result), Result.collect(VERB, [(case, result)]).summary
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
     assert whole["quantities"]["mean"] == {"value": 0.25, "error": pytest.approx(math.sqrt(0.1875 / 100))}

@@ -65,7 +65,7 @@ load_views: Callable[[], Views] = _no_views  # the package sets it: this room im
 class Result:
     """What a verb returns: a row for each case, and tables.
 
-    Every quantity and table is an attribute: `result.matrices`, and for one case
+    Every table is an attribute, `result.matrices`, and for one case every quantity, `status` and `remark`:
     `result.estimation_error`. `result[0]` is the result of the first case, `a + b` has the cases of both.
 
     Args:
@@ -166,17 +166,20 @@ class Result:
             raise AttributeError(name)
         if name in self.tables:
             return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
-        if any(quantity.name == name for quantity in self.verb.quantities):
+        if name in self._value_names:
             if len(self) == 1:
-                return self.values()[name]
+                return (self.row() | self.values())[name]
             raise AttributeError(
                 f"the result has {len(self)} cases: use result[0].{name} or result.rows[{name!r}]"
             )
         raise AttributeError(f"a result of {self.verb.name} has no {name!r}")
 
+    @property
+    def _value_names(self) -> list[str]:
+        return [*(quantity.name for quantity in self.verb.quantities), "status", "remark"]
+
     def __dir__(self) -> list[str]:
-        quantities = [quantity.name for quantity in self.verb.quantities] if len(self) == 1 else []
-        return sorted({*super().__dir__(), *self.tables, *quantities})
+        return sorted({*super().__dir__(), *self.tables, *(self._value_names if len(self) == 1 else ())})
 
     def row(self, case: int = 0) -> dict[str, Any]:
         """Return the row of a case as a dict."""

@@ -11,6 +11,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
+from attnlaw.core.result import Result
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.settings import parse_log_times
 from attnlaw.theory.dynamics.trajectory import trajectory
@@ -24,7 +25,7 @@ from attnlaw.verbs.dynamics import SIMULATE, VERB
 def test_rows_json_and_schema() -> None:
     (case,) = VERB.cases({"times": "0.01:0.1:2", "target_spike": 6.0, "spectrum": True})
     (result,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, result), VERB.json(case, result)
+    row, whole = VERB.row(case, result), Result.collect(VERB, [(case, result)]).summary
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     path = trajectory(case.problem, case.schedule)
@@ -44,7 +45,7 @@ def test_sgd_beside_the_theory() -> None:
     given = {"times": "0.01:0.02:2", "learning_rate": 0.1, "simulate": 8, "seeds": 2, "batch": 2}
     (case,) = SIMULATE.cases(given)
     (result,) = SIMULATE.run([case], lambda done, total: None)
-    row, whole = SIMULATE.row(case, result), SIMULATE.json(case, result)
+    row, whole = SIMULATE.row(case, result), Result.collect(SIMULATE, [(case, result)]).summary
     assert list(row) == list(SIMULATE.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert row["steps"] == round(0.02 * 64 / 0.1 / 2)

@@ -27,20 +27,20 @@ def test_the_function_is_the_law(config: str) -> None:
     law = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3)
     model = Architecture.from_config(SMALL["gpt2"])
     same = initial_law(model, Tokens((5, 9, 5)), 20, 3)
-    assert law.layers == same.layers
+    assert law.record.layers == same.layers
     assert (law.loss, law.logit_sd) == (same.loss, same.logit_sd)
     limit = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3, width="inf", keep="head-width")
-    assert (
-        limit.layers == initial_law(model, Tokens((5, 9, 5)), 20, 3, width=math.inf, keep="head-width").layers
-    )
+    same = initial_law(model, Tokens((5, 9, 5)), 20, 3, width=math.inf, keep="head-width")
+    assert limit.record.layers == same.layers
     changed = attnlaw.init(config, ids=(5, 9, 5), draws=20, seed=3, std=0.1, depth=4, padding=1)
     other = Architecture.from_config(SMALL["gpt2"], std=0.1, depth=4)
-    assert changed.layers == initial_law(other, Tokens((5, 9, 5), 1), 20, 3).layers
+    assert changed.record.layers == initial_law(other, Tokens((5, 9, 5), 1), 20, 3).layers
 
 
 def test_a_law_shows_itself(config: str) -> None:
     law = attnlaw.init(config, tokens=4, draws=20)
-    assert repr(law).startswith("<InitialLaw rms ")
+    assert repr(law).startswith("<init: rms ")
+    assert repr(law.record).startswith("<InitialLaw model_width 24, draws 20, ")
     assert "logit deviation" in law._repr_html_()
     assert law.plot().to_dict()
 

@@ -21,13 +21,12 @@ SMALL = {"tokens": 60, "heads": 3, "head_size": 20, "draws": 2}
 
 
 @pytest.fixture(scope="module")
-def small_result() -> object:
+def small_result() -> attnlaw.Result:
     return VERB(**SMALL)
 
 
-def test_a_row_has_law_draws_and_readout(small_result: object) -> None:
-    (case,) = VERB.cases(SMALL)
-    content = json.loads(json.dumps(VERB.json(case, small_result)))
+def test_a_row_has_law_draws_and_readout(small_result: attnlaw.Result) -> None:
+    content = json.loads(json.dumps(small_result.summary))
     assert set(content) == {"verb", "settings", "quantities", "status", "remark", "version"}
     quantities = content["quantities"]
     law = MultiHeadLaw(1.0, 3, 1.0, 1.0, 1.0)
@@ -52,21 +51,22 @@ def test_without_draws_it_is_the_law_alone() -> None:
 
 def pair(**given: object) -> tuple[object, object]:
     (case,) = VERB.cases(given)
-    return case, VERB(**given)
+    return case, VERB(**given).record
 
 
-def test_tables_are_the_density_and_the_first_draw(small_result: object) -> None:
-    densities, values = (table.rows(small_result) for table in VERB.tables)
-    assert values["value"].to_list() == small_result.draws.values.tolist()
-    law = small_result.draws.layer.law
+def test_tables_are_the_density_and_the_first_draw(small_result: attnlaw.Result) -> None:
+    densities, values = (small_result.tables[table.name] for table in VERB.tables)
+    draws = small_result.record.draws
+    assert values["value"].to_list() == draws.values.tolist()
+    law = draws.layer.law
     assert densities["density"].to_numpy() == pytest.approx(law.density(densities["x"].to_numpy()))
-    assert VERB.tables[1].rows(VERB(**SMALL | {"draws": 0})) is None
+    assert VERB.tables[1].name not in VERB(**SMALL | {"draws": 0}).tables
 
 
 @pytest.mark.slow
-def test_one_seed_one_result(small_result: object) -> None:
-    again, other = (VERB(**SMALL, seed=seed).draws for seed in (0, 1))
-    assert again.law_w1 == small_result.draws.law_w1
+def test_one_seed_one_result(small_result: attnlaw.Result) -> None:
+    again, other = (VERB(**SMALL, seed=seed).record.draws for seed in (0, 1))
+    assert again.law_w1 == small_result.record.draws.law_w1
     assert other.law_w1 != again.law_w1
 
 

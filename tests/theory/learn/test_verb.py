@@ -13,6 +13,7 @@ import pytest
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Outcome
+from attnlaw.core.result import Result
 from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.simulate import simulate
@@ -75,7 +76,7 @@ def test_several_values_are_one_curve() -> None:
 def test_rows_json_and_schema() -> None:
     (case,) = VERB.cases({"alpha": 0.3, "noise": 0.5, "weight_decay": 0.6, "target_spike": 8.0})
     (prediction,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, prediction), VERB.json(case, prediction)
+    row, whole = VERB.row(case, prediction), Result.collect(VERB, [(case, prediction)]).summary
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert whole["quantities"]["estimation_error"] == {

@@ -15,6 +15,7 @@ import pytest
 import attnlaw
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.result import Result
 from attnlaw.theory.limit import (
     AttentionLayer,
     Depth,
@@ -42,14 +43,14 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
         assert [getattr(row, name) for name in MEASURED] == [getattr(expected, name) for name in MEASURED]
         assert row.residual_of_distances == expected.residual_of_distances
     (table,) = VERB.tables
-    drawn = [point for row in rows for point in table.rows(row).to_dicts()]
+    drawn = [point for record in rows.records for point in table.rows(record).to_dicts()]
     expected = density_rows({row.width: row.law for row in same})
     assert drawn == [
         {name: point[name] for name in ("y", "density", "gaussian_density", "ratio")} for point in expected
     ]
     alone = attnlaw.limit(width=16, draws=2000, seed=3)
     assert alone.kl_to_limit == rows[0].kl_to_limit
-    assert table.rows(alone)["ratio"].null_count() == 161
+    assert table.rows(alone.record)["ratio"].null_count() == 161
 
 
 def test_tables_are_told_apart_and_come_in_the_order_of_their_cases():
@@ -66,7 +67,7 @@ def test_tables_are_told_apart_and_come_in_the_order_of_their_cases():
 def test_row_json_and_schema():
     (case,) = VERB.cases({"depth": 2, "draws": 100, "mask": "band:1", "width": "inf"})
     (comparison,) = VERB.run([case], lambda done, total: None)
-    row, whole = VERB.row(case, comparison), VERB.json(case, comparison)
+    row, whole = VERB.row(case, comparison), Result.collect(VERB, [(case, comparison)]).summary
     assert list(row) == list(VERB.schema)
     assert json.loads(json.dumps(whole)) == whole
     assert whole["settings"]["width"] == "inf"
