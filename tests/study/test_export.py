@@ -227,6 +227,18 @@ def test_a_torn_table_is_told(tmp_path: Path) -> None:
     assert exported(out) == before
 
 
+def test_a_table_that_would_not_fit_into_memory_stays_in_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("attnlaw.study.export.MOST_GIGABYTES", 1e-9)
+    out = tmp_path / "out"
+    with caplog.at_level("INFO", logger="attnlaw"):
+        assert run(study(tmp_path, DRAWS), out).done == 2
+    assert caplog.messages[0].startswith(f"{out / 'parts' / 'values'}: ")
+    assert not attnlaw.load(out).tables
+    assert len(attnlaw.load(out)) == 2
+
+
 KILLED = """
 import os, sys, tempfile
 make = tempfile.mkstemp

@@ -8,6 +8,7 @@ remark.
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,9 @@ from attnlaw.verbs.views import STORE, load, replace_files, written_files
 
 if TYPE_CHECKING:
     import polars as pl
+
+GIGABYTE = 2**30
+MOST_GIGABYTES = 4.0  # of the files of one table; they are joined in memory
 
 
 def collect_results(study: Study, store: Store) -> list[Result]:
@@ -54,10 +58,20 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
     from attnlaw.core.tables import to_frame, to_schema
 
     same = {"verb": verb.name, "attnlaw_version": __version__}
-    rows = (same | task.case.to_row() | store.cells(ending) | {"task": task.key} for task, ending in finished)
+    rows = (
+        same | verb.setting_cells(task.case) | store.cells(ending) | {"task": task.key}
+        for task, ending in finished
+    )
+    sizes = store.table_sizes(ending for _, ending in finished)
+    too_large = {name: size / GIGABYTE for name, size in sizes.items() if size > MOST_GIGABYTES * GIGABYTE}
+    for name, size in too_large.items():
+        place = store.folder / "parts" / name
+        logging.getLogger("attnlaw").info(
+            "%s: %.0f GB do not fit into one table; read its files there", place, size
+        )
     frames: dict[str, list[pl.DataFrame]] = {}
     for case, (_, ending) in enumerate(finished):
-        for name, table in store.tables(ending).items():
+        for name, table in store.tables(ending, exclude=too_large).items():
             frames.setdefault(name, []).append(table.with_columns(case=pl.lit(case, pl.Int64)))
     tables = {spec.name: pl.concat(frames[spec.name]) for spec in verb.tables if spec.name in frames}
     return Result(verb, to_frame(rows, to_schema(verb.schema | {"task": "text"})), tables)

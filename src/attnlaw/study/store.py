@@ -13,8 +13,9 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -92,13 +93,24 @@ class Store:
             raise self._damage_error(ending.key)
         return cells
 
-    def tables(self, ending: Ending) -> dict[str, pl.DataFrame]:
+    def table_sizes(self, endings: Iterable[Ending]) -> Counter[str]:
+        """Return how many bytes the tables of some tasks have, by name; a file that is lost has none."""
+        sizes: Counter[str] = Counter()
+        for ending in endings:
+            for name, part in ending.parts:
+                with suppress(OSError):
+                    sizes[name] += (self.folder / part).stat().st_size
+        return sizes
+
+    def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
         """The tables of a finished task, by name."""
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
         tables = {}
         for name, part in ending.parts:
+            if name in exclude:
+                continue
             path = self.folder / part
             with as_input_error(
                 f"{path}: cannot be read", "without this file, the next run computes it again", *damage
