@@ -38,7 +38,13 @@ CHANGES: tuple[tuple[str, str, str], ...] = (
     ("audit*", "tables/atlas.parquet/*", "what summary.json says of the atlas is a table"),
     ("report-audit", "tables/rows.parquet/*", "an audit has rows as every result"),
     ("fit*", "tables/rows.parquet/*", "fits have rows as every result"),
-    ("study-*", "documents/attnlaw.json/*", "a study has the layout of every result"),
+    ("audit-several", "tables/curves.parquet/*", "the curves of a model follow each other; sorted they agree"),
+    ("check", "json/settings/fail_on", "a setting and a quantity of one name: the level that was used"),
+    ("check", "tables/verdict_values.parquet/*", "what only the terminal showed is a table"),
+    ("margins", "tables/kappa_kinds.parquet/*", "what only the terminal showed is a table"),
+    ("init", "tables/architecture.parquet/*", "what only the terminal showed is a table"),
+    ("study-*", "documents/*attnlaw.json/*", "a study has the layout of every result"),
+    ("study-*", "*attnlaw_version/*", "the version itself"),
     ("study-atlas", "documents/summary.json/*", "a study has the layout of every result"),
     ("study-atlas", "tables/tables/atlas/*", "what summary.json says of the atlas is a table"),
 )
@@ -48,7 +54,7 @@ TOLERANCE = 1e-5
 # Values below this are residuals of solvers and rounding noise.
 NOISE = 1e-6
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
-VERSION = re.compile(r"\b0\.[23]\.\d+(?:\.?(?:dev|rc)\d+)?\b")
+VERSION = re.compile(r"\b0\.[23]\.\d+(?:[.-]?(?:dev|rc)\d+)?\b")
 PACKED = re.compile(r"[A-Za-z0-9+/]{80,}=*")  # arrays inside a page, in base64
 SHOWN = 12  # differences printed for a command
 
