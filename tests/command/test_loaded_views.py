@@ -82,6 +82,12 @@ def test_a_loaded_result_prints_the_same(name, tmp_path, capsys):
     assert again.to_json() == result.to_json()
 
 
+def test_a_setting_and_a_quantity_of_one_name_are_told_apart(tmp_path):
+    result = attnlaw.check(TINY, rules=GATE)
+    for summary in (result.summary, loaded(result, tmp_path).summary):
+        assert (summary["settings"]["fail_on"], summary["quantities"]["fail_on"]) == (None, "error")
+
+
 def test_a_case_that_failed_is_one_line(capsys):
     audit = attnlaw.audit(TINY, layers="0", only=("qk",))
     case = audit.verb.cases({"model": "absent"})[0]

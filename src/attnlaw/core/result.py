@@ -192,7 +192,7 @@ class Result:
     def settings(self, case: int = 0) -> dict[str, Any]:
         """Return the settings that the row of a case states; None where one plays no part."""
         row = self.row(case)
-        return {name: row[name] for name in stated_settings(self.verb)}
+        return {name: row[column] for name, column in self.verb.setting_columns.items()}
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return an object of plain values for each case, then those of the simulation."""
@@ -216,7 +216,7 @@ class Result:
         more = {} if self.verb.summary is None or row["status"] == Outcome.FAILED else self.verb.summary(self)
         return {
             "verb": self.verb.name,
-            "settings": {name: infinity_as_text(row[name]) for name in stated_settings(self.verb)},
+            "settings": {name: infinity_as_text(value) for name, value in self.settings().items()},
             "quantities": cells_to_json(self.verb.quantities, row),
             "status": row["status"],
             "remark": row["remark"],
@@ -304,11 +304,6 @@ class Result:
         """Return how a case ended and its remark, unless it is simply done."""
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
-
-
-def stated_settings(verb: Verb[Any, Any]) -> list[str]:
-    """Return the names of the settings that rows state."""
-    return [name for name, known in setting_fields(verb.settings).items() if not known.rule.machine_only]
 
 
 def collect_tables(verb: Verb[Any, Any], records: Iterable[Any]) -> dict[str, pl.DataFrame]:

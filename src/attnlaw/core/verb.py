@@ -181,15 +181,32 @@ class Verb(Generic[S, R]):
 
     def row(self, case: S, record: R | InputError) -> dict[str, Any]:
         """One flat row: verb, settings, quantities with their errors, status, remark, version."""
-        return {"verb": self.name, **case.to_row(), **self.cells(record), "attnlaw_version": version()}
+        return {
+            "verb": self.name,
+            **self.setting_cells(case),
+            **self.cells(record),
+            "attnlaw_version": version(),
+        }
+
+    def setting_cells(self, case: S) -> dict[str, Any]:
+        """What a case adds to a row: its settings."""
+        return {self.setting_columns[name]: value for name, value in case.to_row().items()}
+
+    @cached_property
+    def setting_columns(self) -> dict[str, str]:
+        """The columns of rows that state settings, by their names: `x_setting` where `x` is a quantity."""
+        taken = column_kinds(self.quantities)
+        known = setting_fields(self.settings).items()
+        stated = [name for name, field in known if not field.rule.machine_only]
+        return {name: f"{name}_setting" if name in taken else name for name in stated}
 
     @cached_property
     def schema(self) -> dict[str, str]:
         """The columns of its rows with their kinds."""
         kinds = {"verb": "text"}
-        for name, field in setting_fields(self.settings).items():
-            if not field.rule.machine_only:
-                kinds[name] = KIND_OF.get(field.types[0], "text")
+        known = setting_fields(self.settings)
+        for name, column in self.setting_columns.items():
+            kinds[column] = KIND_OF.get(known[name].types[0], "text")
         ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
         return kinds | column_kinds(self.quantities) | ends
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.quantity import Quantity
-from attnlaw.core.result import Result, stated_settings
+from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.terminal.console import column_table, print_message, print_table
 
@@ -115,7 +115,7 @@ def _heading(result: Result) -> str:
 
 def _varying_names(result: Result) -> list[str]:
     """The settings that differ between cases."""
-    names = stated_settings(result.verb)
+    names = result.verb.setting_columns.values()
     return [name for name in names if len({str(value) for value in result.rows[name].drop_nulls()}) > 1]
 
 
