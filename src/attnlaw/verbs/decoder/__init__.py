@@ -96,7 +96,7 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        _table("values", VALUES),
+        _table("singular_values", VALUES),
         _table("modes", MODES),
         _table("bulk", BULK),
         _table("theory", THEORY),

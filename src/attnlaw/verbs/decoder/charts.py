@@ -21,7 +21,7 @@ LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
 def run(result: Result) -> list[Figure]:
     """Two ridges, one for each run."""
     view = ChartView(result)
-    rows = view.complete(view.frame("values"), "strength")
+    rows = view.complete(view.frame("singular_values"), "strength")
     return [
         view.figure(
             "run",

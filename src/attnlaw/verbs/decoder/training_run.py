@@ -48,7 +48,7 @@ class DecoderRun:
 
     quantities: dict[str, Any]
     steps: pl.DataFrame = field(repr=False)
-    values: Rows = field(repr=False)
+    singular_values: Rows = field(repr=False)
     modes: Rows = field(repr=False)
     bulk: Rows = field(repr=False)
     theory: Rows = field(repr=False)
