@@ -156,7 +156,7 @@ def finished_rows(result: Result) -> pl.DataFrame:
 
 
 def table_of(result: Result, name: str) -> pl.DataFrame:
-    """Return a table of finished cases; null for what is no number, no lines if the result has no such table."""
+    """Return a table of finished cases, null for what is no number; without lines if there is none."""
     columns = next(spec.columns for spec in result.verb.tables if spec.name == name)
     table = result.tables.get(
         name, pl.DataFrame(schema=to_schema(column_kinds(columns)) | {"case": pl.Int64()})
