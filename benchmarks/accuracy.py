@@ -27,7 +27,7 @@ COUNTED = ("numerical_rank", "outliers", "p")
 LEVEL = 0.01  # of the null test
 
 
-def changes(first: attnlaw.Audit, second: attnlaw.Audit) -> dict[str, float]:
+def changes(first: attnlaw.Result, second: attnlaw.Result) -> dict[str, float]:
     """The largest relative change of every quantity of a row, of singular values, and of the proxies.
 
     Logarithms change by their difference times ln 10: the relative change of what they are the logarithm of.
@@ -40,9 +40,9 @@ def changes(first: attnlaw.Audit, second: attnlaw.Audit) -> dict[str, float]:
     for name in ("singular_values", "singular_values_applied"):
         before, after = (audit.spectra[name].explode().drop_nulls().to_numpy() for audit in (first, second))
         largest[name] = _largest(before, after, logarithm=False)
-    for name, value in first.quantities.items():
+    for name, value in first.values().items():
         if name.startswith("log10_") and value is not None:
-            pair = [audit.quantities[name] for audit in (first, second)]
+            pair = [audit.values()[name] for audit in (first, second)]
             largest[name] = _largest(
                 *(np.array([getattr(total, "value", total)]) for total in pair), logarithm=True
             )
@@ -55,7 +55,7 @@ def _largest(before: np.ndarray, after: np.ndarray, logarithm: bool) -> float:
     return float(np.nanmax(change, initial=0.0))
 
 
-def recounted(first: attnlaw.Audit, second: attnlaw.Audit) -> int:
+def recounted(first: attnlaw.Result, second: attnlaw.Result) -> int:
     """How many rows count something else, and findings that differ."""
     tables = [
         audit.matrices.select(*COUNTED, rejected=pl.col("random_p_value") <= LEVEL).rows()

@@ -32,7 +32,7 @@ def audited_pair(folder: Path) -> Path:
     from real_checkpoints import fetch
 
     before, after = (attnlaw.audit(fetch(name), name=name) for name in PAIR)
-    return (before + after).with_fits().save(folder)
+    return (before + after).save(folder)
 
 
 def take(page: Path, out: Path) -> None:

@@ -28,14 +28,15 @@ print(by_layer.sort("kind", "layer"))
 for name, proxy in audit.summary["proxies"].items():
     if "log10" in proxy:
         print(f"{name:34} {proxy['log10']:8.4f}")
-print("counts ranks only:", audit.quantities["rank_count"])
+print("counts ranks only:", audit.rank_count)
 
 # %% [markdown]
 # Are these heads more than noise? The null test is part of every audit.
 
 # %%
-tested, rejected = (audit.quantities[f"not_random_{name}"] for name in ("tested", "rejected"))
-print(f"{rejected} of {tested} matrices differ from random ones of their shape")
+print(
+    f"{audit.not_random_rejected} of {audit.not_random_tested} matrices differ from random ones of their shape"
+)
 
 # %% [markdown]
 # Where does the amplification come from? Each layer multiplies it by its Lipschitz factor.

@@ -21,7 +21,7 @@ fresh = {
     "out_proj.weight": rng.standard_normal((128, 128)),
 }
 noise = fit(fresh, heads=4, name="fresh")
-print(noise.matrices.group_by("kind", "law").len().sort("kind"))
+print(noise.fits.group_by("kind", "law").len().sort("kind"))
 
 # %% [markdown]
 # Then a trained model. `random_p_value` is the null's; `outliers` are singular values beyond its edge.
@@ -29,7 +29,7 @@ print(noise.matrices.group_by("kind", "law").len().sort("kind"))
 # %%
 trained = fit(MODEL, only="qk,vo")
 print(
-    trained.matrices.group_by("kind", "law")
+    trained.fits.group_by("kind", "law")
     .agg(pl.len(), pl.col("random_p_value").max(), pl.col("outliers").median(), pl.col("kappa").median())
     .sort("kind", "law")
 )

@@ -12,13 +12,14 @@ import attnlaw
 MODEL = "examples/tiny-decoder"
 TEXT = "the cat"
 lens = attnlaw.lens(MODEL, ids=list(TEXT.encode()), top=4)  # this model reads bytes
-print(f"vec F(X) = T vec X + c holds to {lens.reconstruction_error:.0e}: {lens.outcome}")
+print(f"vec F(X) = T vec X + c holds to {lens.reconstruction_error:.0e}: {lens.status}")
 
 # %% [markdown]
 # How much does each input token move each output token? Rows are outputs, as shares; the mask is causal.
 
 # %%
-shares = lens.token_map.norms / lens.token_map.norms.sum(axis=1, keepdims=True)
+norms = lens.record.token_map.norms
+shares = norms / norms.sum(axis=1, keepdims=True)
 for letter, row in zip(TEXT, shares, strict=True):
     print(repr(letter), " ".join(f"{share:4.0%}" if share else "   ." for share in row))
 
@@ -26,7 +27,7 @@ for letter, row in zip(TEXT, shares, strict=True):
 # Attention rollout, for comparison, says that everything looks at the first token.
 
 # %%
-rollout = lens.rollout / lens.rollout.sum(axis=1, keepdims=True)
+rollout = lens.record.rollout / lens.record.rollout.sum(axis=1, keepdims=True)
 print(f"share of the first token in the last: operator {shares[-1, 0]:.0%}, rollout {rollout[-1, 0]:.0%}")
 
 # %% [markdown]
@@ -35,5 +36,5 @@ print(f"share of the first token in the last: operator {shares[-1, 0]:.0%}, roll
 # %%
 print("singular values", np.round(lens.singular_values, 2))
 direction = np.random.default_rng(0).standard_normal(len(TEXT) * 128)
-stretch = np.linalg.norm(lens.operator.matvec(direction)) / np.linalg.norm(direction)
+stretch = np.linalg.norm(lens.record.operator.matvec(direction)) / np.linalg.norm(direction)
 print(f"a random direction is stretched by {stretch:.2f}")

@@ -14,14 +14,15 @@ import attnlaw
 from attnlaw.render.charts.paper import save_chart
 from attnlaw.theory.limit import density_rows
 
-rows = attnlaw.limit(tokens=4, heads=2, width=[16, 64, 256, math.inf], draws=10_000)
+WIDTHS = [16, 64, 256, math.inf]
+widths = attnlaw.limit(tokens=4, heads=2, width=WIDTHS, draws=10_000)
 
 # %% [markdown]
 # The distance to the limit falls like 1/n^2: from 16 to 64 by about 10, from 64 to 256 by about 16.
 
 # %%
-for row in rows[:-1]:
-    print(f"n = {row.width:<5g} KL {row.kl_to_limit}")
+for width, result in zip(WIDTHS[:-1], widths, strict=False):
+    print(f"n = {width:<5g} KL {result.kl_to_limit}")
 
 # %% [markdown]
 # The limit itself is not Gaussian: its kurtosis is 3 + 3 r / H.
@@ -42,7 +43,7 @@ for token in (1, 4):
 # The densities. `attnlaw limit --out DIR --figures pdf` draws this and the distances from a terminal.
 
 # %%
-densities = pl.DataFrame(density_rows({row.width: row.law for row in rows}))
+densities = pl.DataFrame(density_rows({record.width: record.law for record in widths.records}))
 named = densities.with_columns(pl.col("width").cast(pl.String)).to_dicts()
 chart = alt.Chart(alt.Data(values=named)).mark_line().encode(x="y:Q", y="density:Q", color="width:N")
 print(save_chart(chart, "densities.png"))

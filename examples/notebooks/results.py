@@ -14,7 +14,7 @@ prediction
 prediction.plot()
 
 # %% [markdown]
-# Several cases are a list that is also a table (`.rows`, polars) and a chart.
+# Several cases are one result with a table (`.rows`, polars) and a chart.
 
 # %%
 curve = attnlaw.learn(alpha=[0.1, 0.2, 0.3, 0.4, 0.6, 0.8], noise=0.5, student=["factorized", "direct"])

@@ -75,7 +75,7 @@ def audit_all(paths: Mapping[str, Path]) -> tuple[pl.DataFrame, pl.DataFrame, pl
     return table, pl.concat(matrices).sort(order, maintain_order=True), pl.concat(spectra)
 
 
-def model_row(name: str, path: Path, result: attnlaw.Audit) -> dict[str, Any]:
+def model_row(name: str, path: Path, result: attnlaw.Result) -> dict[str, Any]:
     """One model in one row: sizes, final held-out loss where it is known, proxies, choices of p."""
     summary = result.summary
     named = NAME.search(name)
