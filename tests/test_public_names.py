@@ -30,8 +30,8 @@ def test_importing_every_room_leaves_every_verb_a_function() -> None:
     assert attnlaw.learn(alpha=0.2).estimation_error.value > 0
     assert attnlaw.limit(width=8, draws=100).output_variance.value > 0
     assert attnlaw.audit("examples/tiny-decoder", only="qk").matrices.height == 16
-    assert attnlaw.fit("examples/tiny-decoder", layers="0", only="qk").matrices.height == 4
-    assert attnlaw.init("gpt2", tokens=2, draws=2).draws == 2
+    assert attnlaw.fit("examples/tiny-decoder", layers="0", only="qk").fits.height == 4
+    assert attnlaw.init("gpt2", tokens=2, draws=2).record.draws == 2
     assert attnlaw.lens("examples/tiny-decoder", ids=[84]).reconstruction_error < 1e-10
 
 

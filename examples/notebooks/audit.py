@@ -34,9 +34,8 @@ print("counts ranks only:", audit.rank_count)
 # Are these heads more than noise? The null test is part of every audit.
 
 # %%
-print(
-    f"{audit.not_random_rejected} of {audit.not_random_tested} matrices differ from random ones of their shape"
-)
+tested, rejected = audit.not_random_tested, audit.not_random_rejected
+print(f"{rejected} of {tested} matrices differ from random ones of their shape")
 
 # %% [markdown]
 # Where does the amplification come from? Each layer multiplies it by its Lipschitz factor.

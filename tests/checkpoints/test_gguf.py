@@ -16,7 +16,7 @@ from real_checkpoints import real_checkpoint
 from safetensors.numpy import save_file
 from scipy.linalg import svdvals
 
-from attnlaw import Audit, audit
+from attnlaw import Result, audit
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
@@ -77,7 +77,7 @@ def test_scores_and_head_outputs_of_smollm2(smollm2: Model, layer: int) -> None:
             assert np.max(np.abs(actual - expected)) <= 2.0**-22 * np.abs(expected).max()
 
 
-def finite(audit_result: Audit) -> bool:
+def finite(audit_result: Result) -> bool:
     """Whether every number of the rows of an audit is there and finite."""
     numbers = audit_result.matrices.select("spectral_norm", "norm_21", "effective_rank")
     values = audit_result.spectra["singular_values"].to_list()

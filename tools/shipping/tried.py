@@ -59,7 +59,8 @@ EXTRAS = {
     "onnx": Extra("onnx", ("audit onnx --only qk",)),
     "hub": Extra("huggingface_hub", ("audit someone/tiny --only qk",)),
     "pandas": Extra(
-        "pandas", python="import attnlaw; print(attnlaw.audit('{model}', only='qk').matrices.to_pandas().shape)"
+        "pandas",
+        python="import attnlaw; print(attnlaw.audit('{model}', only='qk').matrices.to_pandas().shape)",
     ),
     "lab": Extra("marimo", serves="lab learn --no-browser"),
     "cluster": Extra("distributed", ("study run cluster/study.toml --jobs 1 --out rows",)),
