@@ -21,7 +21,7 @@ from attnlaw.core.errors import BadSetting, InputError, require_some
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.files import to_json, to_parquet
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.quantity import TableSpec, cells_to_json, cells_to_values, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec, cells_to_json, cells_to_values, column_kinds
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.values import infinity_as_text
 from attnlaw.core.version import version
@@ -363,9 +363,7 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
         strange = table.filter(~pl.col("case").is_between(0, rows.height - 1).fill_null(False))
         if strange.height:
             raise InputError(f"{place}: found lines of case {strange['case'][0]} of {rows.height}; {remedy}")
-        for quantity in spec.columns:
-            if quantity.choices and quantity.kind == "text":
-                _require_choices(quantity.choices, table[quantity.name], place, remedy)
+        _require_choices(spec.columns, table, place, remedy)
         tables[spec.name] = table
     return Result(verb, rows, tables)
 
@@ -382,12 +380,13 @@ def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, reme
                 known.validate(rows[name].min())
             except BadSetting as error:
                 raise InputError(f"{path}: {error}; {remedy}") from error
-    for quantity in verb.quantities:
-        if quantity.choices and quantity.kind == "text":
-            _require_choices(quantity.choices, rows[quantity.name], path, remedy)
+    _require_choices(verb.quantities, rows, path, remedy)
 
 
-def _require_choices(choices: Mapping[str, Any], values: pl.Series, path: Path, remedy: str) -> None:
-    strange = [value for value in values.unique().drop_nulls() if value not in choices]
-    if strange:
-        raise InputError(f"{path}: found {values.name} {strange[0]!r}; {remedy}")
+def _require_choices(quantities: Iterable[Quantity], table: pl.DataFrame, path: Path, remedy: str) -> None:
+    for quantity in quantities:
+        if quantity.choices and quantity.kind in ("text", "texts"):
+            values = table[quantity.name].explode() if quantity.kind == "texts" else table[quantity.name]
+            strange = [value for value in values.unique().drop_nulls() if value not in quantity.choices]
+            if strange:
+                raise InputError(f"{path}: found {quantity.name} {strange[0]!r}; {remedy}")

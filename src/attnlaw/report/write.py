@@ -10,9 +10,7 @@ from itertools import islice
 from operator import add
 from pathlib import Path
 
-import polars as pl
-
-from attnlaw.core.errors import InputError, as_input_error, printable
+from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import writable_directory, write_all
 from attnlaw.core.output_options import ENDINGS
 from attnlaw.core.result import MANIFEST, Result
@@ -26,8 +24,6 @@ from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page
 from attnlaw.verbs.audit.names import model_names
 from attnlaw.verbs.views import figures_of, load, page_of
-
-DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
 
 
 def write_report(
@@ -55,12 +51,10 @@ def write_files(
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
     loaded, names = [_load_results(folder) for folder in folders], _distinct_names(folders)
     target = writable_directory(folders[0] if out is None else out)
-    # Columns are checked one by one; what a stranger wrote may still not fit together.
-    with as_input_error(f"{', '.join(names)}: cannot be drawn", "write it again", *DAMAGE):
-        page, drawn = _page(loaded, names)
-        written = {target / "report.html": page.encode()}
-        if figures is not None and drawn:
-            written |= figure_files(drawn, writable_directory(target / "figures"), figures)
+    page, drawn = _page(loaded, names)
+    written = {target / "report.html": page.encode()}
+    if figures is not None and drawn:
+        written |= figure_files(drawn, writable_directory(target / "figures"), figures)
     write_all(written)
     return [path for path in written if path.suffix in (".html", f".{figures}")]
 

@@ -81,7 +81,12 @@ class Part:
 
     @property
     def rows(self) -> pl.DataFrame:
-        return pl.concat([rows_of(result) for result in self.every], how="diagonal_relaxed")
+        """All rows; settings come first, also those of a simulation."""
+        rows = pl.concat([rows_of(result) for result in self.every], how="diagonal_relaxed")
+        settings = dict.fromkeys(
+            name for result in self.every for name in result.verb.setting_columns.values()
+        )
+        return rows.select("verb", *settings, pl.exclude("verb", *settings))
 
     @property
     def listed_rows(self) -> pl.DataFrame:

@@ -17,6 +17,7 @@ from attnlaw.analysis.columns import (
     SPECTRA,
     TOWERS,
 )
+from attnlaw.checkpoints.network import KINDS
 from attnlaw.checkpoints.settings import (
     MACHINE,
     PRECISIONS,
@@ -164,7 +165,10 @@ QUANTITIES = (
     Quantity("rank_count", "p = 0 won everywhere: the proxy only counts ranks", kind="bool"),
     Quantity("norms", "which norms tables and maps show: applied or stored", kind="text"),
     Quantity(
-        "norms_unknown", "kinds of matrix whose norm before is not known: shown as stored", kind="texts"
+        "norms_unknown",
+        "kinds of matrix whose norm before is not known: shown as stored",
+        kind="texts",
+        choices=KINDS,
     ),
     Quantity("extensions", "what goes beyond the setting that the bounds were stated for", kind="texts"),
     Quantity("warnings", "what to know about the model", kind="texts"),

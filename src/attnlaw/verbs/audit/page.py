@@ -63,10 +63,11 @@ LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
 def has_page(result: Result) -> bool:
-    """Return whether a result is that of audits which the page of audits can show."""
+    """Return whether a result is that of audits which the page of audits can show; of a study, a few."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
-    return result.verb.name == "audit" and known and 0 < finished <= MOST_MODELS
+    is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)
+    return result.verb.name == "audit" and known and is_shown
 
 
 def page(
