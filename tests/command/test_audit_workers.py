@@ -13,14 +13,14 @@ import pytest
 from command.in_process import invoke
 
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import InProcessEngine, Stop
+from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.task import Ending
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TABLES = ("matrices", "spectra", "layers", "findings")
 
 
-class Interrupted(InProcessEngine):
+class Interrupted(Engine):
     """Somebody presses Ctrl-C when three tasks are done."""
 
     def run(self, *given: Any, **more: Any) -> Iterator[list[Ending]]:
@@ -36,9 +36,9 @@ def _asked(monkeypatch: pytest.MonkeyPatch) -> list[Backend]:
     asked: list[Backend] = []
 
     @contextmanager
-    def here(self: Backend, out: str, stop: Stop) -> Iterator[InProcessEngine]:
+    def here(self: Backend, out: Path, stop: Stop) -> Iterator[Engine]:
         asked.append(self)
-        yield Interrupted() if len(asked) == 1 else InProcessEngine()
+        yield (Interrupted if len(asked) == 1 else Engine)(out.absolute(), stop)
 
     monkeypatch.setattr(Backend, "open", here)
     return asked

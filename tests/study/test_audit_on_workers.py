@@ -44,8 +44,8 @@ def finished(store: Path) -> dict[str, int]:
     with open_store(store) as opened:
         return {
             key: (opened.folder / path).stat().st_ino
-            for key, parts in opened.parts().items()
-            for _, path in parts
+            for key, ending in opened.endings().items()
+            for _, path in ending.parts
         }
 
 

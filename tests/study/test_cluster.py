@@ -24,7 +24,7 @@ from study.sample_verbs import calls, exported, find, rows, study
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.study import Backend, read_study, run, status
 from attnlaw.study.cluster import AHEAD, DaskEngine
-from attnlaw.study.engine import RetryPolicy, Stop
+from attnlaw.study.engine import Stop
 from attnlaw.study.run import Cost
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
@@ -219,13 +219,13 @@ def test_whatever_dask_says_of_a_scheduler_that_went_away(tmp_path: Path, error:
         def nthreads(self) -> None:
             raise error
 
-    engine = DaskEngine(Lost())  # type: ignore[arg-type]
+    engine = DaskEngine(tmp_path, Stop(), client=Lost())
     with pytest.raises(InputError, match="the Dask scheduler went away"):
-        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, RetryPolicy(), Stop()))
+        list(engine.run(study(tmp_path, SLOW).tasks))
 
 
 def test_a_client_that_is_closed_has_lost_its_scheduler(tmp_path: Path, two_workers: Backend) -> None:
     with Client(two_workers.dask, set_as_default=False) as client:
-        engine = DaskEngine(client)
+        engine = DaskEngine(tmp_path, Stop(), client=client)
     with pytest.raises(InputError, match="the Dask scheduler went away"):
-        list(engine.run(study(tmp_path, SLOW).tasks, tmp_path, RetryPolicy(), Stop()))
+        list(engine.run(study(tmp_path, SLOW).tasks))

@@ -186,7 +186,7 @@ def test_a_table_changes_with_its_row_and_not_before(tmp_path: Path) -> None:
     assert changed.filter(case=1).height == 60
     run(sample_study, out)
     with open_store(out) as store:
-        named = {path for parts in store.parts().values() for _, path in parts}
+        named = {path for ending in store.endings().values() for _, path in ending.parts}
     assert {
         str(path.relative_to(out)) for path in (out / "parts" / "values").iterdir()
     } == named  # the rest is swept

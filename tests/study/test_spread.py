@@ -21,7 +21,7 @@ from attnlaw.study.store import hold_lock, open_store
 
 def finished(store: Path) -> int:
     with open_store(store) as opened:
-        return sum(error is None for _, _, error in opened.outcomes())
+        return sum(ending.error is None for ending in opened.endings().values())
 
 
 def test_a_sum_in_parts_is_the_sum(tmp_path: Path) -> None:

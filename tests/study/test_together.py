@@ -14,7 +14,7 @@ from study.sample_verbs import SHARED, at_once, calls, exported, find, rows, stu
 
 from attnlaw.core.progress import no_progress
 from attnlaw.study import Backend, read_study, resume, run, status
-from attnlaw.study.pacing import BATCH, CHUNK, LEAST, LONG, Pace
+from attnlaw.study.engine import BATCH, CHUNK, LEAST, LONG, Engine, Stop, pace_key
 from attnlaw.study.run import Cost
 from attnlaw.study.task import Ending, Task, group_tasks
 from attnlaw.verbs import find_verb
@@ -149,22 +149,25 @@ def test_a_row_of_a_learning_curve_is_that_of_its_case_alone(tmp_path: Path) -> 
     assert Task(learn, softmax).group is None
 
 
-def test_a_batch_lasts_as_long_as_it_should() -> None:
-    case = SHARED.settings(x=1.0)
-    task, alone, pace = Task(SHARED, case), Task(find("square"), find("square").settings(x=1.0)), Pace()
-    assert pace.batch_size(task, None) == 1
-    for timed_task in (task, alone):
-        pace.add_times(timed_task, [Ending("", 0.01)])
-    assert pace.batch_size(task, None) == round(CHUNK / 0.01)
-    assert pace.batch_size(alone, None) == round(BATCH / 0.01)
-    assert pace.batch_size(task, 0.4) == 20  # half of the time limit
-    assert pace.batch_size(alone, 0.4) == round(BATCH / 0.01)
+def test_a_batch_lasts_as_long_as_it_should(tmp_path: Path) -> None:
+    def engine(seconds: float, time_limit: float | None = None) -> Engine:
+        """An engine that has seen both tasks once."""
+        timed = Engine(tmp_path, Stop(), time_limit)
+        for timed_task in (task, alone):
+            timed.add_times(timed_task, [Ending("", seconds)])
+        return timed
+
+    task, alone = (Task(verb, verb.settings(x=1.0)) for verb in (SHARED, find("square")))
+    assert Engine(tmp_path, Stop()).batch_size(task) == 1
+    assert engine(0.01).batch_size(task) == round(CHUNK / 0.01)
+    assert engine(0.01).batch_size(alone) == round(BATCH / 0.01)
+    assert engine(0.01, 0.4).batch_size(task) == 20  # half of the time limit
+    assert engine(0.01, 0.4).batch_size(alone) == round(BATCH / 0.01)
     # Alone it takes longer than a chunk should; what it takes with others is seen by trying.
-    slow, slower = Pace(), Pace()
-    slow.add_times(task, [Ending("", 2 * CHUNK)])
-    slower.add_times(task, [Ending("", 2 * LONG)])
-    assert (
-        slow.batch_size(task, None),
-        slow.batch_size(task, 10 * CHUNK),
-        slower.batch_size(task, None),
-    ) == (LEAST, 2, 1)
+    assert engine(2 * CHUNK).batch_size(task) == LEAST
+    assert engine(2 * CHUNK, 10 * CHUNK).batch_size(task) == 2
+    assert engine(2 * LONG).batch_size(task) == 1
+    # Eight measurements and one of all before: (0.1 + 8 * 0.01) / 9.
+    mixed = engine(0.1)
+    mixed.add_times(alone, [Ending("", 0.01)] * 8)
+    assert mixed.pace[pace_key(alone)] == pytest.approx(0.02)

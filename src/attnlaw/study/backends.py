@@ -18,7 +18,7 @@ from attnlaw.core.errors import BadSetting, InputError, as_input_error, require_
 from attnlaw.core.files import writable_directory
 from attnlaw.core.settings import settings_dataclass
 from attnlaw.core.workers import Workers
-from attnlaw.study.engine import Engine, InProcessEngine, Stop
+from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 
 CONFIG = {
@@ -56,10 +56,12 @@ class Backend(Workers):
             parse_options(self.slurm)
 
     @contextmanager
-    def open(self, out: str | os.PathLike[str], stop: Stop) -> Iterator[Engine]:
+    def open(
+        self, out: str | os.PathLike[str], stop: Stop, time_limit: float | None = None, retries: int = 2
+    ) -> Iterator[Engine]:
         """The engine for a store in `out`, once its workers are seen to fit; they end with the context."""
-        if self == Backend():
-            yield InProcessEngine()
+        if (self.jobs, self.dask, self.slurm) == (None, None, None):
+            yield Engine(Path(out).absolute(), stop, time_limit, retries)
             return
         with require_extra("a cluster", "cluster"):
             import dask
@@ -69,7 +71,8 @@ class Backend(Workers):
         with _silence_dask(), dask.config.set(CONFIG), self._client(folder, stop) as client:
             if not stop.is_requested:
                 _check_workers(client, folder)
-            yield DaskEngine(client, None if self.dask else self.jobs or 1)
+            planned = None if self.dask else self.jobs or 1
+            yield DaskEngine(folder, stop, time_limit, retries, client=client, planned=planned)
 
     def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
         if self.dask is not None:

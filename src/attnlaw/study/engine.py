@@ -1,34 +1,28 @@
-"""Where tasks are computed: here, one after the other, or on a Dask cluster (see `cluster`).
+"""Compute tasks in this process, one after the other or a group at once; `cluster` does it on Dask.
 
-An engine takes tasks and yields how they ended, in any order; a task that failed is tried again up to
-`Policy.retries` times, unless its error is permanent.
+An engine takes tasks and yields how they ended, in any order. A task that failed is tried again up to
+`retries` times, unless its error is permanent.
+
+Tasks of a group (`Verb.batch_key`) share most of their work: alone each pays all of it. Their batches are
+larger, and grow as their share of the time falls. They have `LEAST` members even where one alone takes longer
+than a chunk should (on a busy machine any does), up to `LONG` seconds: else nobody learns what they share.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
-from attnlaw.study.pacing import Pace
 from attnlaw.study.task import Ending, Task, group_tasks, run_task, run_tasks_together, time_again
 
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """What a task may cost: seconds for an attempt (None: no limit), and attempts after the first."""
-
-    time_limit: float | None = None
-    retries: int = 2
-
-    def is_final(self, ending: Ending) -> bool:
-        """Whether the task is finished or must not be tried again."""
-        return ending.error is None or ending.permanent or ending.attempts > self.retries
+BATCH, CHUNK = 0.25, 1.0  # seconds of tasks that are computed one after the other, and at once
+LEAST, LONG = 32, 3.0
+MOST_IN_BATCH = 500
 
 
 class Stop:
@@ -66,117 +60,137 @@ class Stop:
                 signal.signal(number, handler)
 
 
-class Engine(Protocol):
-    """Computes tasks. `first` asks for a measured first task: a quick one runs again, for its time alone."""
-
-    @property
-    def workers(self) -> int: ...
-
-    def run(
-        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Ending]]: ...
-
-
 class TimeUp(BaseException):
     """Raised inside a task that exceeds its limit; not an `Exception`, so that no task swallows it."""
 
 
-class InProcessEngine:
-    """Computes tasks in this process. A task that exits the process ends the run; a cluster survives that."""
+@dataclass
+class Engine:
+    """Computes tasks in this process. A task that exits the process ends the run; a cluster survives that.
 
-    workers = 1
+    Args:
+        folder: directory of the store, to which tasks write their tables.
+        stop: ends the work as soon as it is requested.
+        time_limit: seconds for an attempt at a task; None is no limit.
+        retries: attempts after the first one.
+    """
 
-    def __init__(self) -> None:
-        self.pace = Pace()
+    folder: Path
+    stop: Stop
+    time_limit: float | None = None
+    retries: int = 2
+    # Seconds of a task of each kind: a mean over what was measured last.
+    pace: dict[tuple[str, bool], float] = field(default_factory=dict)
 
-    def run(
-        self, tasks: Sequence[Task], folder: Path, policy: RetryPolicy, stop: Stop, first: bool = False
-    ) -> Iterator[list[Ending]]:
+    @property
+    def workers(self) -> int:
+        return 1
+
+    def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
+        """Yield how tasks ended. `first` runs quick tasks a second time, to measure them."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
             for group in group_tasks(tasks):
-                while group and not stop.is_requested:
-                    size = 1 if first else self.pace.batch_size(group[0], policy.time_limit)
+                while group and not self.stop.is_requested:
+                    size = 1 if first else self.batch_size(group[0])
                     chunk, group = group[:size], group[size:]
-                    done = self._run_group(chunk, folder, policy, stop) if len(chunk) > 1 else []
+                    done = self._run_together(chunk) if len(chunk) > 1 else []
                     if done:
-                        self.pace.add_times(chunk[0], done)
+                        self.add_times(chunk[0], done)
                         yield done
                     keys = {ending.key for ending in done}
                     for task in chunk:
-                        if task.key not in keys:
-                            yield from self._run_alone(task, folder, policy, stop, first)
+                        if task.key not in keys and (ending := self._run_alone(task, first)) is not None:
+                            yield [ending]
 
-    def _run_group(self, tasks: list[Task], folder: Path, policy: RetryPolicy, stop: Stop) -> list[Ending]:
-        """The endings of those that are done at once."""
+    def is_final(self, ending: Ending) -> bool:
+        """Whether the task is finished or must not be tried again."""
+        return ending.error is None or ending.permanent or ending.attempts > self.retries
+
+    def add_times(self, task: Task, endings: Iterable[Ending]) -> None:
+        """Endings of tasks of this kind: as many measurements, beside one of all before."""
+        seconds = [ending.seconds for ending in endings]
+        before = self.pace.get(pace_key(task))
+        known = seconds if before is None else [before, *seconds]
+        if known:
+            self.pace[pace_key(task)] = sum(known) / len(known)
+
+    def batch_size(self, task: Task) -> int:
+        """How many tasks like this one make a batch; one where none was measured.
+
+        A group has the time limit of one task: it should need no more than half of it.
+        """
+        pace = self.pace.get(pace_key(task))
+        if pace is None:
+            return 1
+        pace = max(pace, 1e-6)
+        if task.group is None:
+            return max(1, min(MOST_IN_BATCH, int(BATCH / pace)))
+        size = max(int(CHUNK / pace), LEAST if pace <= LONG else 1)
+        allowed = MOST_IN_BATCH if self.time_limit is None else int(self.time_limit / 2 / pace)
+        return max(1, min(MOST_IN_BATCH, size, allowed))
+
+    def _run_together(self, tasks: list[Task]) -> list[Ending]:
         try:
-            with _computing(stop), _alarm(policy.time_limit):
-                return run_tasks_together(tasks, folder)
+            with self._interruptible():
+                return run_tasks_together(tasks, self.folder)
         except (TimeUp, KeyboardInterrupt):
             return []
 
-    def _run_alone(
-        self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop, first: bool
-    ) -> Iterator[list[Ending]]:
-        """How one task ended; nothing if the user asked to stop."""
-        ending = self._run_with_retries(task, folder, policy, stop)
-        if ending is None:
-            return
-        if first:
-            ending = time_again(ending, lambda: self._attempt(task, folder, policy, stop))
-        if ending.error is None:
-            self.pace.add_times(task, [ending])
-        yield [ending]
-
-    def _run_with_retries(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> Ending | None:
-        """The ending after as many attempts as it takes and the policy allows."""
+    def _run_alone(self, task: Task, first: bool) -> Ending | None:
+        """Return how a task ended after as many attempts as it may have; None after a stop."""
         attempts = 0
-        while (ending := self._attempt(task, folder, policy, stop)) is not None:
+        while True:
+            ending = self._attempt(task)
+            if ending is None:
+                return None
             attempts += 1
             ending = replace(ending, attempts=attempts)
-            if policy.is_final(ending):
+            if self.is_final(ending):
                 break
+        if first:
+            ending = time_again(ending, lambda: self._attempt(task))
+        if ending.error is None:
+            self.add_times(task, [ending])
         return ending
 
-    def _attempt(self, task: Task, folder: Path, policy: RetryPolicy, stop: Stop) -> Ending | None:
-        """The ending, or None if the user asked to stop."""
-        if stop.is_requested:
+    def _attempt(self, task: Task) -> Ending | None:
+        if self.stop.is_requested:
             return None
         try:
-            with _computing(stop), _alarm(policy.time_limit):
-                return run_task(task, folder)
+            with self._interruptible():
+                return run_task(task, self.folder)
         except TimeUp:
-            limit = policy.time_limit or 0.0
+            limit = self.time_limit or 0.0
             return Ending(task.key, limit, error=f"exceeded its time limit of {limit:g} s")
         except KeyboardInterrupt:
             return None
 
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Raise `KeyboardInterrupt` on a stop and, in the main thread, `TimeUp` after the time limit.
 
-@contextmanager
-def _computing(stop: Stop) -> Iterator[None]:
-    """A stop that is asked for meanwhile interrupts it."""
-    stop.computing = True
-    try:
-        yield
-    finally:
-        stop.computing = False
+        Compiled code ends before anything is raised.
+        """
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            raise TimeUp
+
+        limited = self.time_limit is not None and threading.current_thread() is threading.main_thread()
+        self.stop.computing = True
+        try:
+            if limited:
+                before = signal.signal(signal.SIGALRM, ring)
+                signal.setitimer(signal.ITIMER_REAL, self.time_limit or 0.0)
+            yield
+        finally:
+            if limited:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+                signal.signal(signal.SIGALRM, before)
+            self.stop.computing = False
 
 
-@contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    """Raise `TimeUp` in the main thread after some seconds; compiled code ends before it is raised."""
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+def pace_key(task: Task) -> tuple[str, bool]:
+    """What tasks that take about as long have in common: their verb, and whether they are in groups."""
+    return task.verb.name, task.group is not None

@@ -82,8 +82,7 @@ def export(study: Study, store: Store) -> list[Path]:
 
     An `InputError` where the store holds only rows of another study: they would be emptied.
     """
-    if holds_other_study(study, store):
-        raise other_study_error(store)
+    require_same_study(study, store)
     results = collect_results(study, store)
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]
     for folder, result in zip(folders, results, strict=True):
@@ -101,16 +100,12 @@ def export(study: Study, store: Store) -> list[Path]:
     return folders
 
 
-def holds_other_study(study: Study, store: Store) -> bool:
-    """Whether a store holds rows, and none of them is of this study."""
-    keys = {key for key, _, _ in store.outcomes()}
-    return bool(keys) and keys.isdisjoint(task.key for task in study.tasks)
-
-
-def other_study_error(store: Store) -> InputError:
-    """What to say of such a store."""
-    return InputError(
-        f"{store.folder}: holds rows of another study (or of another version of attnlaw, or of models that "
-        "have moved: a row belongs to their absolute path) and none of this file; name the file of that "
-        "study, move the models back, or begin this one with: attnlaw study run FILE --out DIR"
-    )
+def require_same_study(study: Study, store: Store) -> None:
+    """An `InputError` where a store holds rows, and none of them is of this study."""
+    keys = store.endings(rows=False).keys()
+    if keys and keys.isdisjoint(task.key for task in study.tasks):
+        raise InputError(
+            f"{store.folder}: holds rows of another study (or of another version of attnlaw, or of models "
+            "that have moved: a row belongs to their absolute path) and none of this file; name the file of "
+            "that study, move the models back, or begin this one with: attnlaw study run FILE --out DIR"
+        )

@@ -19,8 +19,8 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS
 from attnlaw.core.values import infinity_as_text
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import Engine, RetryPolicy, Stop
-from attnlaw.study.export import export, holds_other_study, other_study_error
+from attnlaw.study.engine import Engine, Stop
+from attnlaw.study.export import export, require_same_study
 from attnlaw.study.file import Study
 from attnlaw.study.store import Store, hold_lock, is_locked, open_store
 from attnlaw.study.task import Ending, Task, group_tasks
@@ -122,11 +122,12 @@ def run(
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
-                with (backend or Backend()).open(out, stop) as engine:
+                place = backend or Backend()
+                with place.open(out, stop, study.time_limit, study.retries) as engine:
                     if force:  # not earlier: where nothing can run, nothing changes
                         store.mark_stale(task.key for task in todo)
                     try:
-                        computed = _compute(study, todo, store, engine, stop, announce, progress)
+                        computed = _compute(todo, store, engine, announce, progress)
                     except InputError:  # the cluster went away
                         _export(study, store)
                         raise
@@ -150,76 +151,56 @@ def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
     """Where a study stands, also while a run is at work; an `InputError` where another study was run."""
     with open_store(out) as store:
         running = is_locked(out)
-        if not running and holds_other_study(study, store):
-            raise other_study_error(store)
+        if not running:
+            require_same_study(study, store)
         return _study_status(study, store, running=running)
 
 
 def _export(study: Study, store: Store) -> None:
     """Export the rows; older ones stay while they are all of another study, or a table of these is lost."""
-    if not holds_other_study(study, store) and store.missing_tables().keys().isdisjoint(
-        task.key for task in study.tasks
-    ):
+    endings = store.endings(rows=False)
+    kept = [endings[task.key] for task in study.tasks if task.key in endings]
+    if (kept or not endings) and all(map(store.has_tables, kept)):
         export(study, store)
 
 
 def _compute(
-    study: Study,
     todo: list[Task],
     store: Store,
     engine: Engine,
-    stop: Stop,
     announce: Callable[[Cost], None] | None,
     progress: Progress | None,
 ) -> int:
     """Compute tasks and keep how they end as it comes; how many were kept."""
-    policy = RetryPolicy(study.time_limit, study.retries)
     computed = 0
 
-    def keep(tasks: list[Task], first: bool) -> Iterator[Ending]:
+    def compute(tasks: Sequence[Task], first: bool = False) -> Iterator[tuple[str, Ending]]:
         nonlocal computed
-        for endings in compute_and_store(tasks, store, engine, policy, stop, first):
+        for endings in engine.run(tasks, first):
+            store.add(endings)
             computed += len(endings)
             if progress is not None:
                 progress(computed, len(todo))
-            yield from endings
+            yield from ((ending.key, ending) for ending in endings)
 
     firsts = {task.verb.name: task for task in reversed(todo)}
-    measured = {ending.key: ending for ending in keep(list(firsts.values()), first=True)}
-    first = {verb: measured[task.key] for verb, task in firsts.items() if task.key in measured}
-    trial = _trial_tasks([task for task in todo if task.key not in measured])
-    measured |= {ending.key: ending for ending in keep(trial, first=False)}
-    if announce is not None and not stop.is_requested:
-        announce(_cost(todo, first, _mean_seconds(trial, measured), engine.workers))
-    for _ in keep([task for task in todo if task.key not in measured], first=False):
-        pass
-    return computed
-
-
-def _trial_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """A few tasks of each verb that are computed at once: a first one alone does not tell what they cost."""
+    measured = dict(compute(list(firsts.values()), first=True))
+    # A first task alone does not tell what tasks that are computed at once cost: a few of each verb do.
     trials: dict[str, list[Task]] = {}
-    for group in group_tasks(tasks):
+    for group in group_tasks(task for task in todo if task.key not in measured):
         if group[0].group is not None:
             trials.setdefault(group[0].verb.name, group[:TRIAL])
-    return [task for trial in trials.values() for task in trial]
-
-
-def _mean_seconds(tasks: Sequence[Task], endings: Mapping[str, Ending]) -> dict[str, float]:
-    """The mean seconds of some tasks, by their verbs."""
-    seconds_by_verb: dict[str, list[float]] = {}
-    for task in tasks:
-        seconds_by_verb.setdefault(task.verb.name, []).append(endings[task.key].seconds)
-    return {verb: sum(seconds) / len(seconds) for verb, seconds in seconds_by_verb.items()}
-
-
-def compute_and_store(
-    tasks: Sequence[Task], store: Store, engine: Engine, policy: RetryPolicy, stop: Stop, first: bool = False
-) -> Iterator[list[Ending]]:
-    """Compute tasks; how they ended, once it is in the store."""
-    for endings in engine.run(tasks, store.folder, policy, stop, first):
-        store.add(endings)
-        yield endings
+    measured |= compute([task for trial in trials.values() for task in trial])
+    if announce is not None and not engine.stop.is_requested:
+        means = {
+            verb: sum(measured[task.key].seconds for task in trial) / len(trial)
+            for verb, trial in trials.items()
+        }
+        first = {verb: measured[task.key] for verb, task in firsts.items()}
+        announce(_cost(todo, first, means, engine.workers))
+    for _ in compute([task for task in todo if task.key not in measured]):
+        pass
+    return computed
 
 
 def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, float], workers: int) -> Cost:
@@ -232,15 +213,10 @@ def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, f
 
 def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
     """The tasks that have not ended, are to be computed anew, or have lost a table."""
-    errors, outdated = (
-        {key: error for key, _, error in store.outcomes()},
-        store.stale_keys() | store.missing_tables().keys(),
-    )
-    return [
-        task
-        for task in tasks
-        if task.key not in errors or task.key in outdated or (retry_failed and errors[task.key] is not None)
-    ]
+    finished = store.finished()
+    if retry_failed:
+        finished = {key: ending for key, ending in finished.items() if ending.error is None}
+    return [task for task in tasks if task.key not in finished]
 
 
 def _require_store_of_rows(study: Study, folder: Path) -> None:
@@ -257,7 +233,7 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
 
 def clean_up(store: Store, *verbs: str) -> None:
     """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
-    kept = {store.folder / path for parts in store.parts().values() for _, path in parts}
+    kept = {store.folder / path for ending in store.endings(rows=False).values() for _, path in ending.parts}
     drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
     for place, pattern in (LEFTOVERS | drafts).items():
         for path in store.folder.glob(place):
@@ -266,20 +242,13 @@ def clean_up(store: Store, *verbs: str) -> None:
 
 
 def _study_status(study: Study, store: Store, **rest: Any) -> StudyStatus:
-    wanted = {task.key for task in study.tasks}
-    wanted -= store.stale_keys() | store.missing_tables().keys()
-    errors, done, seconds = {}, 0, 0.0
-    for key, took, error in store.outcomes():
-        if key in wanted:
-            seconds += took
-            if error is None:
-                done += 1
-            else:
-                errors[key] = error
+    finished = store.finished()
+    ended = [(task, finished[task.key]) for task in study.tasks if task.key in finished]
     failures = tuple(
-        Failure(task.case.to_row(), errors[task.key]) for task in study.tasks if task.key in errors
+        Failure(task.case.to_row(), ending.error) for task, ending in ended if ending.error is not None
     )
-    return StudyStatus(len(study.tasks), done, failures, seconds=seconds, **rest)
+    seconds = sum((ending.seconds for _, ending in ended), 0.0)
+    return StudyStatus(len(study.tasks), len(ended) - len(failures), failures, seconds=seconds, **rest)
 
 
 def failure_lines(failures: tuple[Failure, ...], most: int = 5) -> list[str]:

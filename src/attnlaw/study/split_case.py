@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.verb import CaseSplit, Verb
 from attnlaw.study.backends import Backend
-from attnlaw.study.engine import Engine, RetryPolicy, Stop
-from attnlaw.study.run import clean_up, compute_and_store, pending_tasks
+from attnlaw.study.engine import Engine, Stop
+from attnlaw.study.run import clean_up, pending_tasks
 from attnlaw.study.store import Store, hold_lock, open_store
 from attnlaw.study.task import Ending, Task
 
@@ -29,13 +28,7 @@ class SplitStopped(Exception):
     """The user stopped it; what is finished is kept."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The tasks of one case in order, or why it has none."""
-
-    case: Any
-    tasks: tuple[Task, ...] = ()
-    error: InputError | None = None
+Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or why it has none
 
 
 def run_split(
@@ -57,10 +50,16 @@ def run_split(
     split = verb.split
     if split is None:
         raise InputError(f"{verb.name} has no parts for workers; run it in one process")
-    plans = [_make_plan(split, case) for case in cases]
+    plans: list[Plan] = []
+    for case in cases:
+        try:
+            parts = split.parts(case)
+            plans.append((case, [Task(split.verb, part.case, part.count, part.work) for part in parts], None))
+        except InputError as error:
+            plans.append((case, [], error))
     with hold_lock(store), open_store(store, create=True) as opened:
         clean_up(opened)
-        every = list({task.key: task for plan in plans for task in plan.tasks}.values())
+        every = list({task.key: task for _, tasks, _ in plans for task in tasks}.values())
         todo = every if force else pending_tasks(every, opened, retry_failed=True)
         if todo:
             if announce is not None:
@@ -70,21 +69,13 @@ def run_split(
             with stop.on_signals(), (backend or Backend()).open(store, stop) as engine:
                 if force:  # not earlier: where nothing can run, nothing changes
                     opened.mark_stale(task.key for task in todo)
-                _compute(plans, todo, opened, engine, stop, progress)
+                _compute(plans, todo, opened, engine, progress)
             clean_up(opened)
             if stop.by_user:
                 raise SplitStopped
         endings = opened.endings()
-        for plan in plans:
-            yield plan.error or _join_parts(split, plan, opened, endings)
-
-
-def _make_plan(split: CaseSplit[Any, Any], case: Any) -> Plan:
-    try:
-        parts = split.parts(case)
-    except InputError as error:
-        return Plan(case, error=error)
-    return Plan(case, tuple(Task(split.verb, part.case, part.count, part.work) for part in parts))
+        for case, tasks, reason in plans:
+            yield reason or _join_parts(split, case, tasks, opened, endings)
 
 
 def _compute(
@@ -92,41 +83,33 @@ def _compute(
     todo: Sequence[Task],
     store: Store,
     engine: Engine,
-    stop: Stop,
     progress: TimedProgress | None,
 ) -> None:
     """Compute what is missing of one case after the other; a case ends with its first failure."""
     tasks = {task.key: task for task in todo}
-    count, work = (sum(getattr(task, name) for task in todo) for name in ("count", "work"))
+    count, work = sum(task.count for task in todo), sum(task.work for task in todo)
     done_count, done, began = 0, 0.0, time.monotonic()
-    for plan in plans:
-        stop.is_pointless = False
-        pending = pending_tasks(plan.tasks, store, retry_failed=True)  # cases may share some
-        for endings in compute_and_store(pending, store, engine, RetryPolicy(), stop):
-            stop.is_pointless |= any(ending.error is not None for ending in endings)
+    for _, case_tasks, _ in plans:
+        engine.stop.is_pointless = False
+        pending = pending_tasks(case_tasks, store, retry_failed=True)  # cases may share some
+        for endings in engine.run(pending):
+            store.add(endings)
+            engine.stop.is_pointless |= any(ending.error is not None for ending in endings)
             done_count += sum(tasks[ending.key].count for ending in endings)
             done += sum(tasks[ending.key].work for ending in endings)
             if progress is not None:
-                progress(done_count, count, seconds_left(time.monotonic() - began, done, work - done))
+                left = (time.monotonic() - began) * (work - done) / done if done else None
+                progress(done_count, count, left)
 
 
-def seconds_left(seconds: float, done: float, rest: float) -> float | None:
-    """The time that the rest will take, at the pace of what is done.
-
-    >>> seconds_left(10.0, done=2.0, rest=3.0)
-    15.0
-    """
-    return seconds * rest / done if done > 0 else None
-
-
-def _join_parts(split: CaseSplit[Any, Any], plan: Plan, store: Store, endings: Mapping[str, Ending]) -> Any:
+def _join_parts(
+    split: CaseSplit[Any, Any], case: Any, tasks: list[Task], store: Store, endings: Mapping[str, Ending]
+) -> Any:
     """The result of a case, or the error of the first of its parts that failed."""
-    for number, task in enumerate(plan.tasks, start=1):
+    for number, task in enumerate(tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
-            return InputError(
-                f"{error}; it was part {number} of {len(plan.tasks)}, and what is finished is kept"
-            )
+            return InputError(f"{error}; it was part {number} of {len(tasks)}, and what is finished is kept")
     try:
-        return split.join(plan.case, (store.tables(endings[task.key]) for task in plan.tasks))
+        return split.join(case, (store.tables(endings[task.key]) for task in tasks))
     except InputError as error:
         return error
