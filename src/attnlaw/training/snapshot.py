@@ -48,9 +48,10 @@ from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MATRICES, STEP_MOD
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step: `row`, `matrices` and `modes` have the columns of `training.columns`.
+    """What was measured at one step.
 
-    `verdicts` are there where the monitor has rules.
+    `row`, `matrices` and `modes` have the columns of `attnlaw.training.monitor.columns`. `verdicts` are there
+    where the monitor has rules.
     """
 
     step: int
