@@ -146,8 +146,6 @@ def test_lists_unions_and_local_settings() -> None:
     with pytest.raises(BadSetting, match="of at least 0"):
         Several(ids=[-1])  # type: ignore[arg-type]
     assert Several(ids=[np.int64(4)], jobs=np.int64(2)).to_row()["ids"] == [4]  # type: ignore[arg-type]
-    again = Several.parse(Several(ids=[2], jobs=3).to_plain(), "several")  # type: ignore[arg-type]
-    assert again == Several(ids=(2,))
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,6 @@ def test_what_takes_the_place_of_a_setting() -> None:
             Minted.parse({"size": 1.0} | other, "mint")
         case = Minted.parse(other, "mint")
         assert case.to_row()["size"] is None
-        assert Minted.parse(case.to_plain(), "mint") == case
     with pytest.raises(BadSetting, match="copy needs year"):
         Minted.parse({"copy": "penny"}, "mint")
     with pytest.raises(BadSetting, match="expected a number of at least 1 and of at most 9, or inf"):

@@ -70,7 +70,7 @@ def small(name: str) -> Study:
     repetitions: Counter[Any] = Counter()
     tasks = []
     for task in study.tasks:
-        given = task.case.to_plain()
+        given = {name: value for name, value in task.case.to_row().items() if value is not None}
         case = (task.verb.name, *(str(value) for name, value in given.items() if name != "seed"))
         repetitions[case] += 1
         wanted = all(any(near(getattr(task.case, key), v) for v in values) for key, values in kept.items())

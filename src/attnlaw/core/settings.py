@@ -15,6 +15,7 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -117,16 +118,23 @@ class SettingField:
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
         for kind in self.types:
             fitted = coerce(kind, value)
-            if fitted is not None and self._accepts(fitted):
+            if fitted is not None and self._allows(fitted):
                 return fitted
         raise BadSetting(self.name, self.expected, value)
 
-    def _accepts(self, value: Any) -> bool:
+    def _allows(self, value: Any) -> bool:
         rule = self.rule
         if rule.choices is not None:
             return value in rule.choices
-        numbers = value if isinstance(value, tuple) else (value,)
-        return all(_within_bounds(rule, number) for number in numbers if isinstance(number, int | float))
+        if isinstance(value, tuple):
+            return all(map(self._allows, value))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
+        if math.isinf(value):
+            return rule.allow_infinite and value > 0
+        low = -math.inf if rule.minimum is None else rule.minimum
+        high = math.inf if rule.maximum is None else rule.maximum
+        return low <= value <= high and (rule.greater_than is None or value > rule.greater_than)
 
     def parse_word(self, word: Any) -> Any:
         """What a word of the command line stands for; the word itself where it is no such number."""
@@ -198,65 +206,37 @@ class Settings:
         idle = set()
         for name, setting_field in known.items():
             rule = setting_field.rule
-            for owner, attribute in rule.conditions:
-                choices = known[owner].rule.choices or {}
-                if not getattr(choices[getattr(self, owner)], attribute):
-                    idle.add(name)
-            if any(getattr(self, other) is not None for other in rule.exclusions):
-                idle.add(name)
-            if rule.requires is not None and not getattr(self, rule.requires):
+            conditions = [
+                getattr((known[owner].rule.choices or {})[getattr(self, owner)], attribute)
+                for owner, attribute in rule.conditions
+            ]
+            replaced = any(getattr(self, other) is not None for other in rule.exclusions)
+            if replaced or not all(conditions) or (rule.requires and not getattr(self, rule.requires)):
                 idle.add(name)
         return idle
 
     def to_row(self) -> dict[str, Any]:
         """All settings that a row states, under their names; null where one plays no part."""
         idle = self.inactive()
-        stated = [
-            name
-            for name, setting_field in setting_fields(type(self)).items()
-            if not setting_field.rule.machine_only
-        ]
-        return {name: None if name in idle else _plain(getattr(self, name)) for name in stated}
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the settings, without `machine_only` ones, as plain values that `parse` turns back.
-
-        Those at their defaults are left out: said beside what takes their place they would contradict it.
-        """
-        known = [
-            setting_field
-            for setting_field in setting_fields(type(self)).values()
-            if not setting_field.rule.machine_only
-        ]
-        values = {setting_field.name: getattr(self, setting_field.name) for setting_field in known}
-        return {
-            setting_field.name: _plain(values[setting_field.name])
-            for setting_field in known
-            if values[setting_field.name] != setting_field.default
-        }
+        row = {}
+        for name, setting_field in setting_fields(type(self)).items():
+            if not setting_field.rule.machine_only:
+                value = None if name in idle else getattr(self, name)
+                row[name] = list(value) if isinstance(value, tuple) else value
+        return row
 
 
+@cache
 def setting_fields(cls: type) -> dict[str, SettingField]:
     """The settings of a record, by name, in their order."""
-    if cls not in _FIELDS_BY_CLASS:
-        _FIELDS_BY_CLASS[cls] = _read_fields(cls)
-    return _FIELDS_BY_CLASS[cls]
-
-
-_FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
-
-
-def _read_fields(cls: type) -> dict[str, SettingField]:
-    hints = get_type_hints(cls)
-    fields_by_name = {}
+    hints, settings = get_type_hints(cls), {}
     for dataclass_field in fields(cls):
-        hint = hints[dataclass_field.name]
+        name, hint = dataclass_field.name, hints[dataclass_field.name]
         union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         kinds = tuple(kind for kind in union if kind is not NoneType)
-        fields_by_name[dataclass_field.name] = SettingField(
-            dataclass_field.name, dataclass_field.metadata["setting"], kinds, dataclass_field.default
-        )
-    return fields_by_name
+        rule = dataclass_field.metadata["setting"]
+        settings[name] = SettingField(name, rule, kinds, dataclass_field.default)
+    return settings
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
@@ -275,18 +255,3 @@ def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"its settings: {', '.join(known)}"
     raise InputError(f"{name} is not a setting of {verb}; {hint}")
-
-
-def _within_bounds(rule: SettingRule, number: float) -> bool:
-    if isinstance(number, bool):
-        return True
-    if math.isinf(number):
-        return rule.allow_infinite and number > 0
-    low = -math.inf if rule.minimum is None else rule.minimum
-    high = math.inf if rule.maximum is None else rule.maximum
-    return low <= number <= high and (rule.greater_than is None or number > rule.greater_than)
-
-
-def _plain(value: Any) -> Any:
-    """A value as rows and JSON hold it."""
-    return list(value) if isinstance(value, tuple) else value

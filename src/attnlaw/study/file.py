@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_origin
 
 from attnlaw.core.errors import BadSetting, InputError
@@ -83,7 +84,7 @@ class Study:
         """Have each verb look at the cases of its tasks before any of them runs."""
         for task in tasks:
             if task.verb.precheck is not None:
-                with _as_study_error(str(self.path)):
+                with _located(f"{self.path}: "):
                     task.verb.precheck(task.case)
 
 
@@ -99,21 +100,20 @@ def read_study(
     where = str(path)
     data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
     content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)
-    for name in content:
-        if name not in SECTIONS:
-            raise InputError(f"{where}: unknown key {name}; expected {', '.join(SECTIONS)}")
-    if quick:
-        content = _apply_quick(content, _table(content, "quick", where), where)
-    stated = _table(content, "run", where)
-    with _as_study_error(where, dict.fromkeys(setting_fields(RunSettings), "[run]"), "[run]"):
-        run = RunSettings.parse(stated, "a run")
-    sweeps = _sweeps(content, file.parent, where, find)
-    count = sum(sweep.count * (run.seeds if sweep.verb.is_random else 1) for sweep in sweeps)
-    if count > MOST_TASKS:
-        raise InputError(f"{where}: {count} tasks, expected at most {MOST_TASKS}; split the study")
-    tasks = [task for sweep in sweeps for task in sweep.tasks(run, where)]
-    distinct = {task.key: task for task in tasks}
-    return Study(file.absolute(), tuple(distinct.values()), run.time_limit, run.retries)
+    with _located(f"{where}: "):
+        for name in content:
+            if name not in SECTIONS:
+                raise InputError(f"unknown key {name}; expected {', '.join(SECTIONS)}")
+        if quick:
+            content = _apply_quick(content)
+        with _located("[run] "):
+            run = RunSettings.parse(_table(content, "run"), "a run")
+        sweeps = _sweeps(content, file.parent, find)
+        count = sum(sweep.count * (run.seeds if sweep.verb.is_random else 1) for sweep in sweeps)
+        if count > MOST_TASKS:
+            raise InputError(f"{count} tasks, expected at most {MOST_TASKS}; split the study")
+        tasks = {task.key: task for sweep in sweeps for task in sweep.tasks(run)}
+    return Study(file.absolute(), tuple(tasks.values()), run.time_limit, run.retries)
 
 
 def task_seed(seed: int, position: int, repetition: int) -> int:
@@ -131,34 +131,32 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
 
 
 @contextmanager
-def _as_study_error(where: str, labels: Mapping[str, str] | None = None, other: str = "") -> Iterator[None]:
-    """A mistake is told with the file and, where it is known, the table in which the setting was given."""
+def _located(place: str, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Put a place before the line of an error; before a bad setting its label, where it has one."""
     try:
         yield
     except BadSetting as error:
-        label = (labels or {}).get(error.name, other)
-        raise InputError(error.message(place=f"{where}: {label} " if label else f"{where}: ")) from error
+        raise InputError(error.message(place=labels.get(error.name, place))) from error
     except InputError as error:
-        raise InputError(f"{where}: {other} {error}" if other else f"{where}: {error}") from error
+        raise InputError(f"{place}{error}") from error
 
 
-def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
-    """An `InputError` where what a key has does not fit what it should be."""
+def _expect(fits: bool, key: str, value: Any, wanted: str) -> None:
     if not fits:
-        raise InputError(f"{place}: found {value!r}, expected {wanted}")
+        raise InputError(f"{key}: found {value!r}, expected {wanted}")
 
 
-def _table(content: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     table: Any = content.get(name, {})
-    _expect(isinstance(table, dict), f"{where}: {name}", table, f"a table [{name}]")
+    _expect(isinstance(table, dict), name, table, f"a table [{name}]")
     return dict(table)
 
 
-def _apply_quick(content: Mapping[str, Any], quick: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
     """The content with values of [quick] wherever their keys stand, else in [run] or [fixed]."""
-    tables = {name: dict(_table(content, name, where)) for name in ("fixed", "grid", "run")}
+    tables = {name: _table(content, name) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
-    for key, value in quick.items():
+    for key, value in _table(content, "quick").items():
         holders = [table for table in (*explicit, tables["grid"], tables["fixed"]) if key in table]
         for table in holders or [tables["run" if key in setting_fields(RunSettings) else "fixed"]]:
             table[key] = value
@@ -186,12 +184,12 @@ class _Sweep:
     def count(self) -> int:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
-    def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path, where: str) -> None:
+    def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
         """One grid: the values of every key, those of the tables in turn."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
-                with _as_study_error(where, {key: label}, label):
+                with _located(f"{label} "):
                     if key in SEED_SETTINGS and key in self.reserved_names:
                         raise InputError(f"{key}: every task has its own; set it in [run]")
                     field = self.keys[require_known(key, self.keys, self.verb.name)]
@@ -200,16 +198,16 @@ class _Sweep:
                     values = [field.validate(point) for point in _points(field, value, label)]
                     on_disk = _expand_paths(values, key, folder) if field.rule.is_path else values
                     axes[key] = expand_values(field, on_disk)
-                    self.labels[key] = label
+                    self.labels[key] = f"{label} "
         self.grids.append(axes)
 
-    def tasks(self, run: RunSettings, where: str) -> Iterator[Task]:
+    def tasks(self, run: RunSettings) -> Iterator[Task]:
         """A task for each case, or for each of its repetitions where the verb draws."""
         cases = [case for axes in self.grids for case in grid(axes)]
         # A key that has a use in some cases is left out of the others; without any use it is a mistake.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
         records: list[Settings] = []
-        with _as_study_error(where, self.labels):
+        with _located("", self.labels):
             for position, case in enumerate(cases):
                 kept = {k: v for k, v in case.items() if k not in useful or not self._is_idle(k, case)}
                 for repetition in range(run.seeds if self.verb.is_random else 1):
@@ -228,36 +226,30 @@ class _Sweep:
         return waits or any(case.get(other) is not None for other in rule.exclusions)
 
 
-def _sweeps(
-    content: Mapping[str, Any], folder: Path, where: str, find: Callable[[str], Verb[Any, Any]]
-) -> list[_Sweep]:
+def _sweeps(content: Mapping[str, Any], folder: Path, find: Callable[[str], Verb[Any, Any]]) -> list[_Sweep]:
     """The cases of every verb: explicit ones first to last, the grid's last key fastest."""
-    fixed, crossed = _table(content, "fixed", where), _table(content, "grid", where)
+    fixed, crossed = _table(content, "fixed"), _table(content, "grid")
     explicit = content.get("list", [{}])
-    _expect(_is_list(explicit, dict), f"{where}: list", explicit, "tables [[list]]")
-    chosen = [_verb_names(case.get("verb", content.get("verb")), where) for case in explicit]
-    with _as_study_error(f"{where}: verb"):
+    _expect(_is_list(explicit, dict), "list", explicit, "tables [[list]]")
+    chosen = []
+    for case in explicit:
+        value = case.get("verb", content.get("verb"))
+        names = [value] if isinstance(value, str) else value
+        _expect(_is_list(names, str), "verb", value, "the name of a verb, or a list of names")
+        chosen.append(dict.fromkeys(names))
+    with _located("verb: "):
         sweeps = {name: _Sweep(find(name)) for names in chosen for name in names}
+    known = {key for sweep in sweeps.values() for key in sweep.keys}
     for names, case in zip(chosen, explicit, strict=True):
-        for name in names:
-            verb_sweep, others = (
-                sweeps[name],
-                [sweep for sweep in sweeps.values() if sweep is not sweeps[name]],
-            )
-            foreign = {key for sweep in others for key in sweep.keys} - verb_sweep.keys.keys()
+        for sweep in (sweeps[name] for name in names):
+            foreign = known - sweep.keys.keys()
             tables = {
                 "[fixed]": {k: value for k, value in fixed.items() if k not in foreign and k not in case},
                 "[[list]]": {key: value for key, value in case.items() if key != "verb"},
                 "[grid]": crossed,
             }
-            verb_sweep.add(tables, folder, where)
+            sweep.add(tables, folder)
     return list(sweeps.values())
-
-
-def _verb_names(value: Any, where: str) -> list[str]:
-    names = [value] if isinstance(value, str) else value
-    _expect(_is_list(names, str), f"{where}: verb", value, "the name of a verb, or a list of names")
-    return list(dict.fromkeys(names))
 
 
 def _is_list(value: Any, kind: type) -> bool:
@@ -272,8 +264,7 @@ def _points(field: SettingField, value: Any, label: str) -> list[Any]:
         return [value]
     if isinstance(value, list) and value:
         return value
-    numeric = field.is_number
-    if isinstance(value, str) and numeric and (label == "[grid]" or ":" in value):
+    if isinstance(value, str) and field.is_number and (label == "[grid]" or ":" in value):
         return list(parse_range(field.name, value))
     if isinstance(value, list) or (label == "[grid]" and not field.rule.is_path):
         raise BadSetting(field.name, "expected a list of values or FROM:TO:COUNT", value)

@@ -11,6 +11,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.core.errors import BadSetting
+from attnlaw.core.progress import no_progress
 from attnlaw.study import read_study
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.verbs import find_verb
@@ -89,17 +90,15 @@ def test_the_study_of_readouts_has_the_published_numbers() -> None:
     """arXiv 2610.10033: errors cross at beta .559; a tenth of the loss at times 41.22, 7.80, 7.76."""
     tasks = read_study("limit-readout").tasks
     arrivals = read_study("limit-arrival").tasks
-    sizes = {task.case.head_size: task.case.to_plain() for task in arrivals}
-    times = [VERB(**sizes[size]).arrival_time for size in (64, 105, 106)]
+    sizes = {task.case.head_size: task.case for task in arrivals}
+    times = [record.arrival_time for record in VERB.run([sizes[64], sizes[105], sizes[106]], no_progress)]
     assert times == pytest.approx([41.22, 7.80, 7.76], abs=5.1e-3)
     near = [task for task in tasks if task.case.beta == pytest.approx(0.55)]
     next_ = [task for task in tasks if task.case.beta == pytest.approx(0.6)]
-    ratios = [
-        np.log(
-            VERB(**wide.case.to_plain()).coefficient_error / VERB(**equal.case.to_plain()).coefficient_error
-        )
-        for wide, equal in (near, next_)
-    ]
+    ratios = []
+    for pair in (near, next_):
+        wide, equal = VERB.run([task.case for task in pair], no_progress)
+        ratios.append(np.log(wide.coefficient_error / equal.coefficient_error))
     crossing = 0.55 + 0.05 * ratios[0] / (ratios[0] - ratios[1])
     # A line through two points 0.05 apart; the log ratio bends by about 10 in beta^2.
     assert crossing == pytest.approx(0.5587, abs=10 * 0.05**2 / 8 / abs(ratios[1] - ratios[0]) * 0.05)
