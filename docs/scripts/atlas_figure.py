@@ -16,7 +16,8 @@ import polars as pl
 import attnlaw
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, Column
 from attnlaw.core.files import write_all
-from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
+from attnlaw.render.charts.encodings import inline_data
+from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 ACROSS = 5  # panels side by side
@@ -77,7 +78,7 @@ def _panel(column: Column, rows: list[dict[str, Any]], order: list[str], first: 
 
 def main() -> None:
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots" / "atlas.svg"
-    write_all({file: draw_svg(with_house_style(chart(attnlaw.atlas().values)).to_dict()).encode()})
+    write_all({file: draw_svg(house_spec(chart(attnlaw.atlas().values))).encode()})
     print("wrote", file)
 
 

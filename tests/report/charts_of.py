@@ -17,13 +17,13 @@ from attnlaw.core.tables import to_frame, to_schema
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import version
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.style import with_house_style
+from attnlaw.render.charts.style import house_spec
 from attnlaw.verbs.views import figures_of, page_of
 
 
 def spec_of(chart: Any) -> Any:
     """The compiled specification as plain JSON (no NaN)."""
-    return json.loads(json.dumps(with_house_style(chart).to_dict(), allow_nan=False))
+    return json.loads(json.dumps(house_spec(chart), allow_nan=False))
 
 
 def values_of(spec: Any) -> list[list[dict[str, Any]]]:

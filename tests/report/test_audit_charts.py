@@ -13,7 +13,7 @@ from report.charts_of import assert_renders, named, spec_of, values_of
 
 from attnlaw import audit
 from attnlaw.analysis.audit.rows import fill_applied_sizes
-from attnlaw.render.charts.style import integer_axis
+from attnlaw.render.charts.encodings import integer_axis
 from attnlaw.verbs.audit.charts import compare, contribution_curves, draw_excesses, spectrum_decay
 from attnlaw.verbs.audit.names import model_names
 

@@ -12,9 +12,10 @@ import pytest
 import vl_convert
 
 from attnlaw.core.errors import InputError
-from attnlaw.render.charts import vega as room
+from attnlaw.render.charts import style
 from attnlaw.render.charts.densities import draw_spectrum
-from attnlaw.render.charts.style import draw_svg, house_spec, inline_data
+from attnlaw.render.charts.encodings import inline_data
+from attnlaw.render.charts.style import draw_svg, house_spec
 
 ODD = 'a "quoted" \\ title\ue0000'
 
@@ -49,12 +50,12 @@ def test_a_drawing_is_the_one_that_vega_lite_gives(spec: dict[str, Any]) -> None
 
 
 def test_other_rows_and_another_title_are_not_compiled_anew() -> None:
-    room._compile_outline.cache_clear()
+    style._compile_outline.cache_clear()
     draw_svg(chart(1.0, "first"))
     assert "another" in draw_svg(chart(5.0, "another"))
-    assert room._compile_outline.cache_info()[:2] == (1, 1)
+    assert style._compile_outline.cache_info()[:2] == (1, 1)
     draw_svg(chart(5.0, "another", outliers=(11.0,)))
-    assert room._compile_outline.cache_info()[:2] == (1, 2)
+    assert style._compile_outline.cache_info()[:2] == (1, 2)
 
 
 def test_what_cannot_be_compiled_is_one_line() -> None:

@@ -23,9 +23,9 @@ import polars as pl
 
 import attnlaw
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.render.charts.figure import EXTENT, panel_title
+from attnlaw.render.charts.encodings import EXTENT, inline_data, panel_title
 from attnlaw.render.charts.paper import save_chart
-from attnlaw.render.charts.style import PALETTE, inline_data
+from attnlaw.render.charts.style import PALETTE
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.growth import growth
 from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay

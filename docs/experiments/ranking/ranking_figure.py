@@ -18,7 +18,8 @@ from ranking_table import columns_of, second_seed, seed_to_seed, table, with_gap
 from train_ranking import all_runs
 
 from attnlaw.core.files import write_all
-from attnlaw.render.charts.style import PALETTE, draw_svg, inline_data, with_house_style
+from attnlaw.render.charts.encodings import inline_data
+from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec
 
 HERE = Path(__file__).resolve().parent
 FIGURE = HERE.parents[1] / "figures" / "ranking.svg"
@@ -101,7 +102,7 @@ def _band(band: tuple[float, float] | None, scale: Any, first: bool) -> list[Any
 
 
 def save_figure(columns: Mapping[str, pl.DataFrame], file: Path) -> None:
-    write_all({file: draw_svg(with_house_style(chart(columns)).to_dict()).encode()})
+    write_all({file: draw_svg(house_spec(chart(columns))).encode()})
     print("wrote", file)
 
 

@@ -107,16 +107,17 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
     >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
     [(None, inf), (1.0, 2.0)]
     """
-    columns = []
-    for name, dtype in table.schema.items():
-        column, element = pl.col(name), pl.element()
-        if name in keep_infinite and dtype.is_float():
-            columns.append(column.fill_nan(None))
-        elif dtype.is_float():
-            columns.append(pl.when(column.is_finite()).then(column).alias(name))
-        elif isinstance(dtype, pl.List) and dtype.inner.is_float():
-            columns.append(column.list.eval(pl.when(element.is_finite()).then(element)))
-    return table.with_columns(columns)
+    floats = [name for name, dtype in table.schema.items() if dtype.is_float()]
+    finite = pl.col(name for name in floats if name not in keep_infinite)
+    lists = [
+        name for name, dtype in table.schema.items() if isinstance(dtype, pl.List) and dtype.inner.is_float()
+    ]
+    element = pl.element()
+    return table.with_columns(
+        pl.col(name for name in floats if name in keep_infinite).fill_nan(None),
+        pl.when(finite.is_finite()).then(finite),
+        pl.col(lists).list.eval(pl.when(element.is_finite()).then(element)),
+    )
 
 
 def unique_names(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:

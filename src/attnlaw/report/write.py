@@ -16,9 +16,8 @@ from attnlaw.core.output_options import ENDINGS
 from attnlaw.core.result import MANIFEST, Result
 from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
-from attnlaw.render.charts.figure import Figure, number_duplicates
+from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
 from attnlaw.render.charts.paper import figure_files
-from attnlaw.render.charts.view import unique_suffixes
 from attnlaw.render.pages.page import Part, failure_sentences, results_page
 from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page

@@ -1,18 +1,26 @@
-"""Densities over histograms of what was measured: one with its atom and outliers, or several laws."""
+"""Densities over histograms of what was measured: one with its atom and outliers, several laws, ridges."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from attnlaw.render.charts.figure import HEIGHT, WIDTH, colour_encoding, with_theory_legend
-from attnlaw.render.charts.style import PALETTE, inline_data
+from attnlaw.render.charts.encodings import (
+    BARS,
+    HEIGHT,
+    WIDTH,
+    Rows,
+    colour_encoding,
+    inline_data,
+    with_theory_legend,
+)
+from attnlaw.render.charts.style import PALETTE
 
-BARS = "#B8C9D9"
 ROOM = 1.3  # height of the plot over that of the bars: a law may have a pole
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -25,13 +33,11 @@ def draw_spectrum(
     atom: float = 0.0,
     outliers: Sequence[float] = (),
     name: str = "measured",
-) -> Any:
+) -> alt.LayerChart:
     """A predicted density over a histogram of measured values (those not at zero); both may be empty.
 
     `density`: x, density, detail (of the pieces of a line). The atom at zero is written, not drawn.
     """
-    import altair as alt
-
     weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []
     if values:
@@ -41,15 +47,17 @@ def draw_spectrum(
         kept = every[every != 0.0] if apart else every
         if kept.size < every.size:
             weights.append(f"{name.partition(',')[0]} {1 - kept.size / every.size:.3f}")
+        bars = histogram(kept, density["x"].to_numpy(), every.size, name)
         # Domains are given: a legend without an entry, of no row at all, has no size.
         filled = alt.Fill("name:N", title=None, scale=alt.Scale(domain=[name], range=[BARS]))
-        drawn = alt.Chart(inline_data(histogram(kept, density["x"].to_numpy(), every.size, name)))
         layers.append(
-            drawn.mark_bar(stroke="white", strokeWidth=0.3).encode(
+            alt.Chart(inline_data(bars))
+            .mark_bar(stroke="white", strokeWidth=0.3)
+            .encode(
                 x=alt.X("left:Q", title=x),
-                x2=alt.X2("right:Q"),
+                x2="right:Q",
                 y=alt.Y("floor:Q", title="density"),
-                y2=alt.Y2("height:Q"),
+                y2="height:Q",
                 fill=filled,
             )
         )
@@ -60,20 +68,11 @@ def draw_spectrum(
         )
         layers.append(with_theory_legend(line, PALETTE[0]))
     if outliers:
-        marks = alt.Chart(
-            inline_data([{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers])
-        )
-        shape = alt.Shape(
-            "outlier:N",
-            title=None,
-            scale=alt.Scale(range=["triangle-up"]),
-            legend=alt.Legend(symbolFillColor=PALETTE[1], symbolStrokeColor=PALETTE[1]),
-        )
-        layers.append(
-            marks.mark_point(size=60, filled=True, color=PALETTE[1]).encode(
-                x=alt.X("x:Q"), y=alt.Y("y:Q"), shape=shape
-            )
-        )
+        places = [{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers]
+        marks = alt.Chart(inline_data(places)).mark_point(size=60, filled=True, color=PALETTE[1])
+        legend = alt.Legend(symbolFillColor=PALETTE[1], symbolStrokeColor=PALETTE[1])
+        shape = alt.Shape("outlier:N", title=None, scale=alt.Scale(range=["triangle-up"]), legend=legend)
+        layers.append(marks.encode(x=alt.X("x:Q"), y=alt.Y("y:Q"), shape=shape))
     title = f"weight at zero: {', '.join(weights)}" if weights else ""
     return alt.layer(*layers, width=WIDTH, height=HEIGHT, title=title)
 
@@ -97,21 +96,19 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
     ]
 
 
+def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
+    """The bars of `histogram` on an axis up to `most`; `x` are options of the other axis."""
+    y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, most]))
+    drawn = alt.Chart(inline_data(bars)).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
+    return drawn.encode(x=alt.X("left:Q", **x), x2="right:Q", y=y, y2="floor:Q")
+
+
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
-) -> Any:
+) -> alt.LayerChart:
     """A histogram of values as a density, under lines by name; `colours` are places in the palette."""
-    import altair as alt
-
     bars = histogram(values, np.zeros(0), values.size, "measured")
-    y = alt.Y(
-        "height:Q", title="density", scale=alt.Scale(domain=[0.0, ROOM * max(bar["height"] for bar in bars)])
-    )
-    layers = [
-        alt.Chart(inline_data(bars))
-        .mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
-        .encode(x=alt.X("left:Q", title=x), x2="right:Q", y=y, y2="floor:Q")
-    ]
+    layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
     rows = [
         {"x": place, "height": height, "series": name}
         for name, curve in curves.items()
@@ -120,5 +117,32 @@ def laws_over_histogram(
     if rows:
         hues = {name: PALETTE[colours[name]] for name in curves}
         lines = alt.Chart(inline_data(rows)).mark_line(clip=True)
-        layers.append(lines.encode(x="x:Q", y=y, color=colour_encoding(hues, legend_for_one=True)))
+        colour = colour_encoding(hues, legend_for_one=True)
+        layers.append(lines.encode(x="x:Q", y=layers[0].encoding.y, color=colour))
     return alt.layer(*layers).properties(width=520, height=300)
+
+
+def ridge_panel(
+    title: str,
+    line: Rows,
+    x: alt.X,
+    y: alt.Y,
+    *more: alt.Chart,
+    bars: Rows = (),
+    marks: Rows = (),
+    hue: str = PALETTE[0],
+    clip: bool = False,
+) -> alt.LayerChart:
+    """One spectrum of a ridge: a line over bars (from x to `x2`, from y to `low`), triangles at `marks`."""
+    layers = []
+    if len(bars):
+        drawn = alt.Chart(inline_data(bars)).mark_rect(color=BARS, clip=clip)
+        # Without the ends of the line's axis, Vega rounds those of both.
+        layers.append(drawn.encode(x=x, x2="x2:Q", y=alt.Y(y.shorthand, axis=None), y2="low:Q"))
+    layers.append(alt.Chart(inline_data(line)).mark_line(color=hue, clip=clip).encode(x=x, y=y))
+    if len(marks):
+        spikes = alt.Chart(inline_data(marks))
+        spikes = spikes.mark_point(shape="triangle-down", filled=True, size=60, color="#000000")
+        layers.append(spikes.encode(x=x, y=y))
+    named = alt.TitleParams(title, anchor="end", dy=14, frame="group")
+    return alt.layer(*layers, *more).properties(width=WIDTH, height=HEIGHT // 3, title=named)

@@ -41,7 +41,8 @@ def format_short(value: Any) -> str:
 
 def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
     """The settings that have more than one value."""
-    return [name for name in names if name in rows.columns and rows[name].n_unique() > 1]
+    columns = set(rows.columns) if rows.height > 1 else set()
+    return [name for name in names if name in columns and rows[name].n_unique() > 1]
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
@@ -66,6 +67,8 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
 
     A row in which one of them plays no part (null) stands beside every value that others have of it.
     """
+    if not rows.height:
+        return
     if not names:
         yield {}, rows
         return

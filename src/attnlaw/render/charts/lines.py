@@ -7,21 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import altair as alt
 import polars as pl
 
 from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import GREY, HEIGHT, WIDTH, Figure, colour_encoding, with_theory_legend
-from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
-from attnlaw.render.charts.style import inline_data, integer_axis, log_ticks
-from attnlaw.render.charts.view import (
-    ChartView,
-    Drawing,
-    average_repetitions,
-    has_values,
-    rows_with_same_settings,
-    simulation_label,
-    with_series,
+from attnlaw.render.charts.encodings import (
+    GREY,
+    HEIGHT,
+    WIDTH,
+    colour_encoding,
+    inline_data,
+    integer_axis,
+    log_axis,
+    with_theory_legend,
 )
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
+from attnlaw.render.charts.view import ChartView, Drawing, has_values
 
 POINTS = (
     "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."
@@ -32,7 +34,7 @@ MOST_DOTS = 40
 
 def first_quantity(result: Result) -> list[Figure]:
     """Lines of the first quantity that has values over the setting that varied most."""
-    view = ChartView(result)
+    view = ChartView.of(result)
     rows = view.rows
     quantities = (
         quantity
@@ -72,9 +74,7 @@ def line_charts(
         log: makes both axes logarithmic, `log_x` the x axis.
         slope: that of a guide through the last point.
     """
-    rows = view.complete(rows, x, y)
-    if not rows.height:
-        return
+    rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
         rows = rows.filter(pl.col(x).is_finite())
     if log:
@@ -85,17 +85,16 @@ def line_charts(
     others = view.other_settings(rows, [x, *by])
     points = pl.DataFrame()
     if sizes is not None and view.simulation is not None:
-        points = view.complete(view.simulation.rows, x, y, sizes)
+        points = view.simulation.rows.drop_nulls([x, y, sizes])
     if not points.height and not by and others and rows.select(others).n_unique() <= MOST_CASES:
         by, others = others, []
     for case, case_rows in rows_by_case(rows, others):
         if case_rows[x].n_unique() < 2:
             continue
-        lines, colours = with_series(view, average_repetitions(case_rows, x, y, by), by)
-        lines = lines.sort("x", maintain_order=True)
+        lines, colours = view.mean_lines(case_rows, x, y, by)
         measured = None
         if sizes is not None and points.height:
-            same = rows_with_same_settings(points, case_rows, [x, *by], view)
+            same = view.same_settings(points, case_rows, [x, *by])
             measured = _average_by_size(view, same, x, y, by, sizes) if same.height else None
         marks = None if thresholds is None else thresholds(case_rows)
         notes = [
@@ -105,7 +104,7 @@ def line_charts(
         ]
         draw = partial(
             draw_lines,
-            lines,
+            lines.sort("x", maintain_order=True),
             view.verb.axis(x),
             view.verb.axis(y),
             colours,
@@ -125,10 +124,9 @@ def _average_by_size(
 ) -> pl.DataFrame:
     """Means of a simulation by size, with their errors, and the name of each size."""
     assert view.simulation is not None
-    means, _ = with_series(view, average_repetitions(rows, x, y, [*by, sizes]), by)
-    means = means.sort(sizes, maintain_order=True)
+    means = view.mean_lines(rows, x, y, by, sizes)[0].sort(sizes, maintain_order=True)
     ending = " (± s.e.)" if means["error"].count() else ""
-    names = [f"{simulation_label(view.simulation, sizes, [size])}{ending}" for size in means[sizes]]
+    names = [f"{view.simulation.size_label(sizes, [size])}{ending}" for size in means[sizes]]
     return means.with_columns(size=pl.Series(names, dtype=pl.String))
 
 
@@ -147,8 +145,9 @@ def draw_lines(
     from_zero: bool = False,
     with_dots: bool = True,
     line_name: str = "theory",
-    size: tuple[int, int] = (WIDTH, HEIGHT),
-) -> Any:
+    width: int = WIDTH,
+    height: int = HEIGHT,
+) -> alt.LayerChart:
     """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
 
     Args:
@@ -159,69 +158,49 @@ def draw_lines(
         log: makes both axes logarithmic (`log_x`, `log_y`: that axis). Bars that reach zero are cut, and a
             guide of `slope` runs through the last point of the first series.
     """
-    import altair as alt
-
     numeric = rows["x"].dtype.is_numeric()
     drawn = _with_bars(rows.filter(pl.col("y") > 0) if log else rows, log)
-    across = alt.X(
-        f"x:{'Q' if numeric else 'N'}",
-        title=x,
-        scale=alt.Scale(type="log", nice=False, padding=12)
-        if log or log_x
-        else alt.Scale(nice=False, zero=False)
-        if numeric
-        else alt.Undefined,
-        axis=_log_axis(drawn["x"])
-        if log or log_x
-        else integer_axis(rows["x"])
-        if rows["x"].dtype.is_integer()
-        else alt.Undefined,
-    )
-    up = alt.Y(
-        "y:Q",
-        title=y,
-        scale=alt.Scale(type="log") if log or log_y else alt.Scale(zero=from_zero),
-        axis=_decades(drawn)
-        if log
-        else alt.Axis(format="~g", values=log_ticks(_positive_heights(drawn, points)))
-        if log_y
-        else alt.Undefined,
-    )
-    hue = (
-        colour_encoding(colours, symbolType="square")
-        if points is not None
-        else colour_encoding(colours, symbolSize=45)
-    )
-    base = alt.Chart(inline_data(drawn.to_dicts())).encode(x=across, color=hue)
+    across = alt.X(f"x:{'Q' if numeric else 'N'}", title=x)
+    if log or log_x:
+        across = across.scale(type="log", nice=False, padding=12).axis(_measured_axis(drawn["x"]))
+    elif numeric:
+        across = across.scale(nice=False, zero=False)
+        across = across.axis(integer_axis(rows["x"])) if rows["x"].dtype.is_integer() else across
+    up = alt.Y("y:Q", title=y)
+    if log:
+        up = up.scale(type="log").axis(_decades(drawn))
+    elif log_y:
+        heights = [*drawn["y"], *([] if points is None else points["y"])]
+        up = up.scale(type="log").axis(log_axis([value for value in heights if value and value > 0] or [1.0]))
+    else:
+        up = up.scale(zero=from_zero)
+    symbol = {"symbolSize": 45} if points is None else {"symbolType": "square"}
+    hue = colour_encoding(colours, **symbol)
+    base = alt.Chart(inline_data(drawn)).encode(x=across, color=hue)
     lines = base.mark_line(clip=not log).encode(y=up)
-    layers: list[Any] = (
-        [lines if points is None else with_theory_legend(lines, name=line_name)] if numeric else []
-    )
+    layers: list[Any] = []
+    if numeric:
+        layers.append(lines if points is None else with_theory_legend(lines, name=line_name))
     if thresholds is not None and thresholds.height:
         layers += _threshold_lines(thresholds.filter(pl.col("x") <= rows["x"].max()))
     if points is None and with_dots:
         layers += _dots(base, drawn, up, y)
     if points is not None:
         spread = _with_bars(points, log)
-        sized = alt.Shape(
-            "size:N",
-            title=None,
-            scale=alt.Scale(domain=list(dict.fromkeys(points["size"]))),
-            legend=alt.Legend(symbolFillColor=GREY, symbolStrokeColor=GREY),
-        )
-        layers += _dots(
-            alt.Chart(inline_data(spread.to_dicts())).encode(x=across, color=hue), spread, up, y, sized
-        )
+        legend = alt.Legend(symbolFillColor=GREY, symbolStrokeColor=GREY)
+        names = alt.Scale(domain=list(dict.fromkeys(points["size"])))
+        sized = alt.Shape("size:N", title=None, scale=names, legend=legend)
+        layers += _dots(alt.Chart(inline_data(spread)).encode(x=across, color=hue), spread, up, y, sized)
     if slope is not None and drawn.height:
         guide, text = _guide(drawn, across, up, slope)
         layers = [guide, *layers, text]
-    return alt.layer(*layers).properties(width=size[0], height=size[1])
+    return alt.layer(*layers).properties(width=width, height=height)
 
 
-def _positive_heights(rows: pl.DataFrame, points: pl.DataFrame | None) -> list[float]:
-    """All that is drawn above zero."""
-    every = [rows["y"], *([] if points is None else [points["y"]])]
-    return [value for column in every for value in column.drop_nulls() if value > 0] or [1.0]
+def draw_beside(panels: Sequence[Callable[[], Any]]) -> Any:
+    """Panels beside each other."""
+    drawn = [draw() for draw in panels]
+    return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
 
 def _with_bars(rows: pl.DataFrame, log: bool) -> pl.DataFrame:
@@ -232,8 +211,6 @@ def _with_bars(rows: pl.DataFrame, log: bool) -> pl.DataFrame:
 
 
 def _dots(base: Any, rows: pl.DataFrame, up: Any, title: str, sized: Any = None) -> list[Any]:
-    import altair as alt
-
     dots = base.mark_point(filled=True, size=34 if sized else 28, opacity=1).encode(y=up)
     bars = base.transform_filter("datum.high !== null").mark_rule(strokeWidth=1.5)
     bars = bars.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
@@ -242,20 +219,13 @@ def _dots(base: Any, rows: pl.DataFrame, up: Any, title: str, sized: Any = None)
 
 def _threshold_lines(places: pl.DataFrame) -> list[Any]:
     """Dotted vertical lines with their names."""
-    import altair as alt
-
-    base = alt.Chart(inline_data(places.to_dicts())).encode(x="x:Q")
+    base = alt.Chart(inline_data(places)).encode(x="x:Q")
     text = base.mark_text(angle=270, align="right", dx=-3, dy=-6, color="#444")
-    return [
-        base.mark_rule(strokeDash=[2, 3], color="#666"),
-        text.encode(y=alt.value(0), text="name:N"),
-    ]
+    return [base.mark_rule(strokeDash=[2, 3], color="#666"), text.encode(y=alt.value(0), text="name:N")]
 
 
 def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
     """A dashed line of the slope through the last point of the first series, its name beside its middle."""
-    import altair as alt
-
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
     ends = rows["x"].min(), last["x"]
     name = f"slope {slope}".replace("-", "−")
@@ -268,20 +238,16 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
     return drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2), text.encode(text="text:N")
 
 
-def _decades(rows: pl.DataFrame) -> Any:
+def _decades(rows: pl.DataFrame) -> alt.Axis:
     """Ticks at powers of ten from below the lowest bar to above the highest."""
-    import altair as alt
-
     known = [value for name in ("y", "low", "high") for value in rows[name].drop_nulls()] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
     powers = [10.0**k for k in range(math.floor(low), math.ceil(high) + 1)]
     return alt.Axis(values=powers, format="~e")
 
 
-def _log_axis(x: pl.Series) -> Any:
+def _measured_axis(x: pl.Series) -> alt.Axis:
     """Ticks at the points measured; where they are not whole, at 1 and 3 of every decade."""
-    import altair as alt
-
     points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)

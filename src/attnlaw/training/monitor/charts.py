@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import altair as alt
 import polars as pl
 
 from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null
-from attnlaw.render.charts.figure import Figure, colour_encoding, palette
-from attnlaw.render.charts.style import inline_data
+from attnlaw.render.charts.encodings import colour_encoding, inline_data
+from attnlaw.render.charts.figure import Figure
+from attnlaw.render.charts.style import palette
 from attnlaw.training.monitor.columns import PANELS
 
 CAPTION = (
     "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that few "
     "directions take over; proxies that grow without end mean norms that do."
 )
-
-
 STILL_TOLERANCE = 1e-3  # relative moves below it are none
 
 
@@ -100,8 +100,6 @@ def _constant_note(still: list[str]) -> str:
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
     """A panel per quantity, a line per group of matrices, dashes per model."""
-    import altair as alt
-
     models = list(dict.fromkeys(rows["model"]))
     dash = alt.StrokeDash(
         "model:N", scale=alt.Scale(domain=models), legend=alt.Legend(title=None, symbolStrokeColor="#888888")
@@ -110,7 +108,7 @@ def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
     for title, lines in panels.items():
         long = rows.unpivot(list(lines), index=["step", "model"], variable_name="series").drop_nulls("value")
         points = long.with_columns(pl.col("series").replace_strict(lines))
-        chart = alt.Chart(inline_data(points.to_dicts()), title=title).mark_line(
+        chart = alt.Chart(inline_data(points), title=title).mark_line(
             point=alt.OverlayMarkDef(size=14, filled=True)
         )
         encoded = chart.encode(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import Figure
+from collections.abc import Iterator
+
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 
-def connectivity(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "connectivity",
-        "What is not seen, by what connects it",
-        "The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e "
-        "of rank one where e is seen, and a random entry, here in mean size, where it is not.",
-        line_charts(view, view.rows, "init", "corner", ["graph"], sizes="latent", log_x=True),
-    )
+@chart(
+    "What is not seen, by what connects it",
+    "The missing entry of [[?, 1], [1, e]] against the scale of the start. Lines: its limit, 1/e of rank one "
+    "where e is seen, and a random entry, here in mean size, where it is not.",
+)
+def connectivity(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "init", "corner", ["graph"], sizes="latent", log_x=True)

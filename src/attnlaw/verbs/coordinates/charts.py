@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import Figure
+from collections.abc import Iterator
+
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 
-def coordinates(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "coordinates",
-        "Change of logits against the width",
-        "Root mean square change of logits after the steps of SGD. Where the line is flat, a "
-        "learning rate carries over to wider models.",
-        line_charts(view, view.rows, "width", "logit_change", ["parametrisation"], log=True),
-    )
+@chart(
+    "Change of logits against the width",
+    "Root mean square change of logits after the steps of SGD. Where the line is flat, a learning rate "
+    "carries over to wider models.",
+)
+def coordinates(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "width", "logit_change", ["parametrisation"], log=True)

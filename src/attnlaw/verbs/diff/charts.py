@@ -6,86 +6,78 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import altair as alt
 import polars as pl
 
-from attnlaw.core.result import Result
 from attnlaw.render.charts.cells import cell_maps
-from attnlaw.render.charts.figure import EXTENT, Figure, colour_encoding
+from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.style import PALETTE, inline_data, log_ticks
-from attnlaw.render.charts.view import ChartView, Drawing, has_values
+from attnlaw.render.charts.style import PALETTE
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 from attnlaw.verbs.audit.names import name_models
 
 PLACE = ("model", "layer", "stack", "kind", "head", "expert")
 
 
-def worst_update(result: Result) -> list[Figure]:
+@chart(
+    "The largest update over its null",
+    "Singular values of the update by rank, over the largest of the base. Dashed: noise of the same size in "
+    "the same place. A line that starts above it and falls below it has few strong directions; one that "
+    "follows it has none.",
+    prepare=name_models,
+)
+def worst_update(view: ChartView) -> Iterator[Drawing]:
     """Of every model, the map whose update is largest."""
-    view = ChartView(name_models(result))
-    maps, spectra = view.frame("diff"), view.frame("diff_spectra")
-    if not has_values(maps, "size") or not has_values(spectra, "update_values"):
-        return []
-    figures = []
-    for model in dict.fromkeys(maps["model"]):
-        worst = (
-            maps.filter(pl.col("model") == model, pl.col("size") > 0).sort("size", descending=True).head(1)
-        )
+    maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
+    for (model,), model_maps in maps.group_by("model", maintain_order=True):
+        worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)
         spectrum = worst.select(PLACE).join(spectra, on=PLACE, how="inner", nulls_equal=True)
         if not spectrum.height or spectrum["update_values"][0] is None:
             continue
         row = spectrum.row(0, named=True)
         kind = view.value_labels.label_of("kind", row["kind"])
         head = "" if row["head"] is None else f" head {row['head']}"
-        figure = view.figure(
-            "worst_update",
-            "The largest update over its null",
-            "Singular values of the update by rank, over the largest of the base. Dashed: noise of the "
-            "same size in the same place. A line that starts above it and falls below it has few strong "
-            "directions; one that follows it has none. "
-            f"Here: layer {row['layer']} {kind}{head}, of size {100 * worst['size'][0]:.3g} percent.",
-            partial(by_rank, row),
-            {"model": model} if view.rows.height > 1 else {},
-        )
-        figures.append(figure)
-    return figures
+        size = f"{100 * worst['size'][0]:.3g} percent"
+        note = f"Here: layer {row['layer']} {kind}{head}, of size {size}."
+        yield Drawing(partial(by_rank, row), {"model": model} if view.rows.height > 1 else {}, note)
 
 
-def sizes(result: Result) -> list[Figure]:
-    view = ChartView(name_models(result))
-    return view.figures(
-        "sizes",
-        "Sizes layer by layer",
-        "The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
-        line_charts(view, view.frame("diff"), "layer", "size", ["kind"]),
-    )
+@chart(
+    "Sizes layer by layer",
+    "The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
+    prepare=name_models,
+)
+def sizes(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.frame("diff"), "layer", "size", ["kind"])
 
 
-def heads_size(result: Result) -> list[Figure]:
-    view = ChartView(name_models(result))
-    caption = "Each cell is a map; brighter means a larger update."
-    return view.figures("heads_size", "Sizes of updates", caption, _head_maps(view, "size"), on_page=False)
+head_chart = partial(chart, on_page=False, prepare=name_models)
 
 
-def heads_rank(result: Result) -> list[Figure]:
-    view = ChartView(name_models(result))
-    caption = "Singular values of the update above the floor."
-    return view.figures("heads_rank", "Ranks of updates", caption, _head_maps(view, "rank"), on_page=False)
+@head_chart("Sizes of updates", "Each cell is a map; brighter means a larger update.")
+def heads_size(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "size")
 
 
-def heads_z(result: Result) -> list[Figure]:
-    view = ChartView(name_models(result))
-    caption = "How far the update keeps to the base's leading input directions, in deviations of chance."
-    return view.figures("heads_z", "Alignment of updates", caption, _head_maps(view, "z_left"), on_page=False)
+@head_chart("Ranks of updates", "Singular values of the update above the floor.")
+def heads_rank(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "rank")
+
+
+@head_chart(
+    "Alignment of updates",
+    "How far the update keeps to the base's leading input directions, in deviations of chance.",
+)
+def heads_z(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "z_left")
 
 
 def _head_maps(view: ChartView, colour: str) -> Iterator[Drawing]:
     return cell_maps(view, view.frame("diff"), ["head", "expert"], "layer", colour, "kind")
 
 
-def by_rank(row: dict[str, Any]) -> Any:
+def by_rank(row: dict[str, Any]) -> alt.Chart:
     """Singular values of an update by rank, and dashed those of noise."""
-    import altair as alt
-
     names = {"update": "update_values", "noise of its size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}
@@ -95,24 +87,12 @@ def by_rank(row: dict[str, Any]) -> Any:
     ]
     top = max(point["value"] for point in points)
     shown = [point for point in points if point["value"] > 1e-4 * top]
-    dash = alt.StrokeDash(
-        "series:N", scale=alt.Scale(domain=list(names), range=[[1, 0], [5, 4]]), legend=None
-    )
-    return (
-        alt.Chart(inline_data(shown))
-        .mark_line(clip=True)
-        .encode(
-            x=alt.X("rank:Q", title="rank"),
-            y=alt.Y(
-                "value:Q",
-                title="singular value / largest of the base",
-                scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(
-                    format="~g", minExtent=EXTENT, values=log_ticks(point["value"] for point in shown)
-                ),
-            ),
-            color=colour_encoding(dict(zip(names, (PALETTE[0], PALETTE[7]), strict=True))),
-            strokeDash=dash,
-        )
-        .properties(width=420, height=240)
-    )
+    y = alt.Y("value:Q", title="singular value / largest of the base")
+    axis = log_axis((point["value"] for point in shown), minExtent=EXTENT)
+    lines = alt.Chart(inline_data(shown)).mark_line(clip=True)
+    return lines.encode(
+        x=alt.X("rank:Q", title="rank"),
+        y=y.scale(type="log", nice=False).axis(axis),
+        color=colour_encoding(dict(zip(names, (PALETTE[0], PALETTE[7]), strict=True))),
+        strokeDash=dash_encoding("series", dict(zip(names, ([1, 0], [5, 4]), strict=True))),
+    ).properties(width=420, height=240)

@@ -6,22 +6,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import altair as alt
+import numpy as np
 import polars as pl
 
-from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
-from attnlaw.render.charts.figure import HEIGHT, WIDTH, Figure
+from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
-from attnlaw.render.charts.lines import draw_lines, line_charts
-from attnlaw.render.charts.style import PALETTE, inline_data
-from attnlaw.render.charts.view import (
-    ChartView,
-    Drawing,
-    average_repetitions,
-    has_values,
-    rows_with_same_settings,
-    with_series,
-)
+from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
+from attnlaw.render.charts.style import PALETTE
+from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
 from attnlaw.verbs.dynamics import TIMES
 
 LABELS = {quantity.name: quantity.label for quantity in TIMES}
@@ -36,64 +30,81 @@ SHORT_LABELS = {
 }
 # Who learns what: other settings may follow from these (a direct student has no width).
 LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
+# Students that may keep their samples: the columns of their errors, and their colours.
+STATICS = {
+    "minimiser of as many, best decay": ("minimiser_error", "#000000"),
+    "Bayes-optimal": ("bayes_error", "#999999"),
+}
 
 
-def learning(result: Result) -> list[Figure]:
+@chart(
+    "How attention learns",
+    "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the limit of "
+    "large dimension.",
+)
+def learning(view: ChartView) -> Iterator[Drawing]:
     """Alignment and loss against time, one line for each setting that varies."""
-    view = ChartView(result)
-    return view.figures(
-        "learning",
-        "How attention learns",
-        "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the "
-        "limit of large dimension.",
-        _trajectories(view, "time", {"alignment": False, "prediction_error": True}),
-    )
+    return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
-def cost(result: Result) -> list[Figure]:
+@chart("What one pass costs", "Error against samples seen once each, for several learning rates.")
+def cost(view: ChartView) -> Iterator[Drawing]:
     """Error against samples, where several learning rates were run."""
-    view = ChartView(result)
-    rows = view.frame("trajectory")
-    if not has_values(rows, "samples") or rows["learning_rate"].n_unique() == 1:
-        return []
-    return view.figures(
-        "cost",
-        "What one pass costs",
-        "Error against samples seen once each, for several learning rates.",
-        _trajectories(view, "samples", {"estimation_error": True}),
-    )
+    if view.frame("trajectory")["learning_rate"].n_unique() > 1:
+        yield from _trajectories(view, "samples", {"estimation_error": True})
 
 
-def runs(result: Result) -> list[Figure]:
+@chart("How trained students align")
+def runs(view: ChartView) -> Iterator[Drawing]:
     """The alignment of trained students, where no theory stands beside them."""
-    view = ChartView(result)
-    drawings = line_charts(view, view.frame("runs"), "time", "alignment")
-    return view.figures("runs", "How trained students align", "", drawings)
+    return line_charts(view, view.frame("runs"), "time", "alignment")
 
 
 def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Iterator[Drawing]:
     """Panels of quantities over `x`, each with whether its axis is logarithmic."""
-    rows = view.frame("trajectory")
-    if has_values(rows, x, *panels):
-        for case, part in _split_rows(view, rows.filter(pl.col(x) > 0)):
-            yield _draw_trajectories(view, case, part, x, panels)
+    every = view.frame("trajectory")
+    if not has_values(every, x, *panels):
+        return
+    for case, rows in _split_rows(view, every.filter(pl.col(x) > 0)):
+        # Lines are named by what tells them apart, and by what else is not as it would be untold.
+        by = _line_settings(view, rows)
+        more = [name for name in _varied_settings(view, rows) if name not in by]
+        plain = partial(_hide_defaults, view, names=more)
+        drawn, note = [], ""
+        for y, log_y in panels.items():
+            lines, colours = _lines(view, plain(rows), x, y, [*by, *more])
+            points = _points(view, rows, x, y, [*by, *more], plain)
+            note = note if points is None else POINTS_NOTE
+            draw = partial(
+                draw_lines,
+                lines.filter(pl.col("y") > 0) if log_y else lines,
+                LABELS[x],
+                LABELS[y],
+                colours,
+                points=points,
+                log_x=True,
+                log_y=log_y,
+                with_dots=False,
+            )
+            drawn.append(draw)
+        yield Drawing(partial(draw_beside, drawn), case, note)
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
     """The rows; too many lines for one figure are parted by the first setting that leaves few in each."""
-    by = _line_settings(view, rows)
-    if _count_lines(rows, by) <= MOST_CASES:
+    if _has_few_lines(view, rows):
         yield {}, rows
         return
-    for name in by:
+    for name in _line_settings(view, rows):
         parts = list(rows_by_case(rows, [name])) if rows[name].n_unique() <= MOST_CASES else []
-        if parts and all(_count_lines(part, _line_settings(view, part)) <= MOST_CASES for _, part in parts):
+        if parts and all(_has_few_lines(view, part) for _, part in parts):
             yield from parts
             return
 
 
-def _count_lines(rows: pl.DataFrame, by: list[str]) -> int:
-    return rows.select(by).n_unique() if by else 1
+def _has_few_lines(view: ChartView, rows: pl.DataFrame) -> bool:
+    by = _line_settings(view, rows)
+    return not by or rows.select(by).n_unique() <= MOST_CASES
 
 
 def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
@@ -115,51 +126,23 @@ def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.
     return rows.with_columns(shown)
 
 
-def _draw_trajectories(
-    view: ChartView, case: dict[str, Any], rows: pl.DataFrame, x: str, panels: dict[str, bool]
-) -> Drawing:
-    # Lines are named by what tells them apart, and by what else is not as it would be untold.
-    by = _line_settings(view, rows)
-    more = [name for name in _varied_settings(view, rows) if name not in by]
-    plain = partial(_hide_defaults, view, names=more)
-    by += more
-    lines = {y: _lines(view, plain(rows), x, y, by) for y in panels}
-    if x == "samples":
-        lines = {y: _with_statics(view, *coloured_lines) for y, coloured_lines in lines.items()}
-    points = {y: _points(view, rows, x, y, by, plain) for y in panels}
-
-    def draw() -> Any:
-        import altair as alt
-
-        drawn = []
-        for y, log_y in panels.items():
-            line_rows, colours = lines[y]
-            chart = draw_lines(
-                line_rows.filter(pl.col("y") > 0) if log_y else line_rows,
-                LABELS[x],
-                LABELS[y],
-                colours,
-                points=points[y],
-                log_x=True,
-                log_y=log_y,
-                with_dots=False,
-            )
-            drawn.append(chart)
-        return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
-
-    ending = POINTS_NOTE if any(frame is not None for frame in points.values()) else ""
-    return Drawing(draw, case, ending)
-
-
 def _lines(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The theory; its own errors are smaller than a line and are left to the table."""
-    means = average_repetitions(rows.drop_nulls([x, y]), x, y, by)
-    line_rows, colours = with_series(view, means.with_columns(error=pl.lit(None, dtype=pl.Float64)), by)
-    return _shorten_series(line_rows).sort("x", maintain_order=True), {
-        _shorten_label(name): hue for name, hue in colours.items()
-    }
+    """The theory, whose errors are smaller than a line, and over samples the students that keep them."""
+    means, colours = view.mean_lines(rows.drop_nulls([x, y]), x, y, by)
+    no_error = pl.lit(None, dtype=pl.Float64)
+    lines = _shorten_series(means.with_columns(error=no_error)).sort("x", maintain_order=True)
+    hues = {_shorten_label(name): hue for name, hue in colours.items()}
+    statics = view.frame("statics")
+    if x != "samples" or not has_values(statics, "minimiser_error"):
+        return lines, hues
+    more = [
+        statics.select(x="samples", y=column, error=no_error, series=pl.lit(name))
+        for name, (column, _) in STATICS.items()
+    ]
+    greys = {name: grey for name, (_, grey) in STATICS.items()}
+    return pl.concat([lines.select("x", "y", "error", "series"), *more]), hues | greys
 
 
 def _shorten_series(rows: pl.DataFrame) -> pl.DataFrame:
@@ -173,22 +156,6 @@ def _shorten_label(name: str) -> str:
     return name
 
 
-def _with_statics(
-    view: ChartView, lines: pl.DataFrame, colours: dict[str, str]
-) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The lines with those of students that may keep their samples."""
-    beside = view.frame("statics")
-    if not has_values(beside, "minimiser_error"):
-        return lines, colours
-    known = {"minimiser of as many, best decay": "minimiser_error", "Bayes-optimal": "bayes_error"}
-    more = [
-        beside.select(x="samples", y=column, error=pl.lit(None, dtype=pl.Float64), series=pl.lit(name))
-        for name, column in known.items()
-    ]
-    greys = dict(zip(known, ("#000000", "#999999"), strict=True))
-    return pl.concat([lines.select("x", "y", "error", "series"), *more]), colours | greys
-
-
 def _points(
     view: ChartView,
     rows: pl.DataFrame,
@@ -197,105 +164,72 @@ def _points(
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
+    """The means of students that SGD trained with the settings of some rows."""
     if view.simulation is None:
         return None
-    measured = view.simulation.frame("runs")
-    if not has_values(measured, x, y, "simulate"):
+    measured = view.simulation.frame("runs", y, "simulate").filter(pl.col(x) > 0)
+    students = view.same_settings(measured, rows, [x, *by, *IGNORED_SETTINGS])
+    if not students.height:
         return None
-    runs = rows_with_same_settings(
-        measured.filter(pl.col(x) > 0).drop_nulls(y), rows, [x, *by, *IGNORED_SETTINGS], view
-    )
-    if not runs.height:
-        return None
-    points, _ = with_series(view, average_repetitions(hide_defaults(runs), x, y, [*by, "simulate"]), by)
-    names = [f"SGD, d = {size}" for size in points["simulate"]]
-    return _shorten_series(points).with_columns(size=pl.Series(names, dtype=pl.String))
+    points, _ = view.mean_lines(hide_defaults(students), x, y, by, "simulate")
+    return _shorten_series(points).with_columns(size=pl.format("SGD, d = {}", "simulate"))
 
 
-def spectra(result: Result) -> list[Figure]:
+@chart(
+    "The spectrum on its way",
+    "Densities of the student's eigenvalues at five times, the latest on top; a triangle is where the "
+    "target's spike is seen.",
+)
+def spectra(view: ChartView) -> Iterator[Drawing]:
     """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("spectra"), "x", "density")
+    rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
-    figures = []
-    for case, case_rows in rows_by_case(rows, names) if rows.height else ():
-        tracks = view.frame("tracks")
-        if tracks.height:
-            tracks = rows_with_same_settings(tracks, case_rows, ["time"], view)
-        values = None if view.simulation is None else view.simulation.frame("eigenvalues")
-        if values is not None and values.height:
-            values = rows_with_same_settings(values, case_rows, ["time", *IGNORED_SETTINGS], view)
-        caption = (
-            "Densities of the student's eigenvalues at five times, the latest on top; a triangle is "
-            "where the target's spike is seen."
-        )
-        if values is not None and values.height:
-            caption += " Bars: eigenvalues of students trained by SGD."
-        draw = partial(ridge, case_rows, tracks, values, view.verb.label("x"))
-        figures.append(view.figure("spectra", "The spectrum on its way", caption, draw, case))
-    return figures
+    for case, case_rows in rows_by_case(rows, names):
+        tracks = view.same_settings(view.frame("tracks", "location"), case_rows, ["time"])
+        values = pl.DataFrame()
+        if view.simulation is not None:
+            eigenvalues = view.simulation.frame("eigenvalues")
+            values = view.same_settings(eigenvalues, case_rows, ["time", *IGNORED_SETTINGS])
+        note = "Bars: eigenvalues of students trained by SGD." if values.height else ""
+        yield Drawing(partial(ridge, case_rows, tracks, values, view.verb.label("x")), case, note)
 
 
-def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame | None, x: str) -> Any:
+def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
     """`rows`: time, x, density; `tracks`: time, location; `values`: time, eigenvalue."""
-    import altair as alt
-
     times = sorted(rows["time"].unique())
-    right = float(rows["x"].max())  # type: ignore[arg-type]
-    if tracks.height and tracks["location"].count():
-        right = max(right, float(tracks["location"].max()))  # type: ignore[arg-type]
-    left = min(float(rows["x"].min()), 0.0)  # type: ignore[arg-type]
-    scale = alt.Scale(domain=[left, 1.05 * right], nice=False)
+    right = max([*rows["x"], *tracks["location"]])
+    scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)
     panels = []
-    for i, time in enumerate(reversed(times)):
+    for i, time in enumerate(times):
         curve = rows.filter(pl.col("time") == time)
         # A peak at zero would flatten all else: it is cut at four times the mean height beyond it.
         inner = curve.filter(pl.col("x") > 0.05 * pl.col("x").max())
-        top = 1.3 * float(inner["density"].max())  # type: ignore[arg-type]
-        hue = PALETTE[len(times) - 1 - i]
-        last = i == len(times) - 1
-        across = alt.X(
-            "x:Q", title=x if last else None, scale=scale, axis=alt.Axis(labels=last, ticks=last, grid=False)
+        top = 1.3 * max(inner["density"])
+        axis = alt.Axis(labels=i == 0, ticks=i == 0, grid=False)
+        bars = _bars(values.filter(pl.col("time") == time), right, top) if values.height else []
+        seen = tracks.filter(pl.col("time") == time)["location"]
+        panel = ridge_panel(
+            f"τ = {time:.3g}",
+            curve.select("x", "density"),
+            alt.X("x:Q", title=None if i else x, scale=scale, axis=axis),
+            alt.Y("density:Q", title=None, scale=alt.Scale(domain=[0, top]), axis=None),
+            bars=bars,
+            marks=[{"x": place, "density": 0.08 * top} for place in seen],
+            hue=PALETTE[i],
+            clip=True,
         )
-        up = alt.Y("density:Q", title=None, scale=alt.Scale(domain=[0, top]), axis=None)
-        layers = []
-        if values is not None and values.height:
-            layers.append(_bars(values.filter(pl.col("time") == time), right, across, top))
-        line = alt.Chart(inline_data(curve.select("x", "density").to_dicts()))
-        layers.append(line.mark_line(clip=True, color=hue).encode(x=across, y=up))
-        seen = (
-            tracks.filter((pl.col("time") == time) & pl.col("location").is_not_null())
-            if tracks.height
-            else None
-        )
-        if seen is not None and seen.height:
-            places = [{"x": place, "density": 0.08 * top} for place in seen["location"]]
-            mark = alt.Chart(inline_data(places)).mark_point(
-                shape="triangle-down", filled=True, size=60, color="#000000"
-            )
-            layers.append(mark.encode(x=across, y=up))
-        title = alt.TitleParams(f"τ = {time:.3g}", anchor="end", dy=14, frame="group")
-        panels.append(alt.layer(*layers).properties(width=WIDTH, height=HEIGHT // 3, title=title))
-    return alt.vconcat(*panels, spacing=2).resolve_scale(y="independent")
+        panels.append(panel)
+    return alt.vconcat(*reversed(panels), spacing=2).resolve_scale(y="independent")
 
 
-def _bars(values: pl.DataFrame, right: float, across: Any, top: float) -> Any:
+def _bars(values: pl.DataFrame, right: float, top: float) -> list[dict[str, float]]:
     """A histogram as a density, those at zero left out of the picture and not out of the count."""
-    import altair as alt
-    import numpy as np
-
     edges = np.linspace(0.0, 1.05 * right, 49)
     count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
     width = edges[1] - edges[0]
-    bars = [
-        {
-            "x": float(low),
-            "x2": float(low + width),
-            "density": min(float(n / (values.height * width)), top),
-            "low": 0.0,
-        }
-        for low, n in zip(edges[:-1], count, strict=True)
-        if n
+    heights = np.minimum(count / (values.height * width), top)
+    return [
+        {"x": float(low), "x2": float(low + width), "density": float(height), "low": 0.0}
+        for low, height in zip(edges[:-1], heights, strict=True)
+        if height
     ]
-    base = alt.Chart(inline_data(bars)).mark_rect(color="#B8C9D9", clip=True)
-    return base.encode(x=across, x2="x2:Q", y=alt.Y("density:Q", axis=None), y2="low:Q")

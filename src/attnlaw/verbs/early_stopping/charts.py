@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
+import altair as alt
 import polars as pl
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import GREY, PANEL, Figure, colour_encoding, palette
+from attnlaw.render.charts.encodings import GREY, PANEL, colour_encoding, inline_data
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.style import inline_data
-from attnlaw.render.charts.view import ChartView, has_values
+from attnlaw.render.charts.style import palette
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 # Of a study of many thresholds those next to these are drawn, the latest time first.
 DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 
 
-def stopping_map(result: Result) -> Figure | None:
+@chart(
+    "What is learned of a coefficient",
+    "A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three times: "
+    "nothing where it is small, all of it where it is large. A soft threshold, which is weight decay, never "
+    "gives all. The dashed line is training to the end.",
+    name="map",
+)
+def stopping_map(view: ChartView) -> Iterator[Drawing]:
     """What is learned of a coefficient, if rows differ in their threshold and rule and in nothing else."""
-    view = ChartView(result)
     rows = view.frame("map")
-    if not has_values(rows, "coefficient"):
-        return None
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
-        return None
+        return
     lines = [
         rule_rows.filter(pl.col("threshold") == threshold).with_columns(
             series=pl.lit(_line_name(view, rule, threshold))
@@ -33,45 +37,31 @@ def stopping_map(result: Result) -> Figure | None:
         if (rule_rows := rows.filter(pl.col("rule") == rule)).height
         for threshold in _nearest(rule_rows["threshold"], wanted)
     ]
-    if not lines:
-        return None
-    line_rows = pl.concat(lines).select("series", "coefficient", "learned")
-    return view.figure(
-        "map",
-        "What is learned of a coefficient",
-        "A coefficient, or an eigenvalue, of the step and what factors make of it that stop at three "
-        "times: nothing where it is small, all of it where it is large. A soft threshold, which is weight "
-        "decay, never gives all. The dashed line is training to the end.",
-        partial(draw_stopping_map, line_rows, view.verb.axis),
-    )
+    if lines:
+        line_rows = pl.concat(lines).select("series", "coefficient", "learned")
+        yield Drawing(partial(draw_stopping_map, line_rows, view.verb.axis))
 
 
-def stopping(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "stopping",
-        "When to stop",
-        "Risk against the threshold that the time of stopping stands for: to the left it is too late "
-        "and noise is learned; to the right too early, and signals are missed. A soft threshold, which is "
-        "weight decay, takes something from every signal.",
-        line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension"),
-    )
+@chart(
+    "When to stop",
+    "Risk against the threshold that the time of stopping stands for: to the left it is too late and noise "
+    "is learned; to the right too early, and signals are missed. A soft threshold, which is weight decay, "
+    "takes something from every signal.",
+)
+def stopping(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension")
 
 
-def draw_stopping_map(rows: pl.DataFrame, label: Any) -> Any:
+def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
     """Lines of what is learned over the coefficient, and the identity."""
-    import altair as alt
-
     most = rows["coefficient"].max()
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))
-    ends = [{"coefficient": end, "learned": end} for end in (0, most)]
-    identity = (
-        alt.Chart(inline_data(ends)).mark_line(color=GREY, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=y)
-    )
+    ends = alt.Chart(inline_data([{"coefficient": end, "learned": end} for end in (0, most)]))
+    identity = ends.mark_line(color=GREY, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=y)
     shade = colour_encoding(palette(rows["series"]), symbolType="stroke")
-    lines = alt.Chart(inline_data(rows.to_dicts())).mark_line().encode(x=x, y=y, color=shade)
-    return alt.layer(identity, lines).properties(width=PANEL[0], height=PANEL[1])
+    lines = alt.Chart(inline_data(rows)).mark_line().encode(x=x, y=y, color=shade)
+    return alt.layer(identity, lines).properties(**PANEL)
 
 
 def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:

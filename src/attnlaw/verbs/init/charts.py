@@ -2,91 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
+import altair as alt
 import polars as pl
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import PANEL, Figure, colour_encoding, panel_title
+from attnlaw.render.charts.encodings import (
+    PANEL,
+    colour_encoding,
+    dash_encoding,
+    inline_data,
+    integer_axis,
+    log_axis,
+    panel_title,
+)
 from attnlaw.render.charts.labels import MOST_CASES, rows_by_case
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.style import inline_data, integer_axis, log_ticks
-from attnlaw.render.charts.view import ChartView, with_series
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 LIMIT_WIDTH = "inf"  # of the setting `width`
-FINITE, INFINITE = "finite width", "infinite width"
+DASHES = {"finite width": [1, 0], "infinite width": [4, 4]}
+FINITE, INFINITE = DASHES
 DARK = "#222222"
 # The measures that may have a panel, and whether its axis is logarithmic: the first two that vary by layer
 # (behind norms, lengths do not).
 PANELS = {"rms": True, "cosine": False, "entropy": False}
 
 
-def init_layers(result: Result) -> list[Figure]:
+@chart(
+    "Layer by layer",
+    "Residual stream, tokens and attention: the line is the mean over initialisations, the band holds 90% of "
+    "them, dashes are the limit of infinite width.",
+)
+def init_layers(view: ChartView) -> Iterator[Drawing]:
     """Two panels for each model: lines for what varied, bands at finite width, dashes in the limit."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("layers"), "rms")
-    if not rows.height or rows["layer"].n_unique() < 2:
-        return []
+    rows = view.frame("layers", "rms")
+    if rows["layer"].n_unique() < 2:
+        return
     others = view.other_settings(rows, ["width", "model", "depth", "layer"])
-    figures = []
     for case, case_rows in rows_by_case(rows, ["model"] if rows["model"].n_unique() > 1 else []):
         by = [name for name in ("depth", *others) if case_rows[name].n_unique() > 1]
         by += ["width"] if case_rows.filter(pl.col("width") != LIMIT_WIDTH)["width"].n_unique() > 1 else []
         if by and case_rows.select(by).n_unique() > MOST_CASES:
             continue
         first = case_rows.unique([*by, "width", "layer"], keep="first", maintain_order=True)
-        figure = view.figure(
-            "init_layers",
-            "Layer by layer",
-            "Residual stream, tokens and attention: the line is the mean over initialisations, the band "
-            "holds 90% of them, dashes are the limit of infinite width.",
-            partial(_panels, *with_series(view, first, by), view),
-            case,
-        )
-        figures.append(figure)
-    return figures
+        yield Drawing(partial(_panels, *view.with_series(first, by), view), case)
 
 
-def init_depth(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "init_depth",
-        "Tokens against depth",
-        "Mean cosine between tokens after the last layer; 1 is rank collapse.",
-        line_charts(view, view.rows, "depth", "cosine"),
-    )
+@chart("Tokens against depth", "Mean cosine between tokens after the last layer; 1 is rank collapse.")
+def init_depth(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "depth", "cosine")
 
 
-def init_width(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "init_width",
-        "Tokens against width",
-        "Mean cosine between tokens after the last layer at several widths, gains kept.",
-        line_charts(view, view.rows, "model_width", "cosine", log_x=True),
-    )
+@chart(
+    "Tokens against width",
+    "Mean cosine between tokens after the last layer at several widths, gains kept.",
+)
+def init_width(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "model_width", "cosine", log_x=True)
 
 
-def init_width_spread(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "init_width_spread",
-        "Spread over initialisations against width",
-        "Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
-        line_charts(view, view.rows, "model_width", "cosine_spread", log=True),
-    )
+@chart(
+    "Spread over initialisations against width",
+    "Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
+)
+def init_width_spread(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "model_width", "cosine_spread", log=True)
 
 
-def init_std(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    drawings = line_charts(view, view.rows, "std", "loss", log_x=True)
-    return view.figures("init_std", "Loss against the deviation of the weights", "", drawings)
+@chart("Loss against the deviation of the weights")
+def init_std(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "std", "loss", log_x=True)
 
 
-def _panels(rows: pl.DataFrame, colours: dict[str, str], view: ChartView) -> Any:
-    import altair as alt
-
+def _panels(rows: pl.DataFrame, colours: dict[str, str], view: ChartView) -> alt.HConcatChart:
     drawn = [name for name in PANELS if rows[name].count() and not _is_constant(rows[name].drop_nulls())]
     return alt.hconcat(*(_panel(rows, colours, name, view) for name in drawn[:2]), spacing=28)
 
@@ -96,9 +86,7 @@ def _is_constant(values: pl.Series) -> bool:
     return highest - lowest <= 1e-6 * abs(highest)
 
 
-def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, view: ChartView) -> Any:
-    import altair as alt
-
+def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, view: ChartView) -> alt.LayerChart:
     table = next(table_spec for table_spec in view.verb.tables if table_spec.name == "layers")
     title = next(column.description for column in table.columns if column.name == name)
     shown = rows.drop_nulls(name).select(
@@ -110,25 +98,17 @@ def _panel(rows: pl.DataFrame, colours: dict[str, str], name: str, view: ChartVi
         law=pl.when(pl.col("width") == LIMIT_WIDTH).then(pl.lit(INFINITE)).otherwise(pl.lit(FINITE)),
     )
     scale = alt.Scale(type="log", nice=False, padding=8) if PANELS[name] else alt.Scale(zero=False)
-    axis = alt.Axis(format="~g", values=log_ticks(shown["y"])) if PANELS[name] else alt.Undefined
+    axis = log_axis(shown["y"]) if PANELS[name] else alt.Undefined
     up = alt.Y("y:Q", title=None, scale=scale, axis=axis)
     across = alt.X("layer:Q", title="layer", axis=integer_axis(shown["layer"]), scale=alt.Scale(nice=False))
-    laws = list(dict.fromkeys(shown["law"]))
-    dashes = alt.StrokeDash(
-        "law:N",
-        title=None,
-        scale=alt.Scale(domain=laws, range=[[4, 4] if law == INFINITE else [1, 0] for law in laws]),
-        legend=alt.Legend(symbolType="stroke", symbolSize=400, symbolStrokeWidth=2)
-        if len(laws) > 1
-        else None,
-    )
-    base = alt.Chart(inline_data(shown.to_dicts())).encode(x=across)
+    laws = {law: DASHES[law] for law in shown["law"]}
+    legend = {"symbolType": "stroke", "symbolSize": 400, "symbolStrokeWidth": 2} if len(laws) > 1 else {}
+    base = alt.Chart(inline_data(shown)).encode(x=across)
     finite = base.transform_filter(alt.datum.law != INFINITE).encode(color=colour_encoding(colours))
-    band = finite.mark_area(opacity=0.25).encode(
-        y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q", detail="law:N"
-    )
+    low = alt.Y("low:Q", title=None, scale=scale)
+    band = finite.mark_area(opacity=0.25).encode(y=low, y2="high:Q", detail="law:N")
     limit = base.transform_filter(alt.datum.law == INFINITE)
     limit = limit.encode(color=colour_encoding(colours) if len(colours) > 1 else alt.value(DARK))
+    dashes = dash_encoding("law", laws, **legend)
     lines = [part.mark_line(strokeWidth=1.6).encode(y=up, strokeDash=dashes) for part in (finite, limit)]
-    width, height = PANEL
-    return alt.layer(band, *lines).properties(width=width, height=height, title=panel_title(title))
+    return alt.layer(band, *lines).properties(title=panel_title(title), **PANEL)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import altair as alt
 import numpy as np
 import polars as pl
 
-from attnlaw.core.result import Result
 from attnlaw.render.charts.cells import Shades, draw_field, is_evenly_spaced
 from attnlaw.render.charts.densities import draw_spectrum
-from attnlaw.render.charts.figure import HEIGHT, WIDTH, Figure, colour_encoding, palette
+from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inline_data, log_axis
 from attnlaw.render.charts.labels import rows_by_case, varying_settings
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.style import inline_data, log_ticks
-from attnlaw.render.charts.view import ChartView, has_values, rows_with_same_settings, simulation_label
+from attnlaw.render.charts.style import palette
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 INTERPOLATION = "threshold_interpolation"
 RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
@@ -25,25 +26,24 @@ SCALING_COLUMNS = ("observations", "estimation_error", "leading_error")
 PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
 
 
-def phases(result: Result) -> list[Figure]:
+@chart(
+    "Phase diagram",
+    "Error over that of predicting nothing, by target rank and samples: dark is learned. White lines are "
+    "thresholds, where learning changes its nature.",
+)
+def phases(view: ChartView) -> Iterator[Drawing]:
+    return _phase_diagrams(view)
+
+
+def _phase_diagrams(view: ChartView) -> Iterator[Drawing]:
     """The phase diagram, where ranks and samples make an even grid."""
-    view = ChartView(result)
-    rows = view.complete(view.rows, "relative_error", "alpha", "target_rank")
-    return [
-        view.figure(
-            "phases",
-            "Phase diagram",
-            "Error over that of predicting nothing, by target rank and samples: dark is learned. White "
-            "lines are thresholds, where learning changes its nature.",
-            partial(_draw_phases, view, case_rows),
-            case,
-        )
-        for case, case_rows in view.cases(rows, ["target_rank", "alpha"])
-        if is_evenly_spaced(case_rows["target_rank"]) and is_evenly_spaced(case_rows["alpha"])
-    ]
+    rows = view.rows.drop_nulls(["relative_error", "alpha", "target_rank"])
+    for case, case_rows in view.cases(rows, ["target_rank", "alpha"]):
+        if is_evenly_spaced(case_rows["target_rank"]) and is_evenly_spaced(case_rows["alpha"]):
+            yield Drawing(partial(_draw_phases, view, case_rows), case)
 
 
-def _draw_phases(view: ChartView, rows: pl.DataFrame) -> Any:
+def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
     axis = view.verb.axis
     ranks = rows.unique("target_rank", keep="first", maintain_order=True).sort("target_rank")
     thresholds = [
@@ -60,22 +60,20 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> Any:
     )
 
 
-def learning(result: Result) -> list[Figure]:
+@chart("Learning curves", "Lines: theory in the limit of large dimension.")
+def learning(view: ChartView) -> Iterator[Drawing]:
     """Learning curves, unless a phase diagram shows the same; not of a power law."""
-    if phases(result):
-        return []
-    view = ChartView(result)
-    drawings = line_charts(
+    if any(_phase_diagrams(view)):
+        return
+    yield from line_charts(
         view,
-        view.complete(view.rows, "target_rank"),
+        view.rows.drop_nulls("target_rank"),
         "alpha",
         "estimation_error",
         ["student", "attention", "pairs"],
         sizes="simulate",
         thresholds=partial(_thresholds, view),
     )
-    caption = "Lines: theory in the limit of large dimension."
-    return view.figures("learning", "Learning curves", caption, drawings)
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
@@ -93,108 +91,57 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(list(thresholds), schema={"x": pl.Float64, "name": pl.String}, orient="row")
 
 
-def rank(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "rank",
-        "Rank against the width of the factors",
-        "Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
-        line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate"),
-    )
+@chart(
+    "Rank against the width of the factors",
+    "Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
+)
+def rank(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
 
 
-def smallest(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "smallest",
-        "Smallest value that is kept",
-        "Away from zero width, not weight decay, cut the rank.",
-        line_charts(view, view.rows, "width", "smallest_value"),
-    )
+@chart("Smallest value that is kept", "Away from zero width, not weight decay, cut the rank.")
+def smallest(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "width", "smallest_value")
 
 
-def scaling(result: Result) -> Figure | None:
+@chart(
+    "Scaling laws",
+    "Error against the observations for targets whose eigenvalues fall as a power: full equations (lines), "
+    "leading-order law (dashed). Exponents are fitted to the lines, with an error where the digits show it; "
+    "predicted ones stand in brackets.",
+)
+def scaling(view: ChartView) -> Iterator[Drawing]:
     """Error against N/d, with the fitted and the predicted exponent of every line."""
-    view = ChartView(result)
     # What is not above zero has no place on logarithmic axes.
-    rows = view.complete(view.rows, *SCALING_COLUMNS).filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
+    rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
     lines = [
         line.sort("observations").with_columns(label=pl.lit(_exponents(view, line, names)))
         for _, line in (rows.group_by(names, maintain_order=True) if names else [((), rows)])
         if line["observations"].n_unique() > 1
     ]
-    if not lines:
-        return None
-    drawn = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
-    return view.figure(
-        "scaling",
-        "Scaling laws",
-        "Error against the observations for targets whose eigenvalues fall as a power: full "
-        "equations (lines), leading-order law (dashed). Exponents are fitted to the lines, with an error "
-        "where the digits show it; predicted ones stand in brackets.",
-        partial(scaling_law, drawn, view.verb.axis("estimation_error")),
-    )
+    if lines:
+        drawn = pl.concat(lines).select("label", "estimation_error", "observations", "leading_error")
+        yield Drawing(partial(scaling_law, drawn, view.verb.axis("estimation_error")))
 
 
-def scaling_law(rows: pl.DataFrame, y: str) -> Any:
+def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
     """Full equations as lines, the leading-order law dashed, on logarithmic axes.
 
     `rows`: observations, label, estimation_error, leading_error.
     """
-    import altair as alt
-
-    ticks = alt.Axis(values=log_ticks(rows["observations"]), format="~g")
     scale = alt.Scale(type="log", nice=False)
+    ticks = log_axis(rows["observations"])
     across = alt.X("observations:Q", title="observations N/d", scale=scale, axis=ticks)
-    lowest = min(rows["estimation_error"].to_list() + rows["leading_error"].to_list())
+    lowest = min(*rows["estimation_error"], *rows["leading_error"])
     decades = [10.0**power for power in range(math.floor(math.log10(lowest)), 2)]
     up = alt.Y("estimation_error:Q", title=y, scale=scale, axis=alt.Axis(values=decades, format="~g"))
     hue = colour_encoding(palette(rows["label"]), "label", legend_for_one=True)
-    base = alt.Chart(inline_data(rows.to_dicts())).encode(x=across, color=hue)
+    base = alt.Chart(inline_data(rows)).encode(x=across, color=hue)
     dashed = base.mark_line(strokeDash=[4, 3], strokeWidth=1.1)
     both = alt.layer(base.mark_line().encode(y=up), dashed.encode(y=alt.Y("leading_error:Q", scale=scale)))
     title = "full equations (solid) and leading order (dashed)"
     return both.properties(width=WIDTH, height=HEIGHT, title=title)
-
-
-def split(result: Result) -> list[Figure]:
-    """Parts of the error over the samples, stacked, unless there is a phase diagram; not of a power law."""
-    if phases(result):
-        return []
-    view = ChartView(result)
-    axis = view.verb.axis
-    figures = []
-    rows = view.complete(view.rows, "alpha", "target_rank", *PARTS)
-    for case, case_rows in view.cases(rows, ["alpha"]):
-        if case_rows["alpha"].n_unique() == 1:
-            continue
-        long = case_rows.select("alpha", *PARTS).unpivot(PARTS, index="alpha", variable_name="part")
-        long = long.with_columns(pl.col("part").replace_strict({name: axis(name) for name in PARTS}))
-        figure = view.figure(
-            "split",
-            "What the error is made of",
-            "Parts of the error over the samples (a definition of ours): modes that were found but not "
-            "exactly, what is missing along the target, what was learned beside it.",
-            partial(draw_parts, long, axis("alpha"), axis("estimation_error")),
-            case,
-            on_page=False,
-        )
-        figures.append(figure)
-    return figures
-
-
-def draw_parts(rows: pl.DataFrame, x: str, y: str) -> Any:
-    """Areas of `value` over `alpha` that add up, a colour for each `part`."""
-    import altair as alt
-
-    names = rows["part"].unique(maintain_order=True)
-    base = alt.Chart(inline_data(rows.to_dicts())).mark_area()
-    return base.encode(
-        x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
-        y=alt.Y("sum(value):Q", title=y, stack="zero"),
-        color=colour_encoding(palette(names), "part", legend_for_one=True),
-    ).properties(width=WIDTH, height=HEIGHT)
 
 
 def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
@@ -203,9 +150,8 @@ def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
     predicted = rows["predicted_exponent"][0]
     exponents = (fitted if predicted is None else f"{fitted} ({predicted:.2f})").replace("-", "−")
-    setting = view.value_labels.describe({name: rows[name][0] for name in names}).replace(
-        "target exponent", "γ"
-    )
+    values = view.value_labels.describe({name: rows[name][0] for name in names})
+    setting = values.replace("target exponent", "γ")
     return f"{setting}: {exponents}" if setting else exponents
 
 
@@ -217,65 +163,73 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     return slope, math.sqrt(left / (a.size - 2) / float(a @ a)) if a.size > 2 else None
 
 
-def spectrum(result: Result) -> list[Figure]:
+@chart(
+    "What the error is made of",
+    "Parts of the error over the samples (a definition of ours): modes that were found but not exactly, what "
+    "is missing along the target, what was learned beside it.",
+    on_page=False,
+)
+def split(view: ChartView) -> Iterator[Drawing]:
+    """Parts of the error over the samples, stacked, unless there is a phase diagram; not of a power law."""
+    if any(_phase_diagrams(view)):
+        return
+    labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
+    rows = view.rows.drop_nulls(["alpha", "target_rank", *PARTS])
+    for case, case_rows in view.cases(rows, ["alpha"]):
+        if case_rows["alpha"].n_unique() > 1:
+            long = case_rows.unpivot(PARTS, index="alpha", variable_name="part")
+            named = long.with_columns(pl.col("part").replace_strict(labels))
+            draw = partial(draw_parts, named, labels["alpha"], labels["estimation_error"])
+            yield Drawing(draw, case)
+
+
+def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
+    """Areas of `value` over `alpha` that add up, a colour for each `part`."""
+    base = alt.Chart(inline_data(rows)).mark_area()
+    return base.encode(
+        x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
+        y=alt.Y("sum(value):Q", title=y, stack="zero"),
+        color=colour_encoding(palette(rows["part"]), "part", legend_for_one=True),
+    ).properties(width=WIDTH, height=HEIGHT)
+
+
+@chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
+def spectrum(view: ChartView) -> Iterator[Drawing]:
     """The predicted density over what students of the same settings have, each setting once."""
-    view = ChartView(result)
-    lines = view.complete(view.frame("predicted_spectra"), "x", "density")
-    if not lines.height:  # nothing is left but the atom, if that
-        alone = view.rows.height == 1 and view.rows["atom_at_zero"][0] == 1.0
-        return [_spectrum(view, {}, view.rows, NO_LINE)] if alone else []
-    figures = []
+    lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]
         density = lines.filter(first).select("x", "density", detail="interval")
-        figures.append(_spectrum(view, case, view.rows.filter(first), density))
-    return figures
+        yield _spectrum(view, case, view.rows.filter(first), density)
+    # Nothing may be left but the atom.
+    if not lines.height and view.rows["atom_at_zero"].to_list() == [1.0]:
+        yield _spectrum(view, {}, view.rows, NO_LINE)
 
 
-def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Figure:
-    """The figure of the case whose row is given."""
-    row = rows.row(0, named=True)
-    caption = ["Line: the predicted density of the learned matrix's eigenvalues."]
-    values, name = None, ""
+def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
+    """The spectrum of the case whose row is given."""
+    notes, name, values = [], "", None
     if view.simulation is not None:
-        students = rows_with_same_settings(view.simulation.rows, rows, [], view)
-        drawn = view.simulation.frame("eigenvalues")
-        if students.height and has_values(drawn, "eigenvalue"):
-            kept = drawn.filter(pl.col("case").is_in(students["case"].to_list()))
-            values = kept["eigenvalue"].drop_nulls().to_list()
-            name = simulation_label(view.simulation, "simulate", sorted(students["simulate"].unique()))
-            caption.append("Bars: measured ones, those at zero left out.")
-    outliers = row["outlier_locations"] or []
-    if outliers:
-        caption.append("The triangle is where an outlier is predicted.")
+        students = view.same_settings(view.simulation.rows, rows)
+        eigenvalues = view.simulation.frame("eigenvalues", "eigenvalue")
+        if students.height and eigenvalues.height:
+            kept = eigenvalues.filter(pl.col("case").is_in(students["case"].to_list()))
+            values = kept["eigenvalue"].to_list()
+            name = view.simulation.size_label("simulate", sorted(students["simulate"].unique()))
+            notes.append("Bars: measured ones, those at zero left out.")
+    atom, outliers = rows["atom_at_zero"][0] or 0.0, rows["outlier_locations"].to_list()[0] or []
+    notes += ["The triangle is where an outlier is predicted."] if outliers else []
     draw = partial(
-        draw_spectrum,
-        density,
-        view.verb.axis("x"),
-        values,
-        atom=row["atom_at_zero"] or 0.0,
-        outliers=outliers,
-        name=name,
+        draw_spectrum, density, view.verb.axis("x"), values, atom=atom, outliers=outliers, name=name
     )
-    return view.figure("spectrum", "Spectrum of the learned matrix", " ".join(caption), draw, case)
+    return Drawing(draw, case, " ".join(notes))
 
 
-def eigenvalues(result: Result) -> list[Figure]:
+@chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
+def eigenvalues(view: ChartView) -> Iterator[Drawing]:
     """The histogram of what trained students have, where no theory stands beside them."""
-    view = ChartView(result)
-    rows = view.frame("eigenvalues")
-    if not has_values(rows, "eigenvalue"):
-        return []
-    figures = []
+    rows = view.frame("eigenvalues", "eigenvalue")
     for case, case_rows in rows_by_case(rows, varying_settings(rows, view.settings)):
-        name = simulation_label(view, "simulate", sorted(case_rows["simulate"].drop_nulls().unique()))
+        name = view.size_label("simulate", sorted(case_rows["simulate"].drop_nulls().unique()))
         values, label = case_rows["eigenvalue"].to_list(), view.verb.label("eigenvalue")
-        figure = view.figure(
-            "eigenvalues",
-            "Spectrum of trained matrices",
-            "Eigenvalues of all students, those at zero left out.",
-            partial(draw_spectrum, NO_LINE, label, values, name=name),
-            case,
-        )
-        figures.append(figure)
-    return figures
+        yield Drawing(partial(draw_spectrum, NO_LINE, label, values, name=name), case)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import altair as alt
 import polars as pl
 
-from attnlaw.core.result import Result
 from attnlaw.render.charts.cells import Shades, cell_maps, cell_texts, draw_cells, joined_columns
-from attnlaw.render.charts.figure import EXTENT, GREY, HEIGHT, WIDTH, Figure, colour_encoding, palette
-from attnlaw.render.charts.style import PALETTE, inline_data, log_ticks
-from attnlaw.render.charts.view import ChartView, Drawing
+from attnlaw.render.charts.encodings import (
+    EXTENT,
+    GREY,
+    HEIGHT,
+    WIDTH,
+    colour_encoding,
+    dash_encoding,
+    inline_data,
+    log_axis,
+)
+from attnlaw.render.charts.style import PALETTE, palette
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 MARKS = {"beta_2": [2, 2], "beta_c": [6, 3]}
 STEP = 26  # pixels of a layer
@@ -32,37 +41,26 @@ INPUT, OUTPUT = ("input", "input_token"), ("output", "output_token")
 MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
 
 
-def lens_map(result: Result) -> list[Figure]:
+@chart(
+    "What moves each token",
+    "Each row is an output token, each column an input token (position · token); rows sum to 1. Left by the "
+    "exact operator, right by attention rollout, on one scale of colour (a square root). Where they differ, "
+    "attention alone tells another story than the network.",
+)
+def lens_map(view: ChartView) -> Iterator[Drawing]:
     """Shares of input tokens in output tokens, by the exact operator and by attention rollout."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("token_map"), "share", "rollout", "output")
-    return [
-        view.figure(
-            "lens_map",
-            "What moves each token",
-            "Each row is an output token, each column an input token (position · token); rows sum to "
-            "1. Left by the exact operator, right by attention rollout, on one scale of colour (a square "
-            "root). Where they differ, attention alone tells another story than the network.",
-            partial(_draw_token_maps, view, case_rows),
-            case,
-        )
-        for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT])
-    ]
+    rows = view.frame("token_map", "share", "rollout", "output")
+    for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
+        yield Drawing(partial(_draw_token_maps, view, case_rows), case)
 
 
-def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> Any:
-    import altair as alt
-
+def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
     axis, names = view.verb.axis, ("share", "rollout")
-    shades = Shades("sqrt", (0.0, max(rows[name].max() for name in names)))  # type: ignore[type-var, arg-type]
+    shades = Shades("sqrt", (0.0, max(max(rows[name]) for name in names)))
+    places = {"x": joined_columns(rows, INPUT), "y": joined_columns(rows, OUTPUT)}
     panels = [
         draw_cells(
-            rows.select(
-                x=joined_columns(rows, INPUT),
-                y=joined_columns(rows, OUTPUT),
-                colour=name,
-                told=cell_texts(view, rows, MAP_COLUMNS),
-            ),
+            rows.select(**places, colour=name, told=cell_texts(view, rows, MAP_COLUMNS)),
             axis("input"),
             axis("output"),
             shades,
@@ -76,118 +74,80 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> Any:
     return alt.hconcat(*panels, spacing=24, bounds="flush")
 
 
-def head_sharpness(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "head_sharpness",
-        "β over β_c",
-        "1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.",
-        _head_maps(view, "sharpness"),
-    )
+@chart("β over β_c", "1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.")
+def head_sharpness(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "sharpness")
 
 
-def head_participation(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "head_participation",
-        "Directions of attention, against random heads as sharp",
-        "Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do "
-        "that look at one distance. Tokens that are alike lower it, too; cells also tell the ratio to "
-        "random weights on these tokens.",
-        _head_maps(view, "participation_over_null", scale="log"),
-    )
+@chart(
+    "Directions of attention, against random heads as sharp",
+    "Far below 1: rows fall onto few shared columns. Above 1: rows keep apart, as heads do that look at one "
+    "distance. Tokens that are alike lower it, too; cells also tell the ratio to random weights on these "
+    "tokens.",
+)
+def head_participation(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "participation_over_null", scale="log")
 
 
-def head_sinks(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "head_sinks",
-        "Largest column mean",
-        "The share of all weight that one token gets. Bright cells attend to little else.",
-        _head_maps(view, "largest_column_mean", domain=(0.0, 1.0)),
-    )
+@chart(
+    "Largest column mean",
+    "The share of all weight that one token gets. Bright cells attend to little else.",
+)
+def head_sinks(view: ChartView) -> Iterator[Drawing]:
+    return _head_maps(view, "largest_column_mean", domain=(0.0, 1.0))
 
 
 def _head_maps(view: ChartView, colour: str, **shades: Any) -> Iterator[Drawing]:
     return cell_maps(view, view.frame("heads"), ["head"], "layer", colour, tooltip=HEAD_COLUMNS, **shades)
 
 
-def head_betas(result: Result) -> list[Figure]:
+@chart(
+    "How sharp heads are, layer by layer",
+    "A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian logits would attend "
+    "a few tokens however long the input; above β₂ the law of random heads is lost. Trained heads are mostly "
+    "beyond one of the two: the law is one of initialisation.",
+)
+def head_betas(view: ChartView) -> Iterator[Drawing]:
     """beta against layer, a dot for every head, of every input."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("heads"), "beta")
-    return [
-        view.figure(
-            "head_betas",
-            "How sharp heads are, layer by layer",
-            "A dot is a head: β, the spread of a row's logits on this input. Above β_c Gaussian "
-            "logits would attend a few tokens however long the input; above β₂ the law of random heads is "
-            "lost. Trained heads are mostly beyond one of the two: the law is one of initialisation.",
-            partial(beta_dots, case_rows, view.verb.axis),
-            case,
-        )
-        for case, case_rows in view.cases(rows, ["layer", "head"])
-    ]
+    for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
+        yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
 
-def beta_dots(rows: pl.DataFrame, label: Any) -> Any:
+def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
     """Dots of `beta` over `layer`, and lines at the marks, the largest where layers differ in one."""
-    import altair as alt
-
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]
-    width = max(220, min(620, STEP * rows["layer"].n_unique()))
-    up = alt.Y(
-        "beta:Q",
-        title=label("beta"),
-        scale=alt.Scale(
-            type="log", domain=[min(shown) / AXIS_PADDING, max(shown) * AXIS_PADDING], nice=False
-        ),
-        axis=alt.Axis(format="~g", minExtent=EXTENT, values=TICKS),
-    )
-    dots = (
-        alt.Chart(inline_data(points.to_dicts()))
-        .mark_circle(size=34, opacity=0.75, color=PALETTE[0])
-        .encode(
-            x=alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True)), y=up
-        )
-    )
-    dash = alt.StrokeDash(
-        "mark:N",
-        title=None,
-        scale=alt.Scale(domain=[mark["mark"] for mark in marks], range=list(MARKS.values())),
-        legend=alt.Legend(symbolType="stroke", symbolStrokeColor=GREY, symbolSize=250),
-    )
+    domain = [min(shown) / AXIS_PADDING, max(shown) * AXIS_PADDING]
+    scale = alt.Scale(type="log", domain=domain, nice=False)
+    axis = alt.Axis(format="~g", minExtent=EXTENT, values=TICKS)
+    up = alt.Y("beta:Q", title=label("beta"), scale=scale, axis=axis)
+    across = alt.X("layer:O", title=label("layer"), axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    dots = alt.Chart(inline_data(points)).mark_circle(size=34, opacity=0.75, color=PALETTE[0])
+    legend = {"symbolType": "stroke", "symbolStrokeColor": GREY, "symbolSize": 250}
+    dash = dash_encoding("mark", {label(name): dashes for name, dashes in MARKS.items()}, **legend)
     lines = alt.Chart(inline_data(marks)).mark_rule(color=GREY, strokeWidth=1.3).encode(y=up, strokeDash=dash)
-    return alt.layer(lines, dots).properties(width=width, height=HEIGHT)
+    width = max(220, min(620, STEP * rows["layer"].n_unique()))
+    return alt.layer(lines, dots.encode(x=across, y=up)).properties(width=width, height=HEIGHT)
 
 
-def entrywise(result: Result) -> list[Figure]:
+@chart(
+    "What a low rank costs attention",
+    "Lines are medians over the heads, bands their quartiles, dashed lines the least and the largest. "
+    "Cutting off singular values is best in mean square (rms), which hides the worst entry; tail / n is what "
+    "the spectrum alone predicts of that. The grey line is 0.01.",
+)
+def entrywise(view: ChartView) -> Iterator[Drawing]:
     """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("entrywise"), *ERRORS)
-    if not rows.height or rows["rank"].n_unique() < 2:
-        return []
-    return [
-        view.figure(
-            "entrywise",
-            "What a low rank costs attention",
-            "Lines are medians over the heads, bands their quartiles, dashed lines the least and the "
-            "largest. Cutting off singular values is best in mean square (rms), which hides the worst entry; "
-            "tail / n is what the spectrum alone predicts of that. The grey line is 0.01.",
-            partial(error_bands, case_rows, view.verb.axis),
-            case,
-        )
-        for case, case_rows in view.cases(rows, ["layer", "head", "rank"])
-    ]
+    rows = view.frame("entrywise", *ERRORS)
+    if rows["rank"].n_unique() > 1:
+        for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):
+            yield Drawing(partial(error_bands, case_rows, view.verb.axis), case)
 
 
-def error_bands(rows: pl.DataFrame, label: Any) -> Any:
+def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
     """Medians over heads of each error against the rank, in bands of quartiles; dashed: its ends."""
-    import altair as alt
-
-    value = pl.col("value")
+    value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")
         .filter(value > ROUND_OFF)
@@ -200,28 +160,23 @@ def error_bands(rows: pl.DataFrame, label: Any) -> Any:
             most=value.max(),
         )
         .sort("rank")
-        .with_columns(series=pl.col("error").replace_strict({name: label(name) for name in ERRORS}))
+        .with_columns(series=pl.col("error").replace_strict(labels))
     )
     ranks = sorted(rows["rank"].unique())
-    x = alt.X(
-        "rank:Q",
-        title=label("rank"),
-        scale=alt.Scale(type="log", domain=[ranks[0], ranks[-1]], nice=False),
-        axis=alt.Axis(values=ranks, labelOverlap=True, format="d"),
-    )
-    shade = colour_encoding(palette(label(name) for name in ERRORS), symbolOpacity=1, symbolType="stroke")
-    base = alt.Chart(inline_data(summary.to_dicts())).encode(x=x, color=shade)
+    ticks = alt.Axis(values=ranks, labelOverlap=True, format="d")
+    x = alt.X("rank:Q", title=label("rank"), axis=ticks)
+    x = x.scale(type="log", domain=[ranks[0], ranks[-1]], nice=False)
+    shade = colour_encoding(palette(labels.values()), symbolOpacity=1, symbolType="stroke")
+    base = alt.Chart(inline_data(summary)).encode(x=x, color=shade)
     span = [min(summary["least"]) / AXIS_PADDING, max(summary["most"]) * AXIS_PADDING]
-    scale = alt.Scale(type="log", domain=span)
-    axis = alt.Axis(format="~g", values=log_ticks(span))
+    scale, axis = alt.Scale(type="log", domain=span), log_axis(span)
 
-    def up(name: str) -> Any:
+    def up(name: str) -> alt.Y:
         return alt.Y(f"{name}:Q", title="error of an attention weight", scale=scale, axis=axis)
 
     band = base.mark_area(opacity=0.2).encode(y=up("low"), y2="high:Q")
-    ends = [
-        base.mark_line(strokeWidth=0.8, strokeDash=[3, 2]).encode(y=up(name)) for name in ("least", "most")
-    ]
+    dashed = base.mark_line(strokeWidth=0.8, strokeDash=[3, 2])
+    ends = [dashed.encode(y=up(name)) for name in ("least", "most")]
     line = base.mark_line(strokeWidth=1.8).encode(y=up("median"))
     goal = alt.Chart(inline_data([{"goal": TARGET_ERROR}])).mark_rule(color=GREY).encode(y=up("goal"))
     return alt.layer(goal, band, *ends, line).properties(width=WIDTH, height=HEIGHT)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
+import altair as alt
 import numpy as np
 import polars as pl
 
 from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import GREY, PANEL, Figure, palette
+from attnlaw.render.charts.encodings import GREY, PANEL, inline_data
+from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import MOST_CASES, format_setting, rows_by_case, varying_settings
-from attnlaw.render.charts.lines import draw_lines, line_charts
-from attnlaw.render.charts.style import PALETTE, inline_data
-from attnlaw.render.charts.view import ChartView, average_repetitions, has_values, with_series
+from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
+from attnlaw.render.charts.style import PALETTE, palette
+from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
 
 # Title, slope against the width, and that slope in words. At width n the density is off by a term of order
 # 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
@@ -28,33 +29,29 @@ INFINITE, GAUSSIAN = "∞", "Gaussian"
 DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
 
 
-def densities(result: Result) -> list[Figure]:
+@chart(
+    "Densities",
+    "Density of one output coordinate at initialisation. In the limit it is not Gaussian (dotted: the "
+    "Gaussian of the same mean and variance); lines that approach the limit show how wide a layer must be.",
+)
+def densities(view: ChartView) -> Iterator[Drawing]:
     """A line for every width, a panel for every number of heads, of first repetitions."""
-    view = ChartView(result)
-    rows = view.complete(view.frame("densities"), "y", "density")
-    figures = []
-    for case, case_rows in view.cases(rows, ["width", "heads"]):
+    for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
             # A panel of the limit alone has nothing to compare.
             case_rows = case_rows.filter(pl.col("width").is_finite().any().over("heads"))
         first = case_rows.filter(pl.col("case") == pl.col("case").first().over("width", "heads"))
         names = {width: format_setting(width) for width in sorted(first["width"].unique())}
-        caption = (
-            "Density of one output coordinate at initialisation. In the limit it is not Gaussian "
-            "(dotted: the Gaussian of the same mean and variance); lines that approach the limit show how "
-            "wide a layer must be."
-        )
-        if INFINITE in names.values() and (len(names) > 1 or has_values(first, "gaussian_density")):
-            caption += " The dashed line is the limit of infinite width."
+        several = len(names) > 1 or has_values(first, "gaussian_density")
+        note = "The dashed line is the limit of infinite width." if several else ""
         draw = partial(_draw_densities, view, first, names, has_values(case_rows, "ratio"))
-        figures.append(view.figure("densities", "Densities", caption, draw, case))
-    return figures
+        yield Drawing(draw, case, note if INFINITE in names.values() else "")
 
 
-def _draw_densities(view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool) -> Any:
+def _draw_densities(
+    view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
+) -> alt.ConcatChart:
     """Densities by number of heads, the infinite width dashed; beside them their ratios to the limit's."""
-    import altair as alt
-
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -94,40 +91,36 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
-) -> Any:
+) -> alt.HConcatChart:
     """Densities of several laws: `rows` has x, density, ratio and series.
 
     `ratio` is the title of their ratio to one of them, which is drawn beside them.
     """
-    import altair as alt
-
-    names = list(colours)
-    hue = alt.Color(
-        "series:N", title=legend, scale=alt.Scale(domain=names, range=[colours[name] for name in names])
+    hues = alt.Scale(domain=list(colours), range=list(colours.values()))
+    dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
+    base = (
+        alt.Chart(inline_data(rows), **PANEL)
+        .mark_line()
+        .encode(
+            x=alt.X("x:Q", title=x),
+            color=alt.Color("series:N", title=legend, scale=hues),
+            strokeDash=alt.StrokeDash("series:N", title=legend, scale=dashes),
+        )
     )
-    dash = alt.StrokeDash(
-        "series:N",
-        title=legend,
-        scale=alt.Scale(domain=names, range=[DASHES.get(name, [1, 0]) for name in names]),
-    )
-    base = alt.Chart(inline_data(rows)).mark_line().encode(x=alt.X("x:Q", title=x), color=hue)
-    panels = [base.encode(y=alt.Y("density:Q", title="density"), strokeDash=dash).properties(title=title)]
+    panels = [base.encode(y=alt.Y("density:Q", title="density")).properties(title=title)]
     if ratio is not None:
-        scale, axis = alt.Scale(type="log"), alt.Axis(tickCount=5)
-        right = base.encode(y=alt.Y("ratio:Q", title=ratio, scale=scale, axis=axis), strokeDash=dash)
-        panels.append(right.properties(title=f"{title}: ratio" if title else "ratio"))
-    return alt.hconcat(*(panel.properties(width=PANEL[0], height=PANEL[1]) for panel in panels), spacing=28)
+        up = alt.Y("ratio:Q", title=ratio, scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=5))
+        panels.append(base.encode(y=up).properties(title=f"{title}: ratio" if title else "ratio"))
+    return alt.hconcat(*panels, spacing=28)
 
 
 def distances(result: Result) -> list[Figure]:
     """Distances against the width, or against the heads where each number of them has one width."""
-    view = ChartView(result)
+    view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
-    if not finite.height:
-        return []
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
-    x = "width" if max(widths) > 1 else "heads"
-    if finite[x].n_unique() == 1:
+    x = "width" if max(widths, default=0) > 1 else "heads"
+    if finite[x].n_unique() < 2:
         return []
     others = view.other_settings(finite, ["width", "heads"])
     lines = [*(["heads"] if x == "width" and len(widths) > 1 else []), *others]
@@ -140,13 +133,13 @@ def distances(result: Result) -> list[Figure]:
             drawn = _lines(view, case_rows, x, column, by)
             if not (drawn["y"] > 0).any():
                 continue
-            slope = power if x == "width" else None
-            notes = ["Averages over seeds with one standard error."]
+            slope, notes = None, ["Averages over seeds with one standard error."]
             notes += [KERNEL] if "kernel estimate" in drawn["series"] else []
-            if slope is not None:
+            if x == "width":
+                slope = power
                 notes.append(f"Along the dashed guide of slope −{-slope} the distance falls with {falls}.")
             draw = partial(draw_lines, drawn, across, title, palette(drawn["series"]), log=True, slope=slope)
-            figures.append(view.figure(column, title, " ".join(notes), draw, case))
+            figures += view.figures(column, title, " ".join(notes), [Drawing(draw, case)])
     return figures
 
 
@@ -174,58 +167,48 @@ def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[st
 
 
 def _means(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    means = average_repetitions(rows.drop_nulls(column), x, column, by)
-    line_rows, _ = with_series(view, means, by)
-    return line_rows.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
+    lines, _ = view.mean_lines(rows.drop_nulls(column), x, column, by)
+    return lines.select(pl.col("x").cast(pl.Float64), "y", "error", "series")
 
 
 def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
-    widths = rows["head_width"].unique().to_list() if "head_width" in rows.columns else [None]
+    widths = rows["head_width"].unique().to_list()
     label = view.verb.axis("heads")
     return label if len(widths) > 1 or widths[0] is None else f"{label}, each of width {widths[0]:g}"
 
 
-def gaussian(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "gaussian",
-        "KL divergence to a Gaussian",
-        "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls "
-        "with the squared number of heads.",
-        line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2),
-    )
+@chart(
+    "KL divergence to a Gaussian",
+    "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls with the "
+    "squared number of heads.",
+)
+def gaussian(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)
 
 
-def path(result: Result) -> Figure | None:
+@chart("Along the depth", "Squared length of tokens, and how alike they become (cosine 1: rank collapse).")
+def path(view: ChartView) -> Iterator[Drawing]:
     """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
-    view = ChartView(result)
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
-    rows = view.complete(view.rows, *names)
+    rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)
     first = rows.unique(by, keep="first", maintain_order=True) if by else rows.head(1)
     whole = first.filter(
         pl.all_horizontal(pl.col(name).list.len() == pl.col(names[0]).list.len() for name in names)
     )
-    named, colours = with_series(view, whole.select(*by, *names), by)
+    named, colours = view.with_series(whole.select(*by, *names), by)
     long = named.explode(names).with_columns(x=pl.int_range(pl.len()).over("series"))
-    if not long.height:
-        return None
-    caption = "Squared length of tokens, and how alike they become (cosine 1: rank collapse)."
-    return view.figure("path", "Along the depth", caption, partial(_draw_path, long, colours))
-
-
-def _draw_path(rows: pl.DataFrame, colours: dict[str, str]) -> Any:
-    import altair as alt
-
     panels = [
-        draw_lines(
-            rows.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
+        partial(
+            draw_lines,
+            long.select("x", "series", y=f"path_{name}", error=f"path_{name}_error"),
             "depth",
             title,
             colours,
             log_y=name == "squared_length",
-            size=PANEL,
+            **PANEL,
         )
         for name, title in PATHS.items()
     ]
-    return alt.hconcat(*panels, spacing=28)
+    if long.height:
+        yield Drawing(partial(draw_beside, panels))

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import altair as alt
 import polars as pl
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.densities import BARS, histogram
-from attnlaw.render.charts.figure import PANEL, Figure, panel_title
+from attnlaw.render.charts.densities import draw_histogram, histogram
+from attnlaw.render.charts.encodings import PANEL, inline_data, panel_title
 from attnlaw.render.charts.labels import varying_settings
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.style import PALETTE, inline_data
-from attnlaw.render.charts.view import ChartView, has_values
+from attnlaw.render.charts.style import PALETTE
+from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
 
 SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
 X_TITLE = "singular value / root of the mean square"
 ATOM_NOTE = "Zeros are written, not drawn."
 
 
-def spectra(result: Result) -> Figure | None:
+@chart("Spectra of random attention", "Bars: the singular values of one draw. Line: the law.")
+def spectra(view: ChartView) -> Iterator[Drawing]:
     """One figure of all layers that were drawn, each once."""
-    view = ChartView(result)
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
-        return None
+        return
     settings = varying_settings(view.rows, [name for name in view.settings if name != "name"])
     drawn = view.rows.filter(pl.col("case").is_in(values["case"].to_list()))
     once = drawn.unique(["name", *settings], keep="first", maintain_order=True)
@@ -35,34 +36,30 @@ def spectra(result: Result) -> Figure | None:
     ]
     notes = [SPIKE_NOTE] if any(panel["spike"] is not None for panel in panels) else []
     notes += [ATOM_NOTE] if any(panel["atom"] > 0 for panel in panels) else []
-    caption = "Bars: the singular values of one draw. Line: the law."
-    return view.figure(
-        "spectra", "Spectra of random attention", " ".join([caption, *notes]), partial(_draw_panels, panels)
-    )
+    yield Drawing(partial(_draw_panels, panels), note=" ".join(notes))
 
 
-def readout(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "readout",
-        "Error of a readout",
-        "Of ridge regression on the output of a random layer, by theory: where lines cross, another "
-        "shape becomes the better one.",
-        line_charts(view, view.rows, "beta", "coefficient_error"),
-    )
+@chart(
+    "Error of a readout",
+    "Of ridge regression on the output of a random layer, by theory: where lines cross, another shape "
+    "becomes the better one.",
+)
+def readout(view: ChartView) -> Iterator[Drawing]:
+    return _error_lines(view)
 
 
-def arrival(result: Result) -> list[Figure]:
+@chart(
+    "Time of a readout",
+    "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
+)
+def arrival(view: ChartView) -> Iterator[Drawing]:
     """The time of a readout, unless there is an error of it to draw."""
-    if readout(result):
-        return []
-    view = ChartView(result)
-    return view.figures(
-        "arrival",
-        "Time of a readout",
-        "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
-        line_charts(view, view.rows, "head_size", "arrival_time"),
-    )
+    if not any(_error_lines(view)):
+        yield from line_charts(view, view.rows, "head_size", "arrival_time")
+
+
+def _error_lines(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "beta", "coefficient_error")
 
 
 def _panel_data(
@@ -82,38 +79,26 @@ def _panel_data(
         for place, end in enumerate(row["edges"])
         if end > 0
     ]
-    bars = histogram(kept, law["x"].to_numpy(), every.size, "drawn")
-    most = 1.25 * max(bar["height"] for bar in bars)
     title = row["name"] or view.value_labels.describe({name: row[name] for name in settings})
     return {
         "title": title + (f" (zeros {atom:.3f})" if atom > 0 else ""),
-        "bars": bars,
+        "bars": histogram(kept, law["x"].to_numpy(), every.size, "drawn"),
         "line": sorted([*law.to_dicts(), *ends], key=lambda point: point["x"]),
-        "most": most,
         "spike": (row["spike"] / mean) ** 0.5 if row["spike"] and row["centring"] == "mean" else None,
         "atom": atom,
     }
 
 
-def _draw_panels(panels: list[dict[str, Any]]) -> Any:
-    import altair as alt
-
+def _draw_panels(panels: list[dict[str, Any]]) -> alt.ConcatChart:
     drawn = []
     for panel in panels:
-        bars = alt.Chart(inline_data(panel["bars"])).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
+        bars = draw_histogram(panel["bars"], 1.25 * max(bar["height"] for bar in panel["bars"]))
         line = alt.Chart(inline_data(panel["line"])).mark_line(color=PALETTE[0], clip=True)
-        y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, panel["most"]]))
-        layers = [
-            bars.encode(x=alt.X("left:Q"), x2="right:Q", y=y, y2="floor:Q"),
-            line.encode(x=alt.X("x:Q", title=X_TITLE), y="density:Q", detail="detail:N"),
-        ]
+        layers = [bars, line.encode(x=alt.X("x:Q", title=X_TITLE), y="density:Q", detail="detail:N")]
         if panel["spike"] is not None:
             mark = alt.Chart(inline_data([{"x": panel["spike"], "y": 0.0}])).mark_point(
                 shape="triangle-up", size=60, filled=True, color=PALETTE[1]
             )
             layers.append(mark.encode(x="x:Q", y="y:Q"))
-        chart = alt.layer(*layers).properties(
-            width=PANEL[0], height=PANEL[1], title=panel_title(panel["title"])
-        )
-        drawn.append(chart)
+        drawn.append(alt.layer(*layers).properties(title=panel_title(panel["title"]), **PANEL))
     return alt.concat(*drawn, columns=2)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import Figure
+from collections.abc import Iterator
+
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 
-def weights(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "weights",
-        "What is left of the weights",
-        "Effective weight of the second group over that of the first. The nonlinearity of the kernel "
-        "is a ridge of its own, so weights act only where the given ridge is not small against it.",
-        line_charts(view, view.rows, "ridge", "weight_ratio", ["weighting"], log=True),
-    )
+@chart(
+    "What is left of the weights",
+    "Effective weight of the second group over that of the first. The nonlinearity of the kernel is a ridge "
+    "of its own, so weights act only where the given ridge is not small against it.",
+)
+def weights(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "ridge", "weight_ratio", ["weighting"], log=True)
 
 
-def risk(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "risk",
-        "Risk under covariate shift",
-        "Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
-        line_charts(view, view.rows, "ridge", "excess", ["weighting"], sizes="dimension", log_x=True),
-    )
+@chart(
+    "Risk under covariate shift",
+    "Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
+)
+def risk(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "ridge", "excess", ["weighting"], sizes="dimension", log_x=True)

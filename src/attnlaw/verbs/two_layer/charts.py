@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from attnlaw.core.result import Result
-from attnlaw.render.charts.figure import Figure
+from collections.abc import Iterator
+
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView
+from attnlaw.render.charts.view import ChartView, Drawing, chart
 
 
-def scale(result: Result) -> list[Figure]:
-    view = ChartView(result)
-    return view.figures(
-        "scale",
-        "The price of a large start",
-        "Risk of two linear layers that fit every label, against their scale at the start. A small "
-        "start ends in the interpolator of least norm, and a long tail of weak directions makes that benign.",
-        line_charts(view, view.rows, "scale", "excess", ["weak"], sizes="samples", log=True),
-    )
+@chart(
+    "The price of a large start",
+    "Risk of two linear layers that fit every label, against their scale at the start. A small start ends in "
+    "the interpolator of least norm, and a long tail of weak directions makes that benign.",
+)
+def scale(view: ChartView) -> Iterator[Drawing]:
+    return line_charts(view, view.rows, "scale", "excess", ["weak"], sizes="samples", log=True)
