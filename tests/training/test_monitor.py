@@ -398,6 +398,30 @@ def test_an_interrupted_write_loses_nothing(tmp_path, monkeypatch):
     assert set(pl.read_parquet(tmp_path / "step_matrices.parquet")["step"]) == {0, 8, 16, 24}
 
 
+@pytest.mark.parametrize("files", range(5))
+def test_a_run_that_is_killed_between_two_files_goes_on(tmp_path, monkeypatch, files):
+    """Killed after so many of the five files were replaced: in the first measurement, and in a later one."""
+    for folder, first in ((tmp_path / "first", 0), (tmp_path / "later", 8)):
+        other = TimedEncoder()
+        run(watch(other, folder, name="other", max_overhead=1e9), other, range(first))
+        monitor, replaced = watch(TimedEncoder(), folder, name="own"), []
+
+        def replace(self, target, replaced=replaced, rename=Path.rename):
+            if len(replaced) == files:
+                raise KeyboardInterrupt
+            replaced.append(target)
+            return rename(self, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", replace)
+            with pytest.raises(KeyboardInterrupt):
+                monitor.step(0)
+        watch(TimedEncoder(), folder, name="own").step(0)
+        result = attnlaw.load(folder)
+        assert result.rows["model"].to_list() == ["other", "own"][0 if first else 1 :]
+        assert result.tables["steps"]["step"].to_list() == [0] * len(result)
+
+
 def test_other_processes_do_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monitor = SpectralMonitor(TimedEncoder(), tmp_path / "run")
@@ -477,7 +501,7 @@ def test_bad_models_and_directories_are_told_before_training(tmp_path):
         SpectralMonitor(TimedEncoder(), tmp_path)
     SpectralMonitor(TimedEncoder(), tmp_path / "run").step(0)
     pl.DataFrame({"model": ["a"]}).write_parquet(tmp_path / "run" / "steps.parquet")
-    with pytest.raises(InputError, match="no column step"):
+    with pytest.raises(InputError, match="found no column"):
         SpectralMonitor(TimedEncoder(), tmp_path / "run")
     (tmp_path / "run" / "steps.parquet").write_text("not a table")
     with pytest.raises(InputError, match=r"steps\.parquet: cannot be read"):

@@ -32,7 +32,7 @@ from attnlaw.analysis.check.levels import is_at_least
 from attnlaw.checkpoints.formats.torch_file import import_torch
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_json, writable_directory, write_all
-from attnlaw.core.result import MANIFEST, Result
+from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.spectra.measure import Selection, units_of
 from attnlaw.training.history import History
 from attnlaw.training.margins import WatchedMargins
@@ -106,9 +106,8 @@ class SpectralMonitor:
             with _directory_lock(self.directory):
                 stored = self._split_cases()[1]
         rules = self.settings.rules
-        self._watchdog = (
-            None if rules is None else Watchdog(rules, self.name, None if stored is None else stored.steps)
-        )
+        earlier = None if stored is None else stored.tables.get("steps")
+        self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
 
     def step(self, step: int) -> Snapshot | None:
         """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
@@ -218,8 +217,9 @@ class SpectralMonitor:
         ]
         run = Result.collect(VERB, [(self.settings, MonitoredRun(*whole))])
         files = Result.concat([*before, run, *after]).files()
-        # The last draft takes its place first: no table may have a case that has no row.
-        write_all({self.directory / name: files[name] for name in reversed(files)})
+        # The last draft takes its place first: whenever a run is killed, every table's case has its row.
+        order = [*(name for name in files if name not in (ROWS, MANIFEST)), MANIFEST, ROWS]
+        write_all({self.directory / name: files[name] for name in order})
 
     def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
         """Read the directory: results of the models before this one, its own, and of those after it."""
