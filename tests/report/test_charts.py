@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+from dataclasses import replace
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import polars as pl
@@ -13,6 +16,7 @@ from house.coin import VERB as COIN
 from report.charts_of import drawn, layers, named, result_of, values_of
 
 from attnlaw.render.charts.lines import first_quantity
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 from attnlaw.verbs.views import figures_of, find_part
 
@@ -349,6 +353,37 @@ def test_a_verb_without_charts_has_its_first_quantity_over_what_varied() -> None
     assert chart["layer"][0]["encoding"]["y"]["title"] == "mean p̂"
     assert {row["series"] for row in drawn(figure)} == {"gold", "a joke"}
     assert first_quantity(result_of(COIN, rows[:1])) == []
+
+
+def test_a_decorated_function_has_a_figure_of_each_drawing() -> None:
+    @chart(
+        "Tosses", "How many.", on_page=False, prepare=lambda result: replace(result, rows=result.rows.head(2))
+    )
+    def tosses(view: ChartView) -> Drawings:
+        for case, rows in view.cases(view.rows, []):
+            yield Drawing(lambda: rows.height, case, f"Here: {rows['heads'][0]}.")
+
+    rows = [
+        {"bias": bias, "metal": "gold", "heads": heads} for bias, heads in ((0.25, 1), (0.5, 2), (0.75, 3))
+    ]
+    figures = tosses(result_of(COIN, rows))
+    assert [(figure.name, figure.title, figure.caption) for figure in figures] == [
+        ("tosses", "Tosses: bias 0.25", "How many. Here: 1."),
+        ("tosses", "Tosses: bias 0.5", "How many. Here: 2."),
+    ]
+    assert not any(figure.on_page for figure in figures)
+    assert tosses(result_of(COIN, [])) == []
+
+
+def test_charts_share_a_view_which_is_forgotten_with_its_result() -> None:
+    result = result_of(LEARN, [theory(alpha=alpha) for alpha in ALPHAS], simulated=[trained()])
+    assert ChartView.of(result) is ChartView.of(result)
+    assert ChartView.of(replace(result)) is not ChartView.of(result)
+    figures, known = figures_of(result), ref(result)
+    del result
+    gc.collect()
+    assert known() is None
+    assert "layer" in figures[0].draw().to_dict()
 
 
 @pytest.mark.parametrize("name", VERBS | STUDY_VERBS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ import polars as pl
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, dash_encoding, inline_data, panel_title
 from attnlaw.render.charts.labels import format_short
 from attnlaw.render.charts.style import PALETTE, as_title, palette
-from attnlaw.render.charts.view import ChartView, Drawing
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings
 
 CELL = 15
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])
@@ -51,7 +51,7 @@ def cell_maps(
     scale: str = "linear",
     domain: tuple[float, float] | None = None,
     tooltip: Sequence[str] = (),
-) -> Iterator[Drawing]:
+) -> Drawings:
     """Maps of `colour` (a number, or the name of a variant) over x and y, one for each setting that varies.
 
     Args:

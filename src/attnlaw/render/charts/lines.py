@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
-from attnlaw.render.charts.view import ChartView, Drawing, has_values
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 
 POINTS = (
     "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."
@@ -62,7 +62,7 @@ def line_charts(
     log: bool = False,
     log_x: bool = False,
     slope: int | None = None,
-) -> Iterator[Drawing]:
+) -> Drawings:
     """Lines of `y` over `x`, one for each value of the columns `by`, and a chart for each other setting.
 
     Rows that repeat a setting are averaged, with one standard error. If no column of `by` varies, other

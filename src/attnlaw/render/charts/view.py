@@ -39,6 +39,9 @@ class Drawing(NamedTuple):
     note: str = ""
 
 
+Drawings = Iterator[Drawing]
+
+
 class ChartView:
     """What charts read of a result: rows that did not fail, and tables; what is no number is null."""
 
@@ -218,7 +221,7 @@ def chart(
     name: str | None = None,
     on_page: bool = True,
     prepare: Prepare | None = None,
-) -> Callable[[Callable[[ChartView], Iterable[Drawing]]], Callable[[Result], list[Figure]]]:
+) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
     """Make a function that draws a view into one that returns the figures of a result, none if it draws none.
 
     Args:
@@ -229,7 +232,7 @@ def chart(
         prepare: changes the result before it is viewed.
     """
 
-    def decorate(draw: Callable[[ChartView], Iterable[Drawing]]) -> Callable[[Result], list[Figure]]:
+    def decorate(draw: Callable[[ChartView], Drawings]) -> Callable[[Result], list[Figure]]:
         @wraps(draw)
         def figures(result: Result) -> list[Figure]:
             view = ChartView.of(result, prepare)

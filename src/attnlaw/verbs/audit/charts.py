@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,7 +26,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import as_title, palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs.audit.names import name_models
 
@@ -70,15 +70,14 @@ audit_chart = partial(chart, prepare=_prepare)
     "Further left is smaller, and each unit is a factor of ten. Compare the first line, which adapts to each "
     "spectrum, with the norm-based ones at the bottom.",
 )
-def proxies(view: ChartView) -> Iterator[Drawing]:
+def proxies(view: ChartView) -> Drawings:
     """A line of dots for each proxy, a colour for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
-        points, colours = view.with_series(
-            long.with_columns(pl.col("line").replace_strict(labels)), ["model"]
-        )
-        yield Drawing(partial(_draw_dots, points.select("value", "series", "line"), colours))
+        points, colours = view.with_series(long, ["model"])
+        placed = points.select("value", "series", pl.col("line").replace_strict(labels))
+        yield Drawing(partial(_draw_dots, placed, colours))
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
@@ -97,7 +96,7 @@ def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
     "α of a layer bounds how much the layers above it stretch an error made there. It is 1 (log10 = 0) at "
     "the last layer; a step down marks a layer with large norms, a step up one whose norms contract.",
 )
-def amplification(view: ChartView) -> Iterator[Drawing]:
+def amplification(view: ChartView) -> Drawings:
     return line_charts(view, view.frame("layers"), "layer", "log10_alpha", ["model"])
 
 
@@ -106,7 +105,7 @@ def amplification(view: ChartView) -> Iterator[Drawing]:
     "What one layer adds to the proxy, divided among its matrices. Tall colours are the kind of matrix that "
     "adds most there.",
 )
-def shares(view: ChartView) -> Iterator[Drawing]:
+def shares(view: ChartView) -> Drawings:
     """Parts of every layer's share of the proxy, a panel for each model, unless all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
@@ -147,7 +146,7 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
     "Singular values over the largest, the median over a model's matrices at each rank. A steep fall at the "
     "left is a matrix that a few directions carry; a flat line uses all its dimensions alike.",
 )
-def decay(view: ChartView) -> Iterator[Drawing]:
+def decay(view: ChartView) -> Drawings:
     """The decay of singular values, where a spectrum of a layer is not all zero."""
     living = view.frame("spectra").filter(pl.col("singular_values").list.max() > 0)
     if living["layer"].count():
@@ -157,34 +156,24 @@ def decay(view: ChartView) -> Iterator[Drawing]:
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
     """Singular values over the largest, by kind of matrix: the median over a model's at each rank."""
     names = _labels(spectra, labels)
+    hue = colour_encoding(palette(names.values()))
+    decades = alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT)
+    y = alt.Y("value:Q", title="singular value / largest", scale=alt.Scale(type="log"), axis=decades)
     panels = {}
     for kind in _kinds(spectra):
         drawn: list[dict[str, Any]] = []
         for model, label in names.items():
-            rows = spectra.filter((pl.col("kind") == kind) & (pl.col("model") == model))
-            living = [
-                [value / row[0] for value in row]
-                for row in rows["singular_values"]
-                if row is not None and row[0] > 0
-            ]
+            values = spectra.filter(kind=kind, model=model)["singular_values"].to_list()
+            living = [[value / row[0] for value in row] for row in values if row and row[0] > 0]
             for rank in _thinned_ranks(max((len(row) for row in living), default=0)):
                 at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
                 # A logarithmic axis has no zero; below 1e-8 lies round-off.
                 if isinstance(at, float) and at > 1e-8:
                     drawn.append({"series": label, "rank": rank + 1, "value": at})
         ranks = {point["rank"] for point in drawn}
-        few = max(ranks, default=0) <= 8
-        decades = alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT)
-        y = alt.Y("value:Q", title="singular value / largest", scale=alt.Scale(type="log"), axis=decades)
-        panels[kind] = (
-            alt.Chart(inline_data(drawn))
-            .mark_line(clip=True)
-            .encode(
-                x=alt.X("rank:Q", title="rank", axis=integer_axis(ranks) if few else alt.Axis(tickCount=4)),
-                y=y,
-                color=colour_encoding(palette(names.values())),
-            )
-        )
+        ticks = integer_axis(ranks) if max(ranks, default=0) <= 8 else alt.Axis(tickCount=4)
+        lines = alt.Chart(inline_data(drawn)).mark_line(clip=True)
+        panels[kind] = lines.encode(x=alt.X("rank:Q", title="rank", axis=ticks), y=y, color=hue)
     return _panels_by_kind(panels).resolve_scale(x="independent")
 
 
@@ -194,7 +183,7 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
     "at the p where it adds least. Dots at p = 0 count ranks; further right lie matrices whose singular "
     "values, times their scale γαL, are small: they decay, or the scale is small.",
 )
-def contributions(view: ChartView) -> Iterator[Drawing]:
+def contributions(view: ChartView) -> Drawings:
     """The contribution curves of every model."""
     rows = view.frame("matrices", "layer")
     for (model,), matrices in rows.group_by("model", maintain_order=True):
@@ -219,10 +208,8 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
     counts = lined["log10_curve"].list.len().unique(maintain_order=True)
     medians = [_median_curves(lined, count) for count in counts]
     marked = sorted({layers[0], layers[layers.len() // 2], layers[-1]}) if layers.len() else []
-    gradient = {"type": "gradient", "format": "d", "values": marked, "gradientLength": 90}
-    shade = alt.Color(
-        "layer:Q", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(title="layer", **gradient)
-    )
+    legend = alt.Legend(title="layer", type="gradient", format="d", values=marked, gradientLength=90)
+    shade = alt.Color("layer:Q", scale=alt.Scale(scheme="viridis"), legend=legend)
     x = alt.X("p:Q", title="Schatten index p", axis=alt.Axis(values=[0, 0.5, 1, 1.5, 2], format="~g"))
     axis = alt.Axis(minExtent=EXTENT)
     y = alt.Y("log10_C:Q", title="contribution, log₁₀ C(p)", scale=alt.Scale(zero=False), axis=axis)
@@ -253,7 +240,7 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
     "gain of the norm before folded in; γαL is the scale of the contribution C(p*). Where lines part, the "
     "models differ in that kind of matrix at that depth; where they coincide, they do not.",
 )
-def comparison(view: ChartView) -> Iterator[Drawing]:
+def comparison(view: ChartView) -> Drawings:
     """Models layer by layer, where there are several."""
     matrices = _matrices(view)
     if view.rows.height > 1 and matrices.height:
@@ -275,25 +262,19 @@ def compare(
     )
     kinds, (first, *_) = _kinds(matrices), quantities
     layers = alt.Scale(domain=[medians["layer"].min(), medians["layer"].max()])
+    across, up = integer_axis(medians["layer"], 5), alt.Axis(minExtent=EXTENT, tickCount=4)
+    hue = colour_encoding(palette(names.values()))
     dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=list(names.values())), legend=None)
 
     def panel(kind: str, quantity: str, title: str) -> alt.Chart:
-        table = medians.filter((pl.col("kind") == kind) & pl.col(quantity).is_not_null())
-        label, ticks = KINDS[kind].label if quantity == first else "", integer_axis(medians["layer"], 5)
+        table = medians.filter(kind=kind).select("series", "layer", quantity).drop_nulls(quantity)
+        label = KINDS[kind].label if quantity == first else ""
         scale = alt.Scale(domain=_padded_range(table[quantity]))
-        return (
-            alt.Chart(inline_data(table.select("series", "layer", quantity)), width=130, height=100)
-            .mark_line(point=alt.OverlayMarkDef(size=14, filled=True))
-            .encode(
-                x=alt.X("layer:Q", title="layer" if kind == kinds[-1] else "", scale=layers, axis=ticks),
-                y=alt.Y(
-                    f"{quantity}:Q", title=label, scale=scale, axis=alt.Axis(minExtent=EXTENT, tickCount=4)
-                ),
-                color=colour_encoding(palette(names.values())),
-                strokeDash=dash,
-            )
-            .properties(title=panel_title(title if kind == kinds[0] else ""))
-        )
+        x = alt.X("layer:Q", title="layer" if kind == kinds[-1] else "", scale=layers, axis=across)
+        y = alt.Y(f"{quantity}:Q", title=label, scale=scale, axis=up)
+        lines = alt.Chart(inline_data(table), title=panel_title(title if kind == kinds[0] else ""))
+        dotted = lines.mark_line(point=alt.OverlayMarkDef(size=14, filled=True))
+        return dotted.encode(x=x, y=y, color=hue, strokeDash=dash).properties(width=130, height=100)
 
     return alt.vconcat(*(alt.hconcat(*(panel(kind, *pair) for pair in quantities.items())) for kind in kinds))
 
@@ -359,7 +340,7 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
     "zero, and the flattest factors have it zero. Rings, where queries have a bias, leave it out: dots far "
     "above their rings are a bias that was not decayed.",
 )
-def balance(view: ChartView) -> Iterator[Drawing]:
+def balance(view: ChartView) -> Drawings:
     """The balance of the factors of every head, if some head has an excess above zero."""
     matrices = view.frame("matrices").filter(pl.col("factor_excess") > 0)
     if matrices.height:
@@ -405,7 +386,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
     "Each cell is a head; brighter means a larger spectral norm, logarithmic for each kind.",
     on_page=False,
 )
-def heads(view: ChartView) -> Iterator[Drawing]:
+def heads(view: ChartView) -> Drawings:
     """Maps of spectral norms: as applied if all models have them, else as stored."""
     rows = _matrices(view)
     for name, note in HEAD_NORMS.items():
@@ -416,10 +397,10 @@ def heads(view: ChartView) -> Iterator[Drawing]:
 
 
 @audit_chart(*LAWS, on_page=False)
-def laws(view: ChartView) -> Iterator[Drawing]:
+def laws(view: ChartView) -> Drawings:
     return law_maps(view)
 
 
-def law_maps(view: ChartView) -> Iterator[Drawing]:
+def law_maps(view: ChartView) -> Drawings:
     """Maps of the laws that fit matrices, of an audit or of a fit."""
     return cell_maps(view, view.frame("fits"), ["head", "expert"], "layer", "law", "kind")

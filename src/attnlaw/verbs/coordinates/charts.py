@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
@@ -13,5 +11,5 @@ from attnlaw.render.charts.view import ChartView, Drawing, chart
     "Root mean square change of logits after the steps of SGD. Where the line is flat, a learning rate "
     "carries over to wider models.",
 )
-def coordinates(view: ChartView) -> Iterator[Drawing]:
+def coordinates(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "logit_change", ["parametrisation"], log=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import polars as pl
 from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.encodings import GREY, HEIGHT, WIDTH, colour_encoding, inline_data
 from attnlaw.render.charts.style import PALETTE, palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 KIND = "qk"
 LABEL = "value over the bulk's edge"
@@ -26,7 +25,7 @@ LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
     "its null; the line is that null, what is beyond 1 has left it. Right: eigenvalues of one student of the "
     "theory, spikes of its target as triangles. An analogy, not a fit.",
 )
-def run(view: ChartView) -> Iterator[Drawing]:
+def run(view: ChartView) -> Drawings:
     """Two ridges, one for each run."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
         beside = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
@@ -39,7 +38,7 @@ def run(view: ChartView) -> Iterator[Drawing]:
     "the bulk; beside it spikes of the theory's target. Stronger first means falling from left to right; "
     "what left earlier also had longer to grow.",
 )
-def order(view: ChartView) -> Iterator[Drawing]:
+def order(view: ChartView) -> Drawings:
     """Two clouds, one for each run."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")

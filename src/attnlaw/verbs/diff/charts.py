@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encoding, inline_data, log_axis
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.verbs.audit.names import name_models
 
 PLACE = ("model", "layer", "stack", "kind", "head", "expert")
@@ -26,7 +25,7 @@ PLACE = ("model", "layer", "stack", "kind", "head", "expert")
     "follows it has none.",
     prepare=name_models,
 )
-def worst_update(view: ChartView) -> Iterator[Drawing]:
+def worst_update(view: ChartView) -> Drawings:
     """Of every model, the map whose update is largest."""
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
@@ -47,7 +46,7 @@ def worst_update(view: ChartView) -> Iterator[Drawing]:
     "The mean size of the updates of a layer, |M1 − M0| / |M0|, by kind of map.",
     prepare=name_models,
 )
-def sizes(view: ChartView) -> Iterator[Drawing]:
+def sizes(view: ChartView) -> Drawings:
     return line_charts(view, view.frame("diff"), "layer", "size", ["kind"])
 
 
@@ -55,12 +54,12 @@ head_chart = partial(chart, on_page=False, prepare=name_models)
 
 
 @head_chart("Sizes of updates", "Each cell is a map; brighter means a larger update.")
-def heads_size(view: ChartView) -> Iterator[Drawing]:
+def heads_size(view: ChartView) -> Drawings:
     return _head_maps(view, "size")
 
 
 @head_chart("Ranks of updates", "Singular values of the update above the floor.")
-def heads_rank(view: ChartView) -> Iterator[Drawing]:
+def heads_rank(view: ChartView) -> Drawings:
     return _head_maps(view, "rank")
 
 
@@ -68,11 +67,11 @@ def heads_rank(view: ChartView) -> Iterator[Drawing]:
     "Alignment of updates",
     "How far the update keeps to the base's leading input directions, in deviations of chance.",
 )
-def heads_z(view: ChartView) -> Iterator[Drawing]:
+def heads_z(view: ChartView) -> Drawings:
     return _head_maps(view, "z_left")
 
 
-def _head_maps(view: ChartView, colour: str) -> Iterator[Drawing]:
+def _head_maps(view: ChartView, colour: str) -> Drawings:
     return cell_maps(view, view.frame("diff"), ["head", "expert"], "layer", colour, "kind")
 
 

@@ -15,7 +15,7 @@ from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE
-from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.verbs.dynamics import TIMES
 
 LABELS = {quantity.name: quantity.label for quantity in TIMES}
@@ -31,7 +31,7 @@ SHORT_LABELS = {
 # Who learns what: other settings may follow from these (a direct student has no width).
 LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
 # Students that may keep their samples: the columns of their errors, and their colours.
-STATICS = {
+STATIC_STUDENTS = {
     "minimiser of as many, best decay": ("minimiser_error", "#000000"),
     "Bayes-optimal": ("bayes_error", "#999999"),
 }
@@ -42,25 +42,25 @@ STATICS = {
     "Alignment with the target and loss on fresh clean labels against time. Lines: theory in the limit of "
     "large dimension.",
 )
-def learning(view: ChartView) -> Iterator[Drawing]:
+def learning(view: ChartView) -> Drawings:
     """Alignment and loss against time, one line for each setting that varies."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
 @chart("What one pass costs", "Error against samples seen once each, for several learning rates.")
-def cost(view: ChartView) -> Iterator[Drawing]:
+def cost(view: ChartView) -> Drawings:
     """Error against samples, where several learning rates were run."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
 
 @chart("How trained students align")
-def runs(view: ChartView) -> Iterator[Drawing]:
+def runs(view: ChartView) -> Drawings:
     """The alignment of trained students, where no theory stands beside them."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
 
 
-def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Iterator[Drawing]:
+def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
     """Panels of quantities over `x`, each with whether its axis is logarithmic."""
     every = view.frame("trajectory")
     if not has_values(every, x, *panels):
@@ -139,9 +139,9 @@ def _lines(
         return lines, hues
     more = [
         statics.select(x="samples", y=column, error=no_error, series=pl.lit(name))
-        for name, (column, _) in STATICS.items()
+        for name, (column, _) in STATIC_STUDENTS.items()
     ]
-    greys = {name: grey for name, (_, grey) in STATICS.items()}
+    greys = {name: grey for name, (_, grey) in STATIC_STUDENTS.items()}
     return pl.concat([lines.select("x", "y", "error", "series"), *more]), hues | greys
 
 
@@ -180,7 +180,7 @@ def _points(
     "Densities of the student's eigenvalues at five times, the latest on top; a triangle is where the "
     "target's spike is seen.",
 )
-def spectra(view: ChartView) -> Iterator[Drawing]:
+def spectra(view: ChartView) -> Drawings:
     """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]

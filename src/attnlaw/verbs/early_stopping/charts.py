@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import altair as alt
@@ -11,7 +11,7 @@ import polars as pl
 from attnlaw.render.charts.encodings import GREY, PANEL, colour_encoding, inline_data
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 # Of a study of many thresholds those next to these are drawn, the latest time first.
 DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
@@ -24,7 +24,7 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     "gives all. The dashed line is training to the end.",
     name="map",
 )
-def stopping_map(view: ChartView) -> Iterator[Drawing]:
+def stopping_map(view: ChartView) -> Drawings:
     """What is learned of a coefficient, if rows differ in their threshold and rule and in nothing else."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
@@ -48,7 +48,7 @@ def stopping_map(view: ChartView) -> Iterator[Drawing]:
     "is learned; to the right too early, and signals are missed. A soft threshold, which is weight decay, "
     "takes something from every signal.",
 )
-def stopping(view: ChartView) -> Iterator[Drawing]:
+def stopping(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "threshold", "risk", ["rule"], sizes="dimension")
 
 

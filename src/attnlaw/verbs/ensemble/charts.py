@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
@@ -13,5 +11,5 @@ from attnlaw.render.charts.view import ChartView, Drawing, chart
     "Error of the mean of K learners against their features. The peak, where a learner just fits its "
     "samples, is variance between learners: their mean does not have it.",
 )
-def ensemble(view: ChartView) -> Iterator[Drawing]:
+def ensemble(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "features", "mean_error", ["learners"], sizes="inputs")

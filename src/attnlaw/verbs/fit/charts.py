@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawings, chart
 from attnlaw.verbs.audit.charts import LAWS, law_maps
 from attnlaw.verbs.audit.names import name_models
 
 
 @chart(*LAWS, prepare=name_models)
-def laws(view: ChartView) -> Iterator[Drawing]:
+def laws(view: ChartView) -> Drawings:
     return law_maps(view)

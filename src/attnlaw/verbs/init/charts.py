@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import altair as alt
@@ -19,7 +18,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.labels import MOST_CASES, rows_by_case
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 LIMIT_WIDTH = "inf"  # of the setting `width`
 DASHES = {"finite width": [1, 0], "infinite width": [4, 4]}
@@ -35,7 +34,7 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
     "Residual stream, tokens and attention: the line is the mean over initialisations, the band holds 90% of "
     "them, dashes are the limit of infinite width.",
 )
-def init_layers(view: ChartView) -> Iterator[Drawing]:
+def init_layers(view: ChartView) -> Drawings:
     """Two panels for each model: lines for what varied, bands at finite width, dashes in the limit."""
     rows = view.frame("layers", "rms")
     if rows["layer"].n_unique() < 2:
@@ -51,7 +50,7 @@ def init_layers(view: ChartView) -> Iterator[Drawing]:
 
 
 @chart("Tokens against depth", "Mean cosine between tokens after the last layer; 1 is rank collapse.")
-def init_depth(view: ChartView) -> Iterator[Drawing]:
+def init_depth(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "depth", "cosine")
 
 
@@ -59,7 +58,7 @@ def init_depth(view: ChartView) -> Iterator[Drawing]:
     "Tokens against width",
     "Mean cosine between tokens after the last layer at several widths, gains kept.",
 )
-def init_width(view: ChartView) -> Iterator[Drawing]:
+def init_width(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine", log_x=True)
 
 
@@ -67,12 +66,12 @@ def init_width(view: ChartView) -> Iterator[Drawing]:
     "Spread over initialisations against width",
     "Deviation of the mean cosine over initialisations; at large widths the limit's own is left.",
 )
-def init_width_spread(view: ChartView) -> Iterator[Drawing]:
+def init_width_spread(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine_spread", log=True)
 
 
 @chart("Loss against the deviation of the weights")
-def init_std(view: ChartView) -> Iterator[Drawing]:
+def init_std(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "std", "loss", log_x=True)
 
 

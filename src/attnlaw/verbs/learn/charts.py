@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inli
 from attnlaw.render.charts.labels import rows_by_case, varying_settings
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 INTERPOLATION = "threshold_interpolation"
 RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")
@@ -31,11 +30,11 @@ PARTS = ("approximation_error", "underfitting_error", "overfitting_error")
     "Error over that of predicting nothing, by target rank and samples: dark is learned. White lines are "
     "thresholds, where learning changes its nature.",
 )
-def phases(view: ChartView) -> Iterator[Drawing]:
+def phases(view: ChartView) -> Drawings:
     return _phase_diagrams(view)
 
 
-def _phase_diagrams(view: ChartView) -> Iterator[Drawing]:
+def _phase_diagrams(view: ChartView) -> Drawings:
     """The phase diagram, where ranks and samples make an even grid."""
     rows = view.rows.drop_nulls(["relative_error", "alpha", "target_rank"])
     for case, case_rows in view.cases(rows, ["target_rank", "alpha"]):
@@ -61,7 +60,7 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
 
 
 @chart("Learning curves", "Lines: theory in the limit of large dimension.")
-def learning(view: ChartView) -> Iterator[Drawing]:
+def learning(view: ChartView) -> Drawings:
     """Learning curves, unless a phase diagram shows the same; not of a power law."""
     if any(_phase_diagrams(view)):
         return
@@ -95,12 +94,12 @@ def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
     "Rank against the width of the factors",
     "Share of values that are not zero. Off the diagonal weight decay, not width, cuts the rank.",
 )
-def rank(view: ChartView) -> Iterator[Drawing]:
+def rank(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "rank_fraction", sizes="simulate")
 
 
 @chart("Smallest value that is kept", "Away from zero width, not weight decay, cut the rank.")
-def smallest(view: ChartView) -> Iterator[Drawing]:
+def smallest(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "width", "smallest_value")
 
 
@@ -110,7 +109,7 @@ def smallest(view: ChartView) -> Iterator[Drawing]:
     "leading-order law (dashed). Exponents are fitted to the lines, with an error where the digits show it; "
     "predicted ones stand in brackets.",
 )
-def scaling(view: ChartView) -> Iterator[Drawing]:
+def scaling(view: ChartView) -> Drawings:
     """Error against N/d, with the fitted and the predicted exponent of every line."""
     # What is not above zero has no place on logarithmic axes.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
@@ -169,7 +168,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     "is missing along the target, what was learned beside it.",
     on_page=False,
 )
-def split(view: ChartView) -> Iterator[Drawing]:
+def split(view: ChartView) -> Drawings:
     """Parts of the error over the samples, stacked, unless there is a phase diagram; not of a power law."""
     if any(_phase_diagrams(view)):
         return
@@ -194,7 +193,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 
 
 @chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
-def spectrum(view: ChartView) -> Iterator[Drawing]:
+def spectrum(view: ChartView) -> Drawings:
     """The predicted density over what students of the same settings have, each setting once."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
@@ -226,7 +225,7 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
 
 
 @chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
-def eigenvalues(view: ChartView) -> Iterator[Drawing]:
+def eigenvalues(view: ChartView) -> Drawings:
     """The histogram of what trained students have, where no theory stands beside them."""
     rows = view.frame("eigenvalues", "eigenvalue")
     for case, case_rows in rows_by_case(rows, varying_settings(rows, view.settings)):

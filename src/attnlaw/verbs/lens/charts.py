@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from attnlaw.render.charts.encodings import (
     log_axis,
 )
 from attnlaw.render.charts.style import PALETTE, palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 MARKS = {"beta_2": [2, 2], "beta_c": [6, 3]}
 STEP = 26  # pixels of a layer
@@ -47,7 +47,7 @@ MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
     "exact operator, right by attention rollout, on one scale of colour (a square root). Where they differ, "
     "attention alone tells another story than the network.",
 )
-def lens_map(view: ChartView) -> Iterator[Drawing]:
+def lens_map(view: ChartView) -> Drawings:
     """Shares of input tokens in output tokens, by the exact operator and by attention rollout."""
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
@@ -75,7 +75,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
 
 
 @chart("β over β_c", "1 is the mark at which Gaussian logits condense. Cells tell perplexity and logits.")
-def head_sharpness(view: ChartView) -> Iterator[Drawing]:
+def head_sharpness(view: ChartView) -> Drawings:
     return _head_maps(view, "sharpness")
 
 
@@ -85,7 +85,7 @@ def head_sharpness(view: ChartView) -> Iterator[Drawing]:
     "distance. Tokens that are alike lower it, too; cells also tell the ratio to random weights on these "
     "tokens.",
 )
-def head_participation(view: ChartView) -> Iterator[Drawing]:
+def head_participation(view: ChartView) -> Drawings:
     return _head_maps(view, "participation_over_null", scale="log")
 
 
@@ -93,11 +93,11 @@ def head_participation(view: ChartView) -> Iterator[Drawing]:
     "Largest column mean",
     "The share of all weight that one token gets. Bright cells attend to little else.",
 )
-def head_sinks(view: ChartView) -> Iterator[Drawing]:
+def head_sinks(view: ChartView) -> Drawings:
     return _head_maps(view, "largest_column_mean", domain=(0.0, 1.0))
 
 
-def _head_maps(view: ChartView, colour: str, **shades: Any) -> Iterator[Drawing]:
+def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     return cell_maps(view, view.frame("heads"), ["head"], "layer", colour, tooltip=HEAD_COLUMNS, **shades)
 
 
@@ -107,7 +107,7 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Iterator[Drawing]
     "a few tokens however long the input; above β₂ the law of random heads is lost. Trained heads are mostly "
     "beyond one of the two: the law is one of initialisation.",
 )
-def head_betas(view: ChartView) -> Iterator[Drawing]:
+def head_betas(view: ChartView) -> Drawings:
     """beta against layer, a dot for every head, of every input."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
@@ -137,7 +137,7 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
     "Cutting off singular values is best in mean square (rms), which hides the worst entry; tail / n is what "
     "the spectrum alone predicts of that. The grey line is 0.01.",
 )
-def entrywise(view: ChartView) -> Iterator[Drawing]:
+def entrywise(view: ChartView) -> Drawings:
     """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:

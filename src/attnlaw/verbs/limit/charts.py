@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import altair as alt
@@ -15,7 +15,7 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import MOST_CASES, format_setting, rows_by_case, varying_settings
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE, palette
-from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 
 # Title, slope against the width, and that slope in words. At width n the density is off by a term of order
 # 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
@@ -34,7 +34,7 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
     "Density of one output coordinate at initialisation. In the limit it is not Gaussian (dotted: the "
     "Gaussian of the same mean and variance); lines that approach the limit show how wide a layer must be.",
 )
-def densities(view: ChartView) -> Iterator[Drawing]:
+def densities(view: ChartView) -> Drawings:
     """A line for every width, a panel for every number of heads, of first repetitions."""
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
@@ -182,12 +182,12 @@ def _heads_axis(view: ChartView, rows: pl.DataFrame) -> str:
     "To the Gaussian of the same mean and variance. Along the dashed guide of slope −2 it falls with the "
     "squared number of heads.",
 )
-def gaussian(view: ChartView) -> Iterator[Drawing]:
+def gaussian(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "heads", "kl_to_gaussian", log=True, slope=-2)
 
 
 @chart("Along the depth", "Squared length of tokens, and how alike they become (cosine 1: rank collapse).")
-def path(view: ChartView) -> Iterator[Drawing]:
+def path(view: ChartView) -> Drawings:
     """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import altair as alt
@@ -20,7 +20,7 @@ from attnlaw.render.charts.encodings import (
     log_axis,
 )
 from attnlaw.render.charts.style import LETTER
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 STEP = 24  # pixels of a bar
 MAX_WIDTH = 620
@@ -37,7 +37,7 @@ Label = Callable[[str], str]
     "Inputs sorted by D: a small change flips the first. Dashed: the geometric mean, the number that ranks "
     "models of one task, trained to a similar loss, on the same inputs.",
 )
-def margins_distances(view: ChartView) -> Iterator[Drawing]:
+def margins_distances(view: ChartView) -> Drawings:
     """D of every input, sorted, a line of dots for each model, with its geometric mean."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
@@ -72,7 +72,7 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
     "κ of a layer's maps, and of each map outside of layers, the median over inputs: 1/κ is the relative "
     "error of the weights that could flip an input, to first order. It tells where; D ranks.",
 )
-def margins_kappa(view: ChartView) -> Iterator[Drawing]:
+def margins_kappa(view: ChartView) -> Drawings:
     """Bars of kappa, one for each layer and each map outside of layers."""
     for case, case_rows in view.cases(view.frame("kappa_layers", "kappa"), ["model", "layer", "kappa"]):
         placed, colours = view.with_series(case_rows.select("model", "place", "kappa"), ["model"])
@@ -107,7 +107,7 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
     "How much a small change of what a layer reads can move the logits: median over inputs, and the worst "
     "case by the weights alone (in another norm).",
 )
-def margins_amplification(view: ChartView) -> Iterator[Drawing]:
+def margins_amplification(view: ChartView) -> Drawings:
     """log10 of amplification by layer: measured and worst case in one figure."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
@@ -137,7 +137,7 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
     "The share of a head's singular values that count at the scale measured on these inputs; the rest move "
     "margins too little to be worth their rank. It describes; it does not rank models.",
 )
-def margins_directions(view: ChartView) -> Iterator[Drawing]:
+def margins_directions(view: ChartView) -> Drawings:
     return cell_maps(
         view,
         view.frame("directions"),

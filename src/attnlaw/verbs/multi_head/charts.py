@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from attnlaw.render.charts.encodings import PANEL, inline_data, panel_title
 from attnlaw.render.charts.labels import varying_settings
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE
-from attnlaw.render.charts.view import ChartView, Drawing, chart, has_values
+from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 
 SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
 X_TITLE = "singular value / root of the mean square"
@@ -22,7 +21,7 @@ ATOM_NOTE = "Zeros are written, not drawn."
 
 
 @chart("Spectra of random attention", "Bars: the singular values of one draw. Line: the law.")
-def spectra(view: ChartView) -> Iterator[Drawing]:
+def spectra(view: ChartView) -> Drawings:
     """One figure of all layers that were drawn, each once."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
@@ -44,7 +43,7 @@ def spectra(view: ChartView) -> Iterator[Drawing]:
     "Of ridge regression on the output of a random layer, by theory: where lines cross, another shape "
     "becomes the better one.",
 )
-def readout(view: ChartView) -> Iterator[Drawing]:
+def readout(view: ChartView) -> Drawings:
     return _error_lines(view)
 
 
@@ -52,13 +51,13 @@ def readout(view: ChartView) -> Iterator[Drawing]:
     "Time of a readout",
     "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
 )
-def arrival(view: ChartView) -> Iterator[Drawing]:
+def arrival(view: ChartView) -> Drawings:
     """The time of a readout, unless there is an error of it to draw."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 
 
-def _error_lines(view: ChartView) -> Iterator[Drawing]:
+def _error_lines(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "beta", "coefficient_error")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
@@ -13,7 +11,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, chart
     "Effective weight of the second group over that of the first. The nonlinearity of the kernel is a ridge "
     "of its own, so weights act only where the given ridge is not small against it.",
 )
-def weights(view: ChartView) -> Iterator[Drawing]:
+def weights(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "weight_ratio", ["weighting"], log=True)
 
 
@@ -21,5 +19,5 @@ def weights(view: ChartView) -> Iterator[Drawing]:
     "Risk under covariate shift",
     "Lines: the limit of large n and p. At finite p the risk is a few per cent higher.",
 )
-def risk(view: ChartView) -> Iterator[Drawing]:
+def risk(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "ridge", "excess", ["weighting"], sizes="dimension", log_x=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from attnlaw.render.charts.lines import line_charts
-from attnlaw.render.charts.view import ChartView, Drawing, chart
+from attnlaw.render.charts.view import ChartView, Drawings, chart
 
 
 @chart(
@@ -13,5 +11,5 @@ from attnlaw.render.charts.view import ChartView, Drawing, chart
     "Risk of two linear layers that fit every label, against their scale at the start. A small start ends in "
     "the interpolator of least norm, and a long tail of weak directions makes that benign.",
 )
-def scale(view: ChartView) -> Iterator[Drawing]:
+def scale(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "scale", "excess", ["weak"], sizes="samples", log=True)
