@@ -361,7 +361,7 @@ def test_a_decorated_function_has_a_figure_of_each_drawing() -> None:
     )
     def tosses(view: ChartView) -> Drawings:
         for case, rows in view.cases(view.rows, []):
-            yield Drawing(lambda: rows.height, case, f"Here: {rows['heads'][0]}.")
+            yield Drawing(dict, case, f"Here: {rows['heads'][0]}.")
 
     rows = [
         {"bias": bias, "metal": "gold", "heads": heads} for bias, heads in ((0.25, 1), (0.5, 2), (0.75, 3))
@@ -395,9 +395,9 @@ def test_every_declared_chart_is_a_function_that_draws_nothing_of_nothing(name: 
             continue
         module = find_part(part, "charts")
         failed = result_of(part, [{"status": "failed", "remark": "a message"}] * 2)
-        for chart in part.charts:
+        for function in part.charts:
             for result in (failed, result_of(part, []), result_of(part, [{}, {}], simulated=[{}])):
-                assert not getattr(module, chart)(result)
+                assert not getattr(module, function)(result)
 
 
 def test_the_gaussian_of_the_limit_is_drawn_beside_it() -> None:
