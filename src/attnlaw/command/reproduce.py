@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnlaw import __version__
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.output_options import ENDINGS, require_directory_name
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from attnlaw.study.papers import Paper, PaperFigure
 
 LIST = "list"
-TABLE = "published.csv"
+STOPPED = "stopped"
 
 
 @settings_dataclass
@@ -54,40 +55,45 @@ class Reproduce(Settings):
 
 @dataclass(frozen=True)
 class FigureRun:
-    """A figure that was run: its lines of comparison, how it ended, and what to say."""
+    """A figure that was run: how it ended, what to say, and its lines of comparison."""
 
     paper: Paper
     figure: PaperFigure
-    lines: list[dict[str, Any]]
     status: str
     remark: str | None
+    lines: Sequence[dict[str, Any]] = ()
     tasks: int = 0
     seconds: float = 0.0
 
     def describe(self, quick: bool) -> dict[str, Any]:
         """The object of JSON, in the contract of a verb."""
-        from attnlaw import __version__
-
         scores = [line["z"] for line in self.lines if line["z"] is not None]
+        lines = [
+            {name: asdict(value) if isinstance(value, Estimate) else value for name, value in line.items()}
+            for line in self.lines
+        ]
         return {
             "verb": "reproduce",
             "settings": {"paper": self.paper.arxiv, "figure": self.figure.study, "quick": quick},
             "quantities": {
                 "tasks": self.tasks,
                 "task_seconds": self.seconds,
-                "compared": len(self.lines),
+                "compared": len(lines),
                 "rms_z": math.sqrt(sum(z * z for z in scores) / len(scores)) if scores else None,
-                "largest_z": max(scores, key=abs) if scores else None,
+                "largest_z": max(scores, key=abs, default=None),
             },
             "status": self.status,
             "remark": self.remark,
-            "tables": {"published": [_plain(line) for line in self.lines]},
+            "tables": {"published": lines},
             "version": __version__,
         }
 
 
 def reproduce(options: Reproduce) -> int:
-    from attnlaw.render.terminal.console import output, print_json, print_message
+    from attnlaw.core.files import write_all
+    from attnlaw.core.tables import quantity_frame
+    from attnlaw.render.terminal.console import print_json, print_message
+    from attnlaw.study.published_numbers import COMPARISON
 
     if options.name in (None, LIST) or options.out is None:
         return _list(options.json)
@@ -98,31 +104,31 @@ def reproduce(options: Reproduce) -> int:
                 f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it"
             )
             continue
-        figure_run = _run_figure(paper, figure, options)
-        done.append(figure_run)
+        done.append(_run_figure(paper, figure, options, Path(options.out) / figure.study))
         if not options.json:
-            _show(figure_run, output)
-        if figure_run.remark:
-            print_message(f"{figure.study}: {figure_run.remark}")
-        if figure_run.status == STOPPED:
+            _show(done[-1])
+        if done[-1].remark:
+            print_message(f"{figure.study}: {done[-1].remark}")
+        if done[-1].status == STOPPED:
             break
-    _write_table(done, Path(options.out))
+    table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
+    path = Path(options.out) / "published.csv"
+    if table.height:
+        write_all({path: table.write_csv().encode()})
     if options.json:
         print_json([figure_run.describe(options.quick) for figure_run in done])
-    elif any(figure_run.lines for figure_run in done):
-        print_message(f"wrote {Path(options.out) / TABLE}")
+    elif table.height:
+        print_message(f"wrote {path}")
     for words in dict.fromkeys(figure_run.paper.numbers for figure_run in done if figure_run.paper.numbers):
         print_message(f"{done[0].paper.arxiv}: {words}")
-    if any(figure_run.status == STOPPED for figure_run in done):
-        return 130
-    return 1 if any(figure_run.status == Outcome.FAILED for figure_run in done) else 0
+    statuses = {figure_run.status for figure_run in done}
+    return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
 
 
-STOPPED = "stopped"
 COMMANDS = {"reproduce": (Reproduce, reproduce)}
 
 
-def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> FigureRun:
+def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce, folder: Path) -> FigureRun:
     """Run the study of a figure, draw it, and compare; what cannot be read ends as a remark."""
     import polars as pl
 
@@ -136,15 +142,13 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> Figure
     from attnlaw.study.published_numbers import compare
     from attnlaw.study.store import open_store
 
-    assert options.out is not None
-    folder = Path(options.out) / figure.study
     needs = f"; it needs {figure.needs}" if figure.needs else ""
     try:
         study = read_study(figure.study, quick=options.quick)
         with progress(f"{paper.arxiv} {figure.study}") as shown:
             standing = run(study, folder, Backend(jobs=options.jobs), retry_failed=True, progress=shown)
     except InputError as error:
-        return FigureRun(paper, figure, [], str(Outcome.FAILED), f"{error}{needs}")
+        return FigureRun(paper, figure, Outcome.FAILED, f"{error}{needs}")
     with open_store(folder) as store:
         results = collect_results(study, store)
     lines = []
@@ -161,53 +165,41 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce) -> Figure
         status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"
     elif standing.failures:
         first = standing.failures[0].error
-        status, remark = str(Outcome.FAILED), f"{len(standing.failures)} tasks failed: {first}{needs}"
-    return FigureRun(paper, figure, lines, status, remark, standing.tasks, standing.seconds)
+        status, remark = Outcome.FAILED, f"{len(standing.failures)} tasks failed: {first}{needs}"
+    return FigureRun(paper, figure, status, remark, lines, standing.tasks, standing.seconds)
 
 
-def _show(figure_run: FigureRun, console: Any) -> None:
+def _show(figure_run: FigureRun) -> None:
     """The figure's numbers beside ours."""
     from rich.text import Text
 
-    from attnlaw.render.terminal.console import column_table, print_table
+    from attnlaw.render.terminal.console import column_table, output, print_table
 
-    title = f"{figure_run.paper.arxiv} {figure_run.figure.study}: {figure_run.figure.about}"
-    console.print(Text(title, style="bold"))
-    if not figure_run.lines:
+    figure, lines = figure_run.figure, figure_run.lines
+    output.print(Text(f"{figure_run.paper.arxiv} {figure.study}: {figure.about}", style="bold"))
+    if not lines:
         if figure_run.status == Outcome.DONE:
-            console.print(
-                Text(f"{figure_run.tasks} tasks; no numbers of others stand beside them", style="dim")
-            )
+            text = f"{figure_run.tasks} tasks; no numbers of others stand beside them"
+            output.print(Text(text, style="dim"))
         return
-    lines = figure_run.lines
     labels = [[line["quantity"].replace("_", " "), *filter(None, line["case"].split("; "))] for line in lines]
     shared = [word for word in labels[0] if all(word in words for words in labels)] if len(labels) > 1 else []
     if shared:
-        console.print(Text(", ".join(shared), style="dim"))
+        output.print(Text(", ".join(shared), style="dim"))
+    percents = ["" if line["difference"] is None else f"{100 * line['difference']:+.2g}%" for line in lines]
     cells = {
         "": [", ".join(word for word in words if word not in shared) for words in labels],
         "theirs": [str(line["published"]) for line in lines],
         "ours": [str(line["ours"]) for line in lines],
-        "difference": [_signed(line["difference"], "%") for line in lines],
-        "z": [_signed(line["z"]) for line in lines],
+        "difference": percents,
+        "z": ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines],
         "kind": [line["kind"] for line in lines],
     }
     print_table(
-        console,
+        output,
         lambda left_out: column_table(cells, left_out, texts=("", "kind")),
         ("kind", "difference"),
     )
-
-
-def _signed(value: float | None, unit: str = "") -> str:
-    """A number with its sign and a few digits; percent where that is the unit.
-
-    >>> [_signed(0.0123, "%"), _signed(-1.234), _signed(None)]
-    ['+1.2%', '-1.23', '']
-    """
-    if value is None:
-        return ""
-    return f"{100 * value:+.2g}%" if unit else f"{value:+.2f}"
 
 
 def _list(json: bool) -> int:
@@ -219,46 +211,19 @@ def _list(json: bool) -> int:
     from attnlaw.study.papers import PAPERS
     from attnlaw.study.published_numbers import published_lines
 
-    entries = [
-        {
-            "paper": paper.arxiv,
-            "title": paper.title,
-            "figure": figure.study,
-            "about": figure.about,
-            "numbers": len(published_lines(figure.study)),
-            "needs": figure.needs or None,
-        }
-        for paper in PAPERS
-        for figure in paper.figures
-    ]
-    if json:
-        print_json(entries)
-        return 0
+    entries = []
     table = Table("figure", box=None, pad_edge=False)
     table.add_column("about", overflow="fold")
     table.add_column("numbers", justify="right")
     for paper in PAPERS:
         table.add_row(Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), "")
-        for entry in entries:
-            if entry["paper"] == paper.arxiv:
-                table.add_row(f"  {entry['figure']}", str(entry["about"]), str(entry["numbers"] or ""))
-    output.print(table)
+        for figure in paper.figures:
+            count = len(published_lines(figure.study))
+            table.add_row(f"  {figure.study}", figure.about, str(count or ""))
+            entry = {"paper": paper.arxiv, "title": paper.title, "figure": figure.study}
+            entries.append(entry | {"about": figure.about, "numbers": count, "needs": figure.needs or None})
+    if json:
+        print_json(entries)
+    else:
+        output.print(table)
     return 0
-
-
-def _write_table(done: Sequence[FigureRun], out: Path) -> None:
-    from attnlaw.core.files import write_all
-    from attnlaw.core.tables import quantity_frame
-    from attnlaw.study.published_numbers import COMPARISON
-
-    table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
-    if table.height:
-        write_all({out / TABLE: table.write_csv().encode()})
-
-
-def _plain(line: dict[str, Any]) -> dict[str, Any]:
-    """A line as JSON has it: a value with an error is an object."""
-    return {
-        name: {"value": value.value, "error": value.error} if isinstance(value, Estimate) else value
-        for name, value in line.items()
-    }

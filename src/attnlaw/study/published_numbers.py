@@ -3,7 +3,11 @@
 `published/STUDY.csv` has a line for each number: `quantity`, `value`, `error` (one standard error or
 deviation; empty where none is known), `kind`, `source`, and, under their names, the settings of the rows that
 it belongs to (empty: any). Several such rows are repetitions: their mean is ours, its error from theirs, or
-from their spread where they have none.
+from their spread where they have none. The kinds:
+
+published  stands in the paper, or in files that its authors published
+reference  of an independent program that shares no code with attnlaw; not the paper's
+beside     published, of another algorithm or size: shown beside ours, no test of it
 """
 
 from __future__ import annotations
@@ -21,23 +25,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 FOLDER = Path(__file__).parent / "published"
-KINDS = {
-    "published": "stands in the paper, or in files that its authors published",
-    "reference": "of an independent program that shares no code with attnlaw; not the paper's",
-    "beside": "published, of another algorithm or size: shown beside ours, no test of it",
-}
 NUMBER_COLUMNS = ("quantity", "value", "error", "kind", "source")
+# Columns of published.csv. `difference` is ours over theirs, less 1; `z` is the difference over both errors
+# together, null where neither side is drawn at random.
 COMPARISON = (
-    Quantity("paper", "its number on arXiv", kind="text"),
-    Quantity("study", "whose rows are ours", kind="text"),
-    Quantity("case", "settings of the rows", kind="text"),
-    Quantity("quantity", "what is compared", kind="text"),
-    Quantity("kind", "; ".join(f"{name}: {words}" for name, words in KINDS.items()), kind="text"),
-    Quantity("published", "their value", error=True),
-    Quantity("ours", "of this run", error=True),
-    Quantity("difference", "ours over theirs, less 1"),
-    Quantity("z", "difference over both errors together; null where neither side is drawn at random"),
-    Quantity("source", "where theirs is from", kind="text"),
+    *(Quantity(name, kind="text") for name in ("paper", "study", "case", "quantity", "kind")),
+    *(Quantity(name, error=True) for name in ("published", "ours")),
+    *(Quantity(name) for name in ("difference", "z")),
+    Quantity("source", kind="text"),
 )
 SETTING_TOLERANCE = 1e-9  # of a setting that was written in decimals
 
@@ -59,7 +54,7 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
         pair = _our_estimate(rows, line["quantity"], settings, frozenset(random_verbs))
         if pair is None:
             continue
-        ours, random = pair
+        ours, is_random = pair
         theirs = Estimate(float(line["value"]), float(line["error"]) if line["error"] else None)
         comparisons.append(
             {
@@ -74,7 +69,7 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
                 "published": theirs,
                 "ours": ours,
                 "difference": ours.value / theirs.value - 1.0 if theirs.value else None,
-                "z": None if line["kind"] == "beside" else _z(theirs, ours, random),
+                "z": None if line["kind"] == "beside" else _z(theirs, ours, is_random),
                 "source": line["source"],
             }
         )
@@ -89,9 +84,9 @@ def _short(text: str) -> str:
         return text
 
 
-def _z(theirs: Estimate, ours: Estimate, random: bool) -> float | None:
+def _z(theirs: Estimate, ours: Estimate, is_random: bool) -> float | None:
     """How many errors they are apart; the error of a solver alone is no scale for digits of others."""
-    if theirs.error is None and not random:
+    if theirs.error is None and not is_random:
         return None
     both = math.hypot(theirs.error or 0.0, ours.error or 0.0)
     return (ours.value - theirs.value) / both if both else None
