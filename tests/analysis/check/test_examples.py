@@ -32,7 +32,7 @@ def matrices(state, *parts: str) -> set[str]:
 
 
 def check(folder: Path, state, base: Path, rules: str) -> Verdicts:
-    return attnlaw.check(write(state, base, folder), base=str(base), rules=rules, jobs=1)
+    return attnlaw.check(write(state, base, folder), base=str(base), rules=rules, jobs=1).record
 
 
 def test_every_example_is_on_the_page():
@@ -86,7 +86,7 @@ def test_fine_tuned_models(tuned, rows):
     verdicts = attnlaw.check(
         real_checkpoint(tuned), base=str(real_checkpoint(RXN)), rules="fine-tune", jobs=1
     )
-    assert failed(verdicts) == rows
+    assert failed(verdicts.record) == rows
 
 
 @pytest.mark.long
@@ -120,7 +120,7 @@ def test_what_is_more_than_an_export(tmp_path, pretrained):
     adapted = changed(state, low_rank(4, 0.02), matrices(state, "query", "value"))
     halves = check(tmp_path / "adapted", changed(adapted, to_bfloat16), base, "export")
     assert failed(halves) == {"nothing but rounding": 24}
-    tuned = attnlaw.check(real_checkpoint("rxnfp-finetuned"), base=str(base), rules="export", jobs=1)
+    tuned = attnlaw.check(real_checkpoint("rxnfp-finetuned"), base=str(base), rules="export", jobs=1).record
     dense = [
         failure for failure in tuned.failed_rules[0].failures if failure.place["tensor"] in matrices(state)
     ]
