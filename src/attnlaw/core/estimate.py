@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -86,6 +87,15 @@ def format_value(value: Any) -> str:
         more = [f"and {len(value) - MAX_LIST_ENTRIES} more"] if len(value) > MAX_LIST_ENTRIES else []
         return "  ".join([*map(format_value, value[:MAX_LIST_ENTRIES]), *more])
     return str(Estimate(value)) if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The record of a verb that needs no other: its quantities by name, and how they were found."""
+
+    quantities: Mapping[str, Any]
+    outcome: Outcome = Outcome.DONE
+    remark: str | None = None
 
 
 class BriefRepr:

@@ -60,27 +60,24 @@ def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
 
+    Errors and ends may also be given by the names of their columns.
+
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
     """
     row: dict[str, Any] = {}
     for quantity in quantities:
         value = values.get(quantity.name)
+        parts: Iterable[Any] = (values.get(name) for name in quantity.columns)
         if isinstance(value, Range):
-            row |= dict(zip(quantity.columns, value, strict=True))
-        else:
-            row |= dict(zip(quantity.columns, (*_pair(value), None), strict=False))
+            parts = value
+        elif isinstance(value, Estimate):
+            parts = (value.value, value.error)
+        elif isinstance(value, list) and any(isinstance(entry, Estimate) for entry in value):
+            known = [entry if isinstance(entry, Estimate) else Estimate(entry) for entry in value]
+            parts = ([entry.value for entry in known], [entry.error for entry in known])
+        row |= dict(zip(quantity.columns, parts, strict=False))
     return row
-
-
-def _pair(value: Any) -> tuple[Any, Any]:
-    """A value and its error, of a list a list of each."""
-    if isinstance(value, Estimate):
-        return value.value, value.error
-    if isinstance(value, list) and any(isinstance(entry, Estimate) for entry in value):
-        pairs = [_pair(entry) for entry in value]
-        return [known for known, _ in pairs], [error for _, error in pairs]
-    return value, None
 
 
 def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +126,8 @@ class TableSpec(Generic[R]):
     Args:
         name: its name, also that of its file.
         columns: what it holds.
-        rows: makes it of a record: a polars table, or None if this record has none.
+        rows: makes it of a record: a polars table, rows by the names of columns, or None if this record has
+            none. Unless given, it is the record's attribute of the table's name.
         json: whether JSON has its rows, too.
         optional: whether a case may be without it; JSON then has null instead of an empty list.
         on_save: makes a table that is too expensive for the screen, when a result is saved; it is called with
@@ -139,7 +137,7 @@ class TableSpec(Generic[R]):
 
     name: str
     columns: tuple[Quantity, ...]
-    rows: Callable[[R], Any]
+    rows: Callable[[R], Any] | None = None
     json: bool = False
     optional: bool = False
     on_save: Callable[..., Any] | None = None

@@ -10,18 +10,19 @@ Its files are `attnlaw.json`, `rows.parquet` and `TABLE.parquet`; rows of a simu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting, InputError, require_some
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.files import to_json, to_parquet
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.quantity import Quantity, TableSpec, cells_to_json, cells_to_values, column_kinds
+from attnlaw.core.quantity import Quantity, cells_to_json, cells_to_values, column_kinds
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.values import infinity_as_text
 from attnlaw.core.version import version
@@ -38,27 +39,12 @@ ROWS, SIMULATION = "rows.parquet", "simulation.parquet"
 SUMMARY = "summary.json"
 
 
-class Views(Protocol):
-    """How results are shown: `attnlaw.verbs.views`, which knows the parts that verbs have of their own."""
-
-    def show(self, result: Result) -> None: ...
-
-    def notebook_html(self, result: Result) -> str: ...
-
-    def plot(self, result: Result, name: str | None) -> Any: ...
-
-    def save(
-        self, result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress
-    ) -> Path: ...
-
-    def progress(self, name: str) -> AbstractContextManager[Progress]: ...
-
-
-def _no_views() -> Views:
+def _no_views() -> ModuleType:
     raise NotImplementedError
 
 
-load_views: Callable[[], Views] = _no_views  # the package sets it: this room imports nothing above it
+# Imports `attnlaw.verbs.views`, which shows results. The package sets it: this room imports nothing above it.
+load_views: Callable[[], ModuleType] = _no_views
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,6 +180,33 @@ class Result:
         row = self.row(case)
         return {name: row[column] for name, column in self.verb.setting_columns.items()}
 
+    @cached_property
+    def plain_rows(self) -> pl.DataFrame:
+        """All rows with their `case`; null for what is no number, except settings that may be infinite."""
+        import polars as pl
+
+        from attnlaw.core.tables import nan_to_null
+
+        known = setting_fields(self.verb.settings).items()
+        infinite = [name for name, setting in known if setting.rule.allow_infinite]
+        return nan_to_null(self.rows, *infinite).with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
+
+    @cached_property
+    def finished_rows(self) -> pl.DataFrame:
+        """The plain rows of cases that did not fail."""
+        return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
+
+    def finished_table(self, name: str) -> pl.DataFrame:
+        """Return a table of finished cases, null for what is no number; without lines if there is none."""
+        import polars as pl
+
+        from attnlaw.core.tables import nan_to_null, to_schema
+
+        columns = next(spec.columns for spec in self.verb.tables if spec.name == name)
+        empty = pl.DataFrame(schema=to_schema(column_kinds(columns)) | {"case": pl.Int64()})
+        table = self.tables.get(name, empty)
+        return nan_to_null(table.filter(table["case"].is_in(self.finished_rows["case"].implode())))
+
     def to_json(self) -> list[dict[str, Any]]:
         """Return an object of plain values for each case, then those of the simulation."""
         objects = [case.summary for case in self]
@@ -205,14 +218,11 @@ class Result:
         if len(self) != 1:
             raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].summary")
         row = self.row()
-        tables: dict[str, Any] = {}
+        tables: dict[str, Any] = {spec.name: None for spec in self.verb.tables if spec.json}
         for spec in self.verb.tables:
-            if spec.json:
-                table = self.tables.get(spec.name)
-                lines = None if table is None else table.iter_rows(named=True)
-                tables[spec.name] = (
-                    None if lines is None else [cells_to_json(spec.columns, line) for line in lines]
-                )
+            if spec.json and spec.name in self.tables:
+                lines = self.tables[spec.name].iter_rows(named=True)
+                tables[spec.name] = [cells_to_json(spec.columns, line) for line in lines]
         more = {} if self.verb.summary is None or row["status"] == Outcome.FAILED else self.verb.summary(self)
         return {
             "verb": self.verb.name,
@@ -228,22 +238,17 @@ class Result:
     def for_saving(self, progress: Progress = no_progress) -> Result:
         """Return the result with the tables that are made only when it is saved."""
         specs = self.verb.tables
-        makers = {
-            spec: partial(spec.on_save, progress=progress) for spec in specs if spec.on_save is not None
-        }
-        return self._with_tables(makers)
+        return self._with_tables(
+            {spec.name: spec.on_save and partial(spec.on_save, progress=progress) for spec in specs}
+        )
 
     def for_plotting(self) -> Result:
         """Return the result of one case with the tables that are made only to be drawn."""
-        return self._with_tables(
-            {spec: spec.on_plot for spec in self.verb.tables if spec.on_plot is not None}
-        )
+        return self._with_tables({spec.name: spec.on_plot for spec in self.verb.tables})
 
-    def _with_tables(self, makers: Mapping[TableSpec[Any], Callable[[Any], Any]]) -> Result:
-        missing = {spec: make for spec, make in makers.items() if spec.name not in self.tables}
-        if not missing or not self.records:
-            return self
-        return replace(self, tables={**self.tables, **_build_tables(missing, self.records)})
+    def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
+        missing = {name: make for name, make in makers.items() if name not in self.tables}
+        return replace(self, tables={**self.tables, **collect_tables(self.verb, self.records, missing)})
 
     def files(self) -> dict[str, bytes]:
         """Return the files of a directory that `attnlaw.load` reads, by name."""
@@ -306,31 +311,29 @@ class Result:
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
 
-def collect_tables(verb: Verb[Any, Any], records: Iterable[Any]) -> dict[str, pl.DataFrame]:
-    """Make the tables of some records by name, as `Result.tables` has them."""
+def collect_tables(
+    verb: Verb[Any, Any],
+    records: Iterable[Any],
+    makers: Mapping[str, Callable[[Any], Any] | None] | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Make tables of records by name, as `Result.tables` has them: by `TableSpec.rows`, or by `makers`."""
     if not verb.tables:  # polars is not needed
         return {}
-    return _build_tables({spec: spec.rows for spec in verb.tables}, records)
-
-
-def _build_tables(
-    makers: Mapping[TableSpec[Any], Callable[[Any], Any]], records: Iterable[Any]
-) -> dict[str, pl.DataFrame]:
-    """Make tables of records that are no errors, each line with the number of its case."""
     import polars as pl
 
-    from attnlaw.core.tables import require_columns, to_schema
+    from attnlaw.core.tables import quantity_frame, require_columns, to_schema
 
-    records, tables = list(records), {}
-    for spec, make in makers.items():
-        schema = to_schema(column_kinds(spec.columns))
-        frames = [
-            require_columns(frame, schema, spec.name, "declare what it has")
-            .select(*schema)
-            .with_columns(case=pl.lit(case, pl.Int64))
-            for case, record in enumerate(records)
-            if not isinstance(record, InputError) and (frame := make(record)) is not None
-        ]
+    tables = {}
+    known = [(case, record) for case, record in enumerate(records) if not isinstance(record, InputError)]
+    for spec in verb.tables:
+        make = makers.get(spec.name) if makers is not None else spec.rows or attrgetter(spec.name)
+        schema, frames = to_schema(column_kinds(spec.columns)), []
+        for case, record in known if make is not None else ():
+            lines = make(record)
+            if lines is not None:
+                table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
+                table = require_columns(table, schema, spec.name, "declare what it has")
+                frames.append(table.select(*schema).with_columns(case=pl.lit(case, pl.Int64)))
         if frames:
             tables[spec.name] = pl.concat(frames)
     return tables

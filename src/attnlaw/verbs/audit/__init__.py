@@ -224,12 +224,12 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(run),
     tables=(
-        TableSpec("findings", FINDINGS, lambda audit: audit.findings, json=True),
-        TableSpec("matrices", MATRICES, lambda audit: audit.matrices),
-        TableSpec("spectra", SPECTRA, lambda audit: audit.spectra),
-        TableSpec("layers", LAYERS, lambda audit: audit.layers),
-        TableSpec("applications", APPLICATIONS, lambda audit: audit.applications),
-        TableSpec("towers", TOWERS, lambda audit: audit.towers),
+        TableSpec("findings", FINDINGS, json=True),
+        TableSpec("matrices", MATRICES),
+        TableSpec("spectra", SPECTRA),
+        TableSpec("layers", LAYERS),
+        TableSpec("applications", APPLICATIONS),
+        TableSpec("towers", TOWERS),
         TableSpec("atlas", ATLAS, _atlas_table),
         TableSpec(
             "fits",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attnlaw.core.estimate import Numbers, Outcome
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -12,7 +12,6 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.implicit_bias.variants import GRAPHS
 
 if TYPE_CHECKING:
-    from attnlaw.core.estimate import Estimate, Outcome
     from attnlaw.theory.implicit_bias.completion import Completion
 
 
@@ -44,54 +43,25 @@ class CompletionSimulationSettings(CompletionSettings):
     seed: int = setting(0, "Seed of the starts.", minimum=0)
 
 
-@dataclass(frozen=True)
-class CompletionLimit:
-    """The limit of vanishing starts, the first entry in mean size over them."""
-
-    corner: float
-    rank: int
-    nuclear: float
-    exponent: float | None
-    outcome: Outcome
-    remark: str | None
-
-
-@dataclass(frozen=True)
-class CompletionMeans:
-    """Means over starts, with their standard errors."""
-
-    corner: Estimate
-    rank: Estimate
-    nuclear: Estimate
-    outcome: Outcome
-    remark: str | None
-
-
-def solve(case: CompletionSettings, progress: Progress) -> CompletionLimit:
+def solve(case: CompletionSettings, progress: Progress) -> Numbers:
+    """Return the limit of vanishing starts, the first entry in mean size over them."""
     from attnlaw.theory.implicit_bias.completion import mean_cosine, predict_completion
 
     prediction = predict_completion(case.problem)
     corner = abs(float(prediction.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
-    return CompletionLimit(
-        corner,
-        prediction.rank,
-        prediction.nuclear,
-        prediction.exponent,
-        prediction.outcome,
-        prediction.remark,
-    )
+    return Numbers(vars(prediction) | {"corner": corner}, prediction.outcome, prediction.remark)
 
 
-def simulate(case: CompletionSimulationSettings, progress: Progress) -> CompletionMeans:
-    from attnlaw.core.estimate import Outcome
+def simulate(case: CompletionSimulationSettings, progress: Progress) -> Numbers:
+    """Return means over starts, with their standard errors."""
     from attnlaw.numerics.draws import mean_of
     from attnlaw.theory.implicit_bias.completion import train_completion
 
     runs = [train_completion(case.problem, case.seed + place) for place in range(case.seeds)]
-    corner = mean_of([abs(run.matrix[0, 0]) for run in runs])
-    rank, nuclear = mean_of([run.rank for run in runs]), mean_of([run.nuclear for run in runs])
+    means = {name: mean_of([getattr(run, name) for run in runs]) for name in ("rank", "nuclear")}
+    means["corner"] = mean_of([abs(run.matrix[0, 0]) for run in runs])
     worst = next((run for run in runs if run.outcome != Outcome.DONE), runs[0])
-    return CompletionMeans(corner, rank, nuclear, worst.outcome, worst.remark)
+    return Numbers(means, worst.outcome, worst.remark)
 
 
 MEASURED = (

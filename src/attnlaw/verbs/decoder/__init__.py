@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlaw.core.progress import Progress
-from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 
@@ -80,15 +80,6 @@ def run(case: DecoderSettings, progress: Progress) -> DecoderRun:
     return run_decoder(case.steps, case.every, case.seed, progress)
 
 
-def _table(name: str, quantities: tuple[Quantity, ...]) -> TableSpec[Any]:
-    def rows(decoder_run: DecoderRun) -> Any:
-        from attnlaw.core.tables import to_frame, to_schema
-
-        return to_frame(getattr(decoder_run, name), to_schema(column_kinds(quantities)))
-
-    return TableSpec(name, quantities, rows)
-
-
 VERB = Verb(
     "decoder",
     "A real training run beside the theory",
@@ -96,11 +87,11 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        _table("singular_values", VALUES),
-        _table("modes", MODES),
-        _table("bulk", BULK),
-        _table("theory", THEORY),
-        _table("theory_modes", THEORY_MODES),
+        TableSpec("singular_values", VALUES),
+        TableSpec("modes", MODES),
+        TableSpec("bulk", BULK),
+        TableSpec("theory", THEORY),
+        TableSpec("theory_modes", THEORY_MODES),
     ),
     charts=("run", "order"),
     is_random=True,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting, rename_settings
 from attnlaw.core.progress import Progress
-from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.dynamics.settings import TrajectorySettings
@@ -141,32 +141,6 @@ def check_trainable(case: DynamicsSimulationSettings) -> None:
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 
 
-def _eigenvalues(run: SgdRows) -> Any:
-    return _frame(run.eigenvalues, EIGENVALUES)
-
-
-def _times(result: Any) -> Any:
-    return _frame(result.rows, TIMES)
-
-
-def _spectra(trajectory: TrajectoryRows) -> Any:
-    return _frame(trajectory.spectra, SPECTRA) if trajectory.spectra else None
-
-
-def _tracks(trajectory: TrajectoryRows) -> Any:
-    return _frame(trajectory.tracks, TRACKS) if trajectory.tracks else None
-
-
-def _statics(trajectory: TrajectoryRows) -> Any:
-    return _frame(trajectory.statics, STATICS) if trajectory.statics else None
-
-
-def _frame(rows: Any, quantities: tuple[Quantity, ...]) -> Any:
-    from attnlaw.core.tables import to_frame, to_schema
-
-    return to_frame(rows, to_schema(column_kinds(quantities)))
-
-
 SPECTRA = (
     Quantity("time", "lr·steps/d", "τ"),
     Quantity("x", display_name="eigenvalue of the student"),
@@ -198,7 +172,10 @@ SIMULATE = Verb(
         Quantity("steps", "of each student", kind="int"),
     ),
     run_each_case(train),
-    tables=(TableSpec("runs", TIMES, _times, json=True), TableSpec("eigenvalues", EIGENVALUES, _eigenvalues)),
+    tables=(
+        TableSpec("runs", TIMES, lambda run: run.rows, json=True),
+        TableSpec("eigenvalues", EIGENVALUES),
+    ),
     charts=("runs",),
     is_random=True,
     precheck=check_trainable,
@@ -210,10 +187,12 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(solve),
     tables=(
-        TableSpec("trajectory", TIMES, _times, json=True),
-        TableSpec("spectra", SPECTRA, _spectra, optional=True),
-        TableSpec("tracks", TRACKS, _tracks, json=True, optional=True),
-        TableSpec("statics", STATICS, _statics, json=True, optional=True),
+        TableSpec("trajectory", TIMES, lambda trajectory: trajectory.rows, json=True),
+        TableSpec("spectra", SPECTRA, lambda trajectory: trajectory.spectra or None, optional=True),
+        TableSpec("tracks", TRACKS, lambda trajectory: trajectory.tracks or None, json=True, optional=True),
+        TableSpec(
+            "statics", STATICS, lambda trajectory: trajectory.statics or None, json=True, optional=True
+        ),
     ),
     charts=("learning", "spectra", "cost"),
     simulation=SIMULATE,

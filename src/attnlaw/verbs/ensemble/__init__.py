@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from attnlaw.core.estimate import Numbers
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import setting, setting_fields, settings_dataclass
@@ -14,7 +13,6 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.regression.ensemble import Ensemble
 
 if TYPE_CHECKING:
-    from attnlaw.theory.regression.evolution import EnsemblePrediction
     from attnlaw.theory.regression.learners import MeasuredEnsemble
 
 
@@ -37,29 +35,18 @@ class EnsembleSimulationSettings(Ensemble):
     seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
-@dataclass(frozen=True)
-class EnsembleNumbers:
-    """The overlaps of an ensemble, and the errors of so many learners."""
-
-    prediction: EnsemblePrediction
-    learners: float
-
-    @property
-    def quantities(self) -> Mapping[str, Any]:
-        prediction, K = self.prediction, self.learners
-        overlaps = {name: getattr(prediction, name) for name in ("m", "q", "q1", "V", "residual")}
-        limit = prediction.error(math.inf)
-        return overlaps | {
-            "mean_error": prediction.error(K),
-            "vote_error": prediction.vote_error(K),
-            "limit_error": limit,
-        }
-
-
-def solve(case: EnsembleSettings, progress: Progress) -> EnsembleNumbers:
+def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
+    """Return the overlaps of an ensemble, and the errors of so many learners."""
     from attnlaw.theory.regression.evolution import ensemble_evolution
 
-    return EnsembleNumbers(ensemble_evolution(_shared_settings(case)), case.learners)
+    prediction = ensemble_evolution(_shared_settings(case))
+    overlaps = {name: getattr(prediction, name) for name in ("m", "q", "q1", "V", "residual")}
+    errors = {
+        "mean_error": prediction.error(case.learners),
+        "vote_error": prediction.vote_error(case.learners),
+        "limit_error": prediction.error(math.inf),
+    }
+    return Numbers(overlaps | errors)
 
 
 def simulate(case: EnsembleSimulationSettings, progress: Progress) -> MeasuredEnsemble:

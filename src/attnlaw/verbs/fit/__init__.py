@@ -51,7 +51,7 @@ VERB = Verb(
     run_each_case(run),
     tables=(
         TableSpec("fits", FITS, lambda fits: fits.matrices, json=True),
-        TableSpec("curves", CURVES, lambda fits: fits.curves),
+        TableSpec("curves", CURVES),
     ),
     charts=("laws",),
     precheck=require_model_exists,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
-from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.init.variants import KEPT, SCORE_SCALINGS
 
 if TYPE_CHECKING:
     from attnlaw.theory.init.architecture import Architecture
-    from attnlaw.theory.init.records import InitialLaw
+    from attnlaw.theory.init.records import InitialLaw, Spread
     from attnlaw.theory.init.tokens import Tokens
 
 TOKENS, MODEL, LAW = "Tokens", "Model", "Law"
@@ -228,22 +228,10 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
     return law.with_gradients(gradients)
 
 
-def _layers(law: InitialLaw) -> Any:
-    from attnlaw.core.tables import to_frame, to_schema
-
-    return to_frame((_row(layer) for layer in law.layers), to_schema(column_kinds(LAYERS)))
-
-
 ARCHITECTURE = (
     Quantity("model_type", "that of the config", kind="text"),
     Quantity("random", "whether initialisations differ; a limit may not", kind="bool"),
 )
-
-
-def _architecture(law: InitialLaw) -> Any:
-    from attnlaw.core.tables import quantity_frame
-
-    return quantity_frame(ARCHITECTURE, [{"model_type": law.architecture.name, "random": law.random}])
 
 
 GRADIENTS = (
@@ -253,28 +241,30 @@ GRADIENTS = (
 )
 
 
-def _gradients(law: InitialLaw) -> Any:
-    from attnlaw.core.tables import to_frame, to_schema
+def _layers(law: InitialLaw) -> list[dict[str, Any]]:
+    return [
+        dict(cell for name in MEASURED for cell in _cells(name, getattr(layer, name)).items())
+        | {"layer": layer.layer}
+        for layer in law.layers
+    ]
 
+
+def _gradients(law: InitialLaw) -> list[dict[str, Any]] | None:
     if law.gradients is None:
         return None
-    rows = [
-        {"layer": matrix.layer, "matrix": matrix.matrix} | _cells("gradient", matrix.gradient)
-        for matrix in law.gradients.matrices
-    ]
-    return to_frame(rows, to_schema(column_kinds(GRADIENTS)))
+    return [vars(matrix) | _cells("gradient", matrix.gradient) for matrix in law.gradients.matrices]
 
 
-def _row(layer: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"layer": layer.layer}
-    for name in MEASURED:
-        row |= _cells(name, getattr(layer, name))
-    return row
+def _cells(name: str, measured: Spread | None) -> dict[str, Any]:
+    if measured is None:
+        return {}
+    return {name: measured.estimate} | {
+        f"{name}_{end}": getattr(measured, end) for end in ("spread", "low", "high")
+    }
 
 
-def _cells(name: str, measured: Any) -> dict[str, Any]:
-    ends = {name: "value"} | {f"{name}_{end}": end for end in ("error", "spread", "low", "high")}
-    return {key: None if measured is None else getattr(measured, end) for key, end in ends.items()}
+def _architecture(law: InitialLaw) -> list[dict[str, Any]]:
+    return [{"model_type": law.architecture.name, "random": law.random}]
 
 
 VERB = Verb(

@@ -220,17 +220,10 @@ def check_trainable(case: LearnSimulationSettings) -> None:
         check_simulation(case.problem, case.simulate, case.sensing)
 
 
-def _density(prediction: DetailedPrediction) -> Any:
-    return None if getattr(prediction, "density", None) is None else _density_frame(prediction)
-
-
-def _density_frame(prediction: DetailedPrediction) -> Any:
-    from attnlaw.core.quantity import column_kinds
-    from attnlaw.core.tables import to_frame, to_schema
+def _density(prediction: DetailedPrediction) -> list[dict[str, float]]:
     from attnlaw.theory.learn.extras import density_rows
 
-    rows = getattr(prediction, "density", None) or density_rows(prediction)  # a plain prediction has none
-    return to_frame(rows, to_schema(column_kinds(DENSITY)))
+    return density_rows(prediction)
 
 
 def _eigenvalues(measurement: Measurement) -> Any:
@@ -266,7 +259,9 @@ VERB = Verb(
     LearnSettings,
     QUANTITIES,
     run,
-    tables=(TableSpec("predicted_spectra", DENSITY, _density, on_plot=_density_frame),),
+    tables=(
+        TableSpec("predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=_density),
+    ),
     charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
     simulation=SIMULATE,
     precheck=checked_problem,

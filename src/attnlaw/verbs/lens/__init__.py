@@ -195,12 +195,6 @@ def run(case: LensSettings, progress: Progress) -> Lens:
     return linearise(case.model, given, case.top, case.seed, progress, case.only, case.entrywise)
 
 
-def _frame(quantities: tuple[Quantity, ...], rows: list[dict[str, Any]] | None) -> Any:
-    from attnlaw.core.tables import quantity_frame
-
-    return None if rows is None else quantity_frame(quantities, rows)
-
-
 def _head_rows(lens: Lens) -> list[dict[str, Any]] | None:
     return None if lens.heads is None else [_head_row(head, lens) for head in lens.heads]
 
@@ -241,27 +235,12 @@ VERB = Verb(
     QUANTITIES,
     run_each_case(run),
     tables=(
+        TableSpec("entrywise", ENTRYWISE, _entrywise_rows, json=True, optional=True),
+        TableSpec("heads", HEADS, _head_rows, json=True, optional=True),
+        TableSpec("head_findings", FINDINGS, lambda lens: map(vars, lens.findings), json=True),
+        TableSpec("input_tokens", TOKENS, _input_tokens),
         TableSpec(
-            "entrywise",
-            ENTRYWISE,
-            lambda lens: _frame(ENTRYWISE, _entrywise_rows(lens)),
-            json=True,
-            optional=True,
-        ),
-        TableSpec("heads", HEADS, lambda lens: _frame(HEADS, _head_rows(lens)), json=True, optional=True),
-        TableSpec(
-            "head_findings",
-            FINDINGS,
-            lambda lens: _frame(FINDINGS, [vars(finding) for finding in lens.findings]),
-            json=True,
-        ),
-        TableSpec("input_tokens", TOKENS, lambda lens: _frame(TOKENS, _input_tokens(lens))),
-        TableSpec(
-            "token_map",
-            TOKEN_MAP,
-            lambda lens: None if lens.token_map is None else _frame(TOKEN_MAP, lens.token_map_rows()),
-            json=True,
-            optional=True,
+            "token_map", TOKEN_MAP, lambda lens: lens.token_map_rows() or None, json=True, optional=True
         ),
     ),
     charts=(

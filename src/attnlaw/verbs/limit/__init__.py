@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
-from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb
 from attnlaw.theory.limit.token_counts import BATCHES, MOST, MOST_DRAWS, check_tokens
@@ -335,11 +335,10 @@ DENSITIES = (
 )
 
 
-def _densities(row: WidthRow) -> Any:
-    from attnlaw.core.tables import to_frame, to_schema
+def _densities(row: WidthRow) -> list[dict[str, float | None]]:
     from attnlaw.theory.limit.compare import density_of
 
-    return to_frame(density_of(row.width, row.laws_by_width), to_schema(column_kinds(DENSITIES)))
+    return density_of(row.width, row.laws_by_width)
 
 
 VERB = Verb(

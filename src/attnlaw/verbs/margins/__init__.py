@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.checkpoints.inputs import POSITIONS, InputSettings
@@ -180,44 +180,51 @@ def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
     )
 
 
-def _frame(
-    quantities: tuple[Quantity, ...], measurement: MarginMeasurement, rows: Sequence[dict[str, Any]] | None
-) -> Any:
-    from attnlaw.core.tables import quantity_frame
+def _with_model(
+    make: Callable[[MarginMeasurement], Iterable[dict[str, Any]] | None],
+) -> Callable[[MarginMeasurement], list[dict[str, Any]] | None]:
+    """Name the model in every row that `make` gives."""
 
-    model = {"model": measurement.margins.model}
-    return None if rows is None else quantity_frame(quantities, (model | row for row in rows))
+    def rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+        lines, model = make(measurement), {"model": measurement.margins.model}
+        return None if lines is None else [model | line for line in lines]
+
+    return rows
 
 
+@_with_model
 def _margin_rows(measurement: MarginMeasurement) -> list[dict[str, Any]]:
     return [vars(row) | {"status": row.status} for row in measurement.margins.rows]
 
 
-def _condition_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    return None if measurement.condition is None else [vars(row) for row in measurement.condition.rows]
+@_with_model
+def _condition_rows(measurement: MarginMeasurement) -> Iterable[dict[str, Any]] | None:
+    return None if measurement.condition is None else map(vars, measurement.condition.rows)
 
 
+@_with_model
 def _layer_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     if measurement.condition is None:
         return None
-    return [
-        {"layer": layer, "place": place, "kappa": kappa}
-        for layer, place, kappa in measurement.condition.places
-    ]
+    names = ("layer", "place", "kappa")
+    return [dict(zip(names, place, strict=True)) for place in measurement.condition.places]
 
 
+@_with_model
 def _kind_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     if measurement.condition is None:
         return None
     return [{"kind": kind, "kappa": kappa} for kind, kappa in measurement.condition.by_kind.items()]
 
 
+@_with_model
 def _pair_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     if measurement.difference is None:
         return None
     return [{"compared_with": measurement.compared_with, "inputs": measurement.difference.inputs}]
 
 
+@_with_model
 def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     from math import log10
 
@@ -231,6 +238,7 @@ def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] 
     ]
 
 
+@_with_model
 def _direction_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
     if measurement.matrices is None:
         return None
@@ -252,52 +260,13 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        TableSpec(
-            "margins",
-            MARGINS,
-            lambda measurement: _frame(MARGINS, measurement, _margin_rows(measurement)),
-            json=True,
-        ),
-        TableSpec(
-            "condition",
-            CONDITION,
-            lambda measurement: _frame(CONDITION, measurement, _condition_rows(measurement)),
-            json=True,
-            optional=True,
-        ),
-        TableSpec(
-            "kappa_layers",
-            LAYERS,
-            lambda measurement: _frame(LAYERS, measurement, _layer_rows(measurement)),
-            json=True,
-            optional=True,
-        ),
-        TableSpec(
-            "amplification",
-            AMPLIFICATION,
-            lambda measurement: _frame(AMPLIFICATION, measurement, _amplification_rows(measurement)),
-            json=True,
-            optional=True,
-        ),
-        TableSpec(
-            "directions",
-            DIRECTIONS,
-            lambda measurement: _frame(DIRECTIONS, measurement, _direction_rows(measurement)),
-            json=True,
-            optional=True,
-        ),
-        TableSpec(
-            "kappa_kinds",
-            KAPPA_KINDS,
-            lambda measurement: _frame(KAPPA_KINDS, measurement, _kind_rows(measurement)),
-            optional=True,
-        ),
-        TableSpec(
-            "pairs",
-            PAIRS,
-            lambda measurement: _frame(PAIRS, measurement, _pair_rows(measurement)),
-            optional=True,
-        ),
+        TableSpec("margins", MARGINS, _margin_rows, json=True),
+        TableSpec("condition", CONDITION, _condition_rows, json=True, optional=True),
+        TableSpec("kappa_layers", LAYERS, _layer_rows, json=True, optional=True),
+        TableSpec("amplification", AMPLIFICATION, _amplification_rows, json=True, optional=True),
+        TableSpec("directions", DIRECTIONS, _direction_rows, json=True, optional=True),
+        TableSpec("kappa_kinds", KAPPA_KINDS, _kind_rows, optional=True),
+        TableSpec("pairs", PAIRS, _pair_rows, optional=True),
     ),
     charts=("margins_distances", "margins_kappa", "margins_amplification", "margins_directions"),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
-from attnlaw.core.quantity import Quantity, TableSpec, column_kinds
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS
@@ -107,25 +107,19 @@ class MultiHeadSpectrum:
     """The law of a case with its draws; the attributes are the quantities."""
 
     draws: MultiHeadDraws
-    coefficient_error: float | None
-    degrees_of_freedom: float | None
-    arrival_time: float | None
+    coefficient_error: float | None = None
+    degrees_of_freedom: float | None = None
+    arrival_time: float | None = None
 
     @property
     def quantities(self) -> dict[str, Any]:
-        drawn, law = self.draws, self.draws.layer.law
-        names = ("coefficient_error", "degrees_of_freedom", "arrival_time")
-        return {
-            "equivalent_w1": drawn.equivalent_w1,
-            "equivalent_distance": drawn.equivalent_distance,
-            "law_w1": drawn.law_w1,
-            "law_distance": drawn.law_distance,
+        law = self.draws.layer.law
+        return {**vars(self.draws), **vars(self)} | {
             "mean": law.mean,
             "edges": [end for pair in law.intervals for end in pair],
             "atom_at_zero": law.mass_of_atoms,
-            "spike": drawn.layer.spike,
-            "spike_found": drawn.spike_found,
-        } | {name: getattr(self, name) for name in names}
+            "spike": self.draws.layer.spike,
+        }
 
     @property
     def remark(self) -> str | None:
@@ -173,7 +167,7 @@ def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
     layer = _layer(case)
     drawn = multi_head_draws(layer, case.draws, case.seed, progress)
     if not MATRICES[case.matrix].output:
-        return MultiHeadSpectrum(drawn, None, None, None)
+        return MultiHeadSpectrum(drawn)
     read = readout(layer.law, case.ridge, case.noise_variance)
     arrival = arrival_time(layer.law, case.loss)
     return MultiHeadSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
@@ -197,11 +191,10 @@ DENSITY = (
 POINTS = 200
 
 
-def _density(spectrum: MultiHeadSpectrum) -> Any:
+def _density(spectrum: MultiHeadSpectrum) -> list[dict[str, Any]]:
     """The law's density over each interval, denser at its ends."""
     import numpy as np
 
-    from attnlaw.core.tables import to_frame, to_schema
     from attnlaw.theory.laws.pieces import Bounded
 
     law = spectrum.draws.layer.law
@@ -210,14 +203,12 @@ def _density(spectrum: MultiHeadSpectrum) -> Any:
         x, _ = Bounded(low, high).at(np.linspace(0.0, np.pi, POINTS + 2)[1:-1])
         pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
         rows += [{"x": place, "density": value, "interval": number} for place, value in pairs]
-    return to_frame(rows, to_schema(column_kinds(DENSITY)))
+    return rows
 
 
-def _values(spectrum: MultiHeadSpectrum) -> Any:
-    import polars as pl
-
+def _values(spectrum: MultiHeadSpectrum) -> list[dict[str, float]] | None:
     values = spectrum.draws.values
-    return None if values is None else pl.DataFrame({"value": values})
+    return None if values is None else [{"value": value} for value in values.tolist()]
 
 
 VERB = Verb(

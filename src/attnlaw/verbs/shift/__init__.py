@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from attnlaw.core.estimate import Numbers
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -13,9 +12,7 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.regression.variants import KERNELS, WEIGHTINGS
 
 if TYPE_CHECKING:
-    from attnlaw.core.estimate import Outcome
     from attnlaw.theory.regression.problem import Regression
-    from attnlaw.theory.regression.risk import RidgeRisk
     from attnlaw.theory.regression.simulate import MeasuredRisk
 
 
@@ -65,34 +62,16 @@ class ShiftSimulationSettings(ShiftSettings):
     seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
-@dataclass(frozen=True)
-class ShiftedRisk:
-    """The risk, and what is left of the weights."""
-
-    risk: RidgeRisk
-    weight_ratio: float
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.risk.outcome
-
-    @property
-    def remark(self) -> str | None:
-        return self.risk.remark
-
-    @property
-    def quantities(self) -> Mapping[str, Any]:
-        names = ("excess", "bias", "variance", "degrees", "residual")
-        return {name: getattr(self.risk, name) for name in names} | {"weight_ratio": self.weight_ratio}
-
-
-def solve(case: ShiftSettings, progress: Progress) -> ShiftedRisk:
+def solve(case: ShiftSettings, progress: Progress) -> Numbers:
     from attnlaw.theory.regression.kernels import kernel_weights, linear_equivalent
     from attnlaw.theory.regression.risk import ridge_risk
 
     problem = case.problem
     first, second = kernel_weights(problem, case.kernel)
-    return ShiftedRisk(ridge_risk(linear_equivalent(problem, case.kernel)), float(second / first))
+    risk = ridge_risk(linear_equivalent(problem, case.kernel))
+    names = ("excess", "bias", "variance", "degrees", "residual")
+    numbers = {name: getattr(risk, name) for name in names} | {"weight_ratio": float(second / first)}
+    return Numbers(numbers, risk.outcome, risk.remark)
 
 
 def simulate(case: ShiftSimulationSettings, progress: Progress) -> MeasuredRisk:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting
+from attnlaw.core.estimate import Numbers
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 
 if TYPE_CHECKING:
-    from attnlaw.core.estimate import Outcome
-    from attnlaw.theory.regression.effective_ranks import Split
     from attnlaw.theory.regression.problem import Regression
-    from attnlaw.theory.regression.two_layer import MeasuredTwoLayer, TwoLayerRisk
+    from attnlaw.theory.regression.two_layer import MeasuredTwoLayer
 
 
 @settings_dataclass
@@ -61,40 +58,22 @@ class TwoLayerSimulationSettings(TwoLayerSettings):
     seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
-@dataclass(frozen=True)
-class TwoLayerNumbers:
-    """The risk, and where the samples cut the spectrum."""
-
-    risk: TwoLayerRisk
-    split: Split
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.risk.outcome
-
-    @property
-    def remark(self) -> str | None:
-        return self.risk.remark or self.split.remark
-
-    @property
-    def quantities(self) -> Mapping[str, Any]:
-        split, risk = self.split, self.risk
-        head, tail = split.noise_terms or (None, None)
-        numbers = {
-            name: getattr(risk, name) for name in ("excess", "bias", "variance", "start", "norm", "residual")
-        }
-        return numbers | {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
-
-
-def solve(case: TwoLayerSettings, progress: Progress) -> TwoLayerNumbers:
+def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
+    """Return the risk, and where the samples cut the spectrum."""
     import numpy as np
 
     from attnlaw.theory.regression.effective_ranks import effective_ranks
     from attnlaw.theory.regression.two_layer import two_layer_risk
 
     problem = case.problem
-    ranks = effective_ranks(np.asarray(problem.groups[0].covariance))
-    return TwoLayerNumbers(two_layer_risk(problem, case.scale), ranks.split(case.samples))
+    risk = two_layer_risk(problem, case.scale)
+    split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)
+    head, tail = split.noise_terms or (None, None)
+    numbers = {
+        name: getattr(risk, name) for name in ("excess", "bias", "variance", "start", "norm", "residual")
+    }
+    numbers |= {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
+    return Numbers(numbers, risk.outcome, risk.remark or split.remark)
 
 
 def simulate(case: TwoLayerSimulationSettings, progress: Progress) -> MeasuredTwoLayer:
