@@ -134,7 +134,7 @@ def findings(folder: str) -> object:
     from attnlaw import audit
 
     def work() -> float:
-        (subject,) = audit(folder).subjects
+        subject = audit(folder).record.subject
         return subject.evidence.seconds
 
     return work
@@ -176,7 +176,7 @@ def parts(folder: str) -> object:
 
     def work() -> float:
         began = time.process_time()
-        (subject,) = audit(folder, jobs=1).subjects
+        subject = audit(folder, jobs=1).record.subject
         spent["findings"] = subject.evidence.seconds
         spent["the rest"] = time.process_time() - began - sum(spent.values())
         print(", ".join(f"{part} {seconds:.2f}" for part, seconds in spent.items()), file=sys.stderr)
