@@ -69,9 +69,9 @@ def cell_maps(
         panels: list[Any] = []
         for (value,), group in groups:
             across = [name for name in x if group[name].count()]
-            told = cell_texts(view, group, tooltip) if tooltip else pl.lit(None, dtype=pl.String)
+            texts = cell_texts(view, group, tooltip) if tooltip else pl.lit(None, dtype=pl.String)
             drawn = draw_cells(
-                group.select(x=joined_columns(group, x), y=y, colour=colour, told=told),
+                group.select(x=joined_columns(group, x), y=y, colour=colour, told=texts),
                 axis(across[0]) if across else None,
                 axis(y),
                 shades,
