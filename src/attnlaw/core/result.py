@@ -278,7 +278,8 @@ class Result:
         progress: Progress = no_progress,
     ) -> Path:
         """Write the files and report.html, as `--out` does; with `figures` ("pdf") figures/ too."""
-        return load_views().save(self, directory, figures, progress)
+        folder: Path = load_views().save(self, directory, figures, progress)
+        return folder
 
     def plot(self, name: str | None = None) -> Any:
         """Return the chart of this name, or the first that can be drawn, as an Altair chart.
@@ -292,7 +293,7 @@ class Result:
         load_views().show(self)
 
     def _repr_html_(self) -> str:
-        return load_views().notebook_html(self)
+        return str(load_views().notebook_html(self))
 
     def __repr__(self) -> str:
         if len(self) != 1:
@@ -326,10 +327,10 @@ def collect_tables(
     tables = {}
     known = [(case, record) for case, record in enumerate(records) if not isinstance(record, InputError)]
     for spec in verb.tables:
-        make = makers.get(spec.name) if makers is not None else spec.rows or attrgetter(spec.name)
+        make = (spec.rows or attrgetter(spec.name)) if makers is None else makers.get(spec.name)
         schema, frames = to_schema(column_kinds(spec.columns)), []
-        for case, record in known if make is not None else ():
-            lines = make(record)
+        for case, record in known:
+            lines = None if make is None else make(record)
             if lines is not None:
                 table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
                 table = require_columns(table, schema, spec.name, "declare what it has")

@@ -11,7 +11,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
-from attnlaw.core.result import Result
+from attnlaw.core.result import Result, collect_tables
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.settings import parse_log_times
 from attnlaw.theory.dynamics.trajectory import trajectory
@@ -37,7 +37,7 @@ def test_rows_json_and_schema() -> None:
     tracks = whole["tables"]["tracks"]
     assert [point["location"] is not None for point in tracks] == [True] * 2
     assert tracks[-1]["location"] == pytest.approx(path.outliers(0.1)[0].location)
-    spectra = VERB.tables[1].rows(result)
+    spectra = collect_tables(VERB, [result])["spectra"]
     assert spectra["time"].unique().sort().to_list() == list(path.schedule.times[1:])
 
 
@@ -49,7 +49,7 @@ def test_sgd_beside_the_theory() -> None:
     assert list(row) == list(SIMULATE.schema)
     assert json.loads(json.dumps(whole, allow_nan=False)) == whole
     assert row["steps"] == round(0.02 * 64 / 0.1 / 2)
-    assert SIMULATE.tables[1].rows(result).height == 2 * 2 * 8
+    assert collect_tables(SIMULATE, [result])["eigenvalues"].height == 2 * 2 * 8
 
 
 @pytest.mark.slow
@@ -57,8 +57,7 @@ def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnlaw.theory.dynamics.rows.COMPARED", 2)
     (case,) = VERB.cases({"times": "0.01:0.05:2", "learning_rate": 0.05, "noise": 0.5, "statics": True})
     (result,) = VERB.run([case], lambda done, total: None)
-    table = VERB.tables[3].rows(result)
-    alpha, kept, bayes = table.row(-1)
+    alpha, kept, bayes, _ = collect_tables(VERB, [result])["statics"].row(-1)
     assert alpha == pytest.approx(1.0)
     known = state_evolution(Problem(alpha=1.0, noise=0.5, student="bayes")).estimation_error.value
     assert bayes == pytest.approx(known)

@@ -13,7 +13,7 @@ import pytest
 import attnlaw
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.result import Result
+from attnlaw.core.result import Result, collect_tables
 from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.simulate import simulate
@@ -89,7 +89,7 @@ def test_rows_json_and_schema() -> None:
     assert row["outlier_targets"] == [8.0]
     unused = [name for name in ("beta", "target_exponent", "target_dimension") if row[name] is not None]
     assert unused == []
-    assert VERB.tables[0].rows(prediction) is None
+    assert collect_tables(VERB, [prediction]) == {}
 
 
 def test_a_softmax_carries_errors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +108,8 @@ def test_thresholds_and_densities_where_they_are_asked_for() -> None:
     assert (plain.threshold_recovery, plain.density) == (None, None)
     asked_thresholds = {name: getattr(asked, f"threshold_{name}") for name in vars(known)}
     assert asked_thresholds == vars(known)
-    table = VERB.tables[0].rows(asked)
-    assert table.columns == ["x", "density", "interval"]
+    table = collect_tables(VERB, [asked])["predicted_spectra"]
+    assert table.columns == ["x", "density", "interval", "case"]
     assert table.height == 300
     hardmax, linear = run(VERB, output=["hardmax", "linear"], tokens=2, student="bayes", thresholds=True)
     assert (hardmax.threshold_recovery, linear.threshold_recovery) == (None, known.recovery / 3)
@@ -134,7 +134,8 @@ def test_trained_students_are_those_of_simulate() -> None:
     row = SIMULATE.row(case, measurement)
     assert list(row) == list(SIMULATE.schema)
     assert (row["norm"], row["norm_error"]) == (known.norm.value, known.norm.error)
-    assert SIMULATE.tables[0].rows(measurement)["eigenvalue"].to_list() == known.eigenvalues.ravel().tolist()
+    table = collect_tables(SIMULATE, [measurement])["eigenvalues"]
+    assert table["eigenvalue"].to_list() == known.eigenvalues.ravel().tolist()
     (alone,) = run(SIMULATE, **(given | {"seeds": 1}))
     assert alone.norm.error is None
 

@@ -42,15 +42,14 @@ def test_widths_share_their_draws_and_the_points_of_their_densities():
     for row, expected in zip(rows, same, strict=True):
         assert [getattr(row, name) for name in MEASURED] == [getattr(expected, name) for name in MEASURED]
         assert row.residual_of_distances == expected.residual_of_distances
-    (table,) = VERB.tables
-    drawn = [point for record in rows.records for point in table.rows(record).to_dicts()]
+    drawn = rows.densities.drop("case").to_dicts()
     expected = density_rows({row.width: row.law for row in same})
     assert drawn == [
         {name: point[name] for name in ("y", "density", "gaussian_density", "ratio")} for point in expected
     ]
     alone = attnlaw.limit(width=16, draws=2000, seed=3)
     assert alone.kl_to_limit == rows[0].kl_to_limit
-    assert table.rows(alone.record)["ratio"].null_count() == 161
+    assert alone.densities["ratio"].null_count() == 161
 
 
 def test_tables_are_told_apart_and_come_in_the_order_of_their_cases():
