@@ -111,7 +111,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
         if part.results
     ]
     beside = ", ".join(
-        f"{part.name} ({part.title})" for part, own in zip(parts, audits, strict=True) if not own
+        f"{part.name} ({part.title})" for part, audited in zip(parts, audits, strict=True) if not audited
     )
     every_part = [Part(results, (), name) for results, name in zip(loaded, names, strict=True)]
     note = [

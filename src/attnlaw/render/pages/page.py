@@ -191,9 +191,9 @@ def rows_page(
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
-    found = {name for quantity in quantities for name in quantity.columns}
+    result_names = {name for quantity in quantities for name in quantity.columns}
     beside = {name for quantity in quantities for name in list(quantity.columns)[1:]}
-    hidden = {*constant_settings(rows, found), *outcome, *beside}
+    hidden = {*constant_settings(rows, result_names), *outcome, *beside}
     plain = [name for name in showable_columns(rows) if name not in hidden and rows[name].count()]
     shown = plain[: MOST_SHOWN - len(outcome)] + outcome
     data = {
