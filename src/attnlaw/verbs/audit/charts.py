@@ -242,8 +242,8 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
 )
 def comparison(view: ChartView) -> Drawings:
     """Models layer by layer, where there are several."""
-    matrices = _matrices(view)
-    if view.rows.height > 1 and matrices.height:
+    if view.rows.height > 1 and view.frame("matrices").height:
+        matrices = _matrices(view)
         titles = {name: view.verb.label(name) for name in _compared_quantities(matrices)}
         yield Drawing(partial(compare, matrices, view.value_labels.short["model"], titles))
 
