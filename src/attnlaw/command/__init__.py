@@ -55,7 +55,15 @@ def main() -> None:
 
     prepare_streams()
     try:
-        status = _run(sys.argv[1:])
+        if sys.argv[1:] in (["--version"], ["-V"]):  # answered without the command-line library
+            from attnlaw import __version__
+
+            sys.stdout.write(f"attnlaw {__version__}\n")
+            status = 0
+        else:
+            from attnlaw.command.app import run
+
+            status = run(sys.argv[1:])
         sys.stdout.flush()
     except OutputClosed as error:
         # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
@@ -94,17 +102,6 @@ def prepare_streams() -> None:
     # On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
     if not os.environ.get("COLUMNS", "0").strip("0"):
         os.environ.pop("COLUMNS", None)
-
-
-def _run(words: list[str]) -> int:
-    if words in (["--version"], ["-V"]):  # answered without the command-line library
-        from attnlaw import __version__
-
-        sys.stdout.write(f"attnlaw {__version__}\n")
-        return 0
-    from attnlaw.command.app import run
-
-    return run(words)
 
 
 def _exit_with_message(line: str, status: int) -> None:

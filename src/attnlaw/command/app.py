@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, replace
+from importlib import import_module
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
@@ -31,7 +32,6 @@ OTHER_COMMANDS = {
     "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),
     "lab": ("attnlaw.command.lab", "Theory under sliders, in a browser on this machine."),
 }
-Body = Callable[[dict[str, Any]], int]
 
 
 def run(words: list[str]) -> int:
@@ -61,17 +61,13 @@ def run(words: list[str]) -> int:
     except CycloptsError as error:
         from attnlaw.render.terminal.console import print_message
 
-        print_message(f"attnlaw: {' '.join(_parse_error_text(error).replace(chr(34), '').split())}")
+        message = str(error)
+        if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+            joined = "several values of one are joined by commas, such as a,b"
+            message = f"{error.unused_tokens[0]}: belongs to no option; {joined}"
+        print_message(f"attnlaw: {' '.join(message.replace(chr(34), '').split())}")
         return 2
     return status if isinstance(status, int) else 0
-
-
-def _parse_error_text(error: CycloptsError) -> str:
-    """What the library has to say; of a word too many, what to do with it."""
-    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        joined = "several values of one are joined by commas, such as a,b"
-        return f"{error.unused_tokens[0]}: belongs to no option; {joined}"
-    return str(error)
 
 
 def _command(name: str, module: str) -> App:
@@ -83,30 +79,29 @@ def _command(name: str, module: str) -> App:
             more = setting_fields(verb.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
         return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
-    from importlib import import_module
+
+    def build(word: str, title: str) -> App:
+        settings, function = commands[word]
+        known = setting_fields(settings)
+        return _build_command(
+            word, settings, known, lambda given: function(settings.parse(parse_words(known, given), title))
+        )
 
     commands = import_module(module).COMMANDS
     if list(commands) == [name]:
-        settings, function = commands[name]
-        return _build_command(
-            name, settings, setting_fields(settings), _settings_body(settings, name, function)
-        )
+        return build(name, name)
     group = App(name=name, help=OTHER_COMMANDS[name][1], help_format=PLAIN)
-    for part, (settings, function) in commands.items():
-        group.command(
-            _build_command(
-                part, settings, setting_fields(settings), _settings_body(settings, f"{name} {part}", function)
-            )
-        )
+    for word in commands:
+        group.command(build(word, f"{name} {word}"))
     return group
 
 
-def _settings_body(settings: type[Settings], name: str, function: Callable[[Any], int]) -> Body:
-    """A body that makes the record of what was given."""
-    return lambda given: function(settings.parse(parse_words(setting_fields(settings), given), name))
-
-
-def _build_command(name: str, settings: type[Settings], known: Mapping[str, SettingField], body: Body) -> App:
+def _build_command(
+    name: str,
+    settings: type[Settings],
+    known: Mapping[str, SettingField],
+    body: Callable[[dict[str, Any]], int],
+) -> App:
     """A command whose options are declared settings; its body gets the words that were given."""
     places = [field for field in known.values() if field.rule.positional]
 

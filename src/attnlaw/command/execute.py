@@ -16,7 +16,7 @@ from attnlaw.core.output_options import OutputOptions
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
-from attnlaw.verbs.views import find_part, result_directory
+from attnlaw.verbs.views import find_part, result_directory, show_end
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
@@ -33,10 +33,8 @@ def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> 
     """What was given on the command line as values: lists where several values make several cases."""
     values = {}
     for name, words in given.items():
-        parsed_values = known[name].parse_words(words)
-        values[name] = (
-            parsed_values if known[name].rule.sweepable or isinstance(words, list) else parsed_values[0]
-        )
+        several = known[name].parse_words(words)
+        values[name] = several if known[name].rule.sweepable or isinstance(words, list) else several[0]
     return values
 
 
@@ -49,7 +47,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     if (status := options.short_circuit()) is not None:
         return status
     asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
-    from attnlaw.render.terminal.console import print_message
+    from attnlaw.render.terminal.console import output, print_json, print_message
 
     with _output_directory(options.out), _library_messages():
         print_once = cache(print_message)  # an error that many cases meet is one line
@@ -58,7 +56,11 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
         done = [result for result in results if len(result)]
         if done:
             result = replace(done[0], simulation=done[1] if len(done) > 1 else None)
-            _show(result, options.json, as_list=len(asked) > 1 or len(asked[0][1]) > 1)
+            if options.json:
+                objects = result.to_json()
+                print_json(objects if len(asked) > 1 or len(asked[0][1]) > 1 else objects[0])
+            else:
+                show_end(result, output)
             _write(result, options)
             status = options.finish(result)
     is_whole = all(len(cases) == len(result) for (_, cases), result in zip(asked, results, strict=True))
@@ -106,43 +108,26 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
 def _run_cases(
     verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, print_once: Callable[[str], None]
 ) -> Result:
-    """Collect the result of the cases; a verb with a view of its own shows each as it comes."""
+    """Collect the result of the cases; an error is printed, and ends its case alone.
+
+    A verb with a view of its own shows each case as it comes.
+    """
     from attnlaw.render.terminal.console import output, progress
 
     terminal = None if options.json else find_part(verb, "terminal")
+    pairs, shown = [], [Result.collect(verb, [])]
     with progress(verb.name) as report:
-        pairs = _finished_cases(cases, options.run_cases(verb, cases, report), print_once)
-        if terminal is None:
-            return Result.collect(verb, pairs)
-        results = [Result.collect(verb, [])]
-        for pair in pairs:
-            results.append(Result.collect(verb, [pair]))
-            terminal.show_case(results[-1], output)
-        return Result.concat(results)
-
-
-def _finished_cases(
-    cases: list[Any], records: Iterator[Any], print_once: Callable[[str], None]
-) -> Iterator[tuple[Any, Any]]:
-    """Yield cases with their records; an error is printed, and ends its case alone."""
-    for case, record in zip(cases, records, strict=True):
-        if isinstance(record, BadSetting) and len(cases) == 1:
-            raise record
-        if isinstance(record, InputError):
-            print_once(f"attnlaw: {record}")
-        else:
-            yield case, record
-
-
-def _show(result: Result, json: bool, as_list: bool) -> None:
-    from attnlaw.render.terminal.console import output, print_json
-    from attnlaw.verbs.views import show_end
-
-    if json:
-        objects = result.to_json()
-        print_json(objects if as_list else objects[0])
-    else:
-        show_end(result, output)
+        for case, record in zip(cases, options.run_cases(verb, cases, report), strict=True):
+            if isinstance(record, BadSetting) and len(cases) == 1:
+                raise record
+            if isinstance(record, InputError):
+                print_once(f"attnlaw: {record}")
+            elif terminal is None:
+                pairs.append((case, record))
+            else:
+                shown.append(Result.collect(verb, [(case, record)]))
+                terminal.show_case(shown[-1], output)
+        return Result.collect(verb, pairs) if terminal is None else Result.concat(shown)
 
 
 def _write(result: Result, options: OutputOptions) -> None:

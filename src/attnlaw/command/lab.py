@@ -7,6 +7,7 @@ import webbrowser
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.render.terminal.console import print_message
 from attnlaw.verbs import VERBS
 
 
@@ -29,8 +30,6 @@ class Lab(Settings):
 
 
 def lab(options: Lab) -> int:
-    from attnlaw.render.terminal.console import print_message
-
     if importlib.util.find_spec("marimo") is None:
         raise InputError("the lab needs marimo; install it with: pip install 'attnlaw[lab]'")
     from attnlaw.lab.serve import require_path, serve
@@ -39,20 +38,11 @@ def lab(options: Lab) -> int:
 
     def ready(address: str) -> None:
         print_message(f"the lab is at {address} (Ctrl-C ends it)")
-        if not options.no_browser and has_browser():
-            webbrowser.open(address)
+        if not options.no_browser:
+            webbrowser.open(address)  # does nothing where there is no browser
 
     serve(options.page, options.path, options.port, ready)
     return 0
-
-
-def has_browser() -> bool:
-    """Whether this machine has a browser to open."""
-    try:
-        webbrowser.get()
-    except webbrowser.Error:
-        return False
-    return True
 
 
 COMMANDS = {"lab": (Lab, lab)}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.render.terminal.console import print_message
 
 
 @settings_dataclass
@@ -30,7 +31,6 @@ class Report(Settings):
 
 
 def report(options: Report) -> int:
-    from attnlaw.render.terminal.console import print_message
     from attnlaw.report.write import write_files
 
     out = None if options.out is None else Path(options.out)

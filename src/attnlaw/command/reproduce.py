@@ -6,18 +6,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.text import Text
 
 from attnlaw import __version__
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.files import write_all
 from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.study.backends import Backend
-from attnlaw.study.papers import find_figures
-
-if TYPE_CHECKING:
-    from attnlaw.study.papers import Paper, PaperFigure
+from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
+from attnlaw.study import Backend, read_study, run
+from attnlaw.study.export import collect_results
+from attnlaw.study.papers import PAPERS, Paper, PaperFigure, find_figures
+from attnlaw.study.published_numbers import COMPARISON, compare, published_lines
+from attnlaw.study.store import open_store
 
 LIST = "list"
 STOPPED = "stopped"
@@ -90,10 +94,7 @@ class FigureRun:
 
 
 def reproduce(options: Reproduce) -> int:
-    from attnlaw.core.files import write_all
     from attnlaw.core.tables import quantity_frame
-    from attnlaw.render.terminal.console import print_json, print_message
-    from attnlaw.study.published_numbers import COMPARISON
 
     if options.name in (None, LIST) or options.out is None:
         return _list(options.json)
@@ -132,15 +133,9 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce, folder: P
     """Run the study of a figure, draw it, and compare; what cannot be read ends as a remark."""
     import polars as pl
 
-    from attnlaw.core.files import write_all
     from attnlaw.render.charts.paper import figure_files
     from attnlaw.render.charts.published import published_figures
-    from attnlaw.render.terminal.console import progress
     from attnlaw.report.write import write_report
-    from attnlaw.study import read_study, run
-    from attnlaw.study.export import collect_results
-    from attnlaw.study.published_numbers import compare
-    from attnlaw.study.store import open_store
 
     needs = f"; it needs {figure.needs}" if figure.needs else ""
     try:
@@ -171,10 +166,6 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce, folder: P
 
 def _show(figure_run: FigureRun) -> None:
     """The figure's numbers beside ours."""
-    from rich.text import Text
-
-    from attnlaw.render.terminal.console import column_table, output, print_table
-
     figure, lines = figure_run.figure, figure_run.lines
     output.print(Text(f"{figure_run.paper.arxiv} {figure.study}: {figure.about}", style="bold"))
     if not lines:
@@ -187,43 +178,33 @@ def _show(figure_run: FigureRun) -> None:
     if shared:
         output.print(Text(", ".join(shared), style="dim"))
     percents = ["" if line["difference"] is None else f"{100 * line['difference']:+.2g}%" for line in lines]
-    cells = {
-        "": [", ".join(word for word in words if word not in shared) for words in labels],
-        "theirs": [str(line["published"]) for line in lines],
-        "ours": [str(line["ours"]) for line in lines],
-        "difference": percents,
-        "z": ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines],
-        "kind": [line["kind"] for line in lines],
-    }
-    print_table(
-        output,
-        lambda left_out: column_table(cells, left_out, texts=("", "kind")),
-        ("kind", "difference"),
-    )
+    cases = [", ".join(word for word in words if word not in shared) for words in labels]
+    columns = [
+        Column("", cases, is_text=True),
+        Column("theirs", [str(line["published"]) for line in lines]),
+        Column("ours", [str(line["ours"]) for line in lines]),
+        Column("difference", percents),
+        Column("z", ["" if line["z"] is None else f"{line['z']:+.2f}" for line in lines]),
+        Column("kind", [line["kind"] for line in lines], is_text=True),
+    ]
+    print_table(output, columns, ("kind", "difference"))
 
 
 def _list(json: bool) -> int:
     """All papers, their figures, and what numbers of others there are."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from attnlaw.render.terminal.console import output, print_json
-    from attnlaw.study.papers import PAPERS
-    from attnlaw.study.published_numbers import published_lines
-
-    entries = []
-    table = Table("figure", box=None, pad_edge=False)
-    table.add_column("about", overflow="fold")
-    table.add_column("numbers", justify="right")
+    entries: list[dict[str, Any]] = []
+    rows: list[tuple[str | Text, str | Text, str]] = []
     for paper in PAPERS:
-        table.add_row(Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), "")
+        rows.append((Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), ""))
         for figure in paper.figures:
             count = len(published_lines(figure.study))
-            table.add_row(f"  {figure.study}", figure.about, str(count or ""))
-            entry = {"paper": paper.arxiv, "title": paper.title, "figure": figure.study}
-            entries.append(entry | {"about": figure.about, "numbers": count, "needs": figure.needs or None})
+            rows.append((f"  {figure.study}", figure.about, str(count or "")))
+            names = {"paper": paper.arxiv, "title": paper.title, "figure": figure.study}
+            entries.append({**names, "about": figure.about, "numbers": count, "needs": figure.needs or None})
     if json:
         print_json(entries)
-    else:
-        output.print(table)
+        return 0
+    figures, abouts, counts = zip(*rows, strict=True)
+    about = Column("about", abouts, is_text=True, wraps=True)
+    print_table(output, [Column("figure", figures, is_text=True), about, Column("numbers", counts)])
     return 0

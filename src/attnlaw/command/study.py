@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from attnlaw import study as studies
 from attnlaw.command.report import Report, report
 from attnlaw.core.output_options import require_directory_name
+from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.study.backends import Backend
+from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
+from attnlaw.study import Backend, StudyStatus, read_study
+from attnlaw.study.export import export as export_results
+from attnlaw.study.run import Cost
+from attnlaw.study.shipped import shipped_studies, study_description
+from attnlaw.study.store import open_store
+from attnlaw.study.template import template
+from attnlaw.verbs import find_verb
 
-if TYPE_CHECKING:
-    from attnlaw.study.file import Study
-    from attnlaw.study.run import Cost, StudyStatus
-
+MOST_ERRORS = 5  # that are told apart
 STOPPED = 130  # the exit status of what Ctrl-C ended
 
 
@@ -30,11 +37,6 @@ class StudyLocation(Settings):
 
     def check(self) -> None:
         require_directory_name(self.out)
-
-    def read(self) -> Study:
-        from attnlaw.study.file import read_study
-
-        return read_study(self.file)
 
 
 @settings_dataclass
@@ -66,10 +68,6 @@ class StudyRunSettings(StudyLocation, Backend):
     def check(self) -> None:
         StudyLocation.check(self)
         Backend.check(self)
-
-    @property
-    def backend(self) -> Backend:
-        return Backend(jobs=self.jobs, dask=self.dask, slurm=self.slurm)
 
 
 @settings_dataclass
@@ -115,76 +113,50 @@ class Export(StudyLocation):
 
 
 def list_shipped(options: List) -> int:
-    from rich.table import Table
-    from rich.text import Text
-
-    from attnlaw.render.terminal.console import output, print_json
-    from attnlaw.study.file import read_study
-    from attnlaw.study.shipped import shipped_studies, study_description
-
-    entries: list[dict[str, Any]] = [
-        {
-            "study": name,
-            "tasks": len(study.tasks),
-            "verbs": list(study.verbs),
-            "about": study_description(study.path),
-        }
-        for name in shipped_studies()
-        for study in (read_study(name),)
-    ]
+    studies_by_name = {name: read_study(name) for name in shipped_studies()}
+    abouts = [study_description(study.path) for study in studies_by_name.values()]
     if options.json:
-        print_json(entries)
+        print_json(
+            [
+                {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about}
+                for (name, study), about in zip(studies_by_name.items(), abouts, strict=True)
+            ]
+        )
         return 0
-    table = Table("study", box=None, pad_edge=False)
-    table.add_column("tasks", justify="right")
-    table.add_column("about", overflow="fold")
-    for entry in entries:
-        table.add_row(entry["study"], str(entry["tasks"]), Text(entry["about"].split(". ")[0].rstrip(".")))
-    output.print(table)
+    columns = [
+        Column("study", list(studies_by_name), is_text=True),
+        Column("tasks", [str(len(study.tasks)) for study in studies_by_name.values()]),
+        Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
+    ]
+    print_table(output, columns)
     return 0
 
 
 def new(options: New) -> int:
-    import sys
-
-    from attnlaw.study.template import template
-    from attnlaw.verbs import find_verb
-
     sys.stdout.write(template(find_verb(options.verb)))
     return 0
 
 
 def run(options: Run) -> int:
-    from attnlaw.study.run import run
-
-    ended = _compute(run, options, force=options.force)
+    ended = _compute(studies.run, options, force=options.force)
     if options.figures is not None and ended != STOPPED:
         report(Report(directories=(options.out,), out=None, figures=options.figures))
     return ended
 
 
 def resume(options: Resume) -> int:
-    from attnlaw.study.run import resume
-
-    return _compute(resume, options, retry_failed=options.failed)
+    return _compute(studies.resume, options, retry_failed=options.failed)
 
 
 def status(options: Status) -> int:
-    from attnlaw.study.run import status
-
-    _print_status(status(options.read(), options.out), options, options.json)
+    _print_status(studies.status(read_study(options.file), options.out), options)
     return 0
 
 
 def export(options: Export) -> int:
-    from attnlaw.core.result import ROWS
-    from attnlaw.render.terminal.console import print_message
-    from attnlaw.study.export import export
-    from attnlaw.study.store import open_store
-
-    study = options.read()
+    study = read_study(options.file)
     with open_store(options.out) as store:
-        folders = export(study, store)
+        folders = export_results(study, store)
     for folder in folders:
         print_message(f"wrote {folder / ROWS}")
     if not folders:
@@ -202,31 +174,21 @@ COMMANDS = {
 }
 
 
-def _compute(function: Callable[..., StudyStatus], run_settings: StudyRunSettings, **options: bool) -> int:
-    from attnlaw.render.terminal.console import print_message, progress
+def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **options: bool) -> int:
+    def announce(cost: Cost) -> None:
+        tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
+        if cost.first is None or cost.seconds is None:
+            print_message(f"{tasks}; the first one failed, so there is no estimate of the time")
+            return
+        workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
+        first, whole = format_duration(cost.first), format_duration(cost.seconds)
+        print_message(f"{tasks}; the first took {first}, all take about {whole} on {workers}")
 
-    study, place = run_settings.read(), run_settings.backend
-    with progress(f"study {Path(run_settings.file).name}") as shown:
-        standing = function(
-            study,
-            run_settings.out,
-            place,
-            announce=lambda cost: print_message(_cost_line(cost)),
-            progress=shown,
-            **options,
-        )
-    _print_status(standing, run_settings, run_settings.json)
+    study = read_study(place.file)
+    with progress(f"study {Path(place.file).name}") as shown:
+        standing = function(study, place.out, place, announce=announce, progress=shown, **options)
+    _print_status(standing, place)
     return STOPPED if standing.stopped else 1 if standing.failures else 0
-
-
-def _cost_line(cost: Cost) -> str:
-    """What a run will cost, in a line."""
-    tasks = f"{cost.tasks} task{'s' if cost.tasks > 1 else ''} to compute"
-    if cost.first is None or cost.seconds is None:
-        return f"{tasks}; the first one failed, so there is no estimate of the time"
-    workers = f"{cost.workers} worker{'s' if cost.workers > 1 else ''}"
-    first, whole = format_duration(cost.first), format_duration(cost.seconds)
-    return f"{tasks}; the first took {first}, all take about {whole} on {workers}"
 
 
 def format_duration(seconds: float) -> str:
@@ -241,27 +203,25 @@ def format_duration(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
-def _print_status(study_status: StudyStatus, location: Any, json: bool) -> None:
+def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:
     """Where the study stands, what failed, and what to do next."""
-    from attnlaw.render.terminal.console import output, print_json, print_message
-    from attnlaw.study.run import failure_lines
-
-    if json:
-        print_json(study_status.describe())
+    if place.json:
+        print_json(standing.describe())
         return
-    state = ", a run is at work" if study_status.running else ""
-    failed = f", {len(study_status.failures)} failed" if study_status.failures else ""
-    missing = f", {study_status.missing} missing" if study_status.missing else ""
-    output.print(
-        f"{study_status.done} of {study_status.tasks} tasks done{failed}{missing}{state}", soft_wrap=True
-    )
-    again = f"attnlaw study resume {shlex.quote(location.file)} --out {shlex.quote(location.out)}"
-    lines = failure_lines(study_status.failures)
-    if study_status.failures:
+    state = ", a run is at work" if standing.running else ""
+    failed = f", {len(standing.failures)} failed" if standing.failures else ""
+    missing = f", {standing.missing} missing" if standing.missing else ""
+    output.print(f"{standing.done} of {standing.tasks} tasks done{failed}{missing}{state}", soft_wrap=True)
+    again = f"attnlaw study resume {shlex.quote(place.file)} --out {shlex.quote(place.out)}"
+    errors = Counter(failure.error for failure in standing.failures).most_common()
+    lines = [f"{count} x {error}" for error, count in errors[:MOST_ERRORS]]
+    if len(errors) > MOST_ERRORS:
+        lines.append(f"and {len(errors) - MOST_ERRORS} other errors")
+    if standing.failures:
         lines.append(f"the failed rows carry their error; retry them with: {again} --failed")
-    if study_status.stopped:
+    if standing.stopped:
         lines.append(f"stopped; every finished row is kept; go on with: {again}")
-    elif study_status.missing and not study_status.running:
+    elif standing.missing and not standing.running:
         lines.append(f"go on with: {again}")
     for line in lines:
         print_message(line)

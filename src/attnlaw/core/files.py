@@ -52,7 +52,9 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft = Path(name)
         try:
             yield draft
-            draft.chmod(0o666 & ~_umask())
+            mask = os.umask(0)  # it cannot be read otherwise
+            os.umask(mask)
+            draft.chmod(0o666 & ~mask)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -103,12 +105,6 @@ def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str
     "modèle" "mod\\u00e8le"
     """
     return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=ascii_only)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def require_valid_path(path: Path) -> Path:

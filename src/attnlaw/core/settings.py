@@ -15,7 +15,6 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Self, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -226,9 +225,10 @@ class Settings:
         return row
 
 
-@cache
 def setting_fields(cls: type) -> dict[str, SettingField]:
     """The settings of a record, by name, in their order."""
+    if cls in _FIELDS_BY_CLASS:
+        return _FIELDS_BY_CLASS[cls]
     hints, settings = get_type_hints(cls), {}
     for dataclass_field in fields(cls):
         name, hint = dataclass_field.name, hints[dataclass_field.name]
@@ -236,7 +236,11 @@ def setting_fields(cls: type) -> dict[str, SettingField]:
         kinds = tuple(kind for kind in union if kind is not NoneType)
         rule = dataclass_field.metadata["setting"]
         settings[name] = SettingField(name, rule, kinds, dataclass_field.default)
+    _FIELDS_BY_CLASS[cls] = settings
     return settings
+
+
+_FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:

@@ -8,7 +8,7 @@ import re
 import signal
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -68,18 +68,17 @@ class Backend(Workers):
 
             from attnlaw.study.cluster import DaskEngine
         folder = writable_directory(out).absolute()
-        with _silence_dask(), dask.config.set(CONFIG), self._client(folder, stop) as client:
+        if self.dask is not None:
+            cluster = _connect(self.dask)
+        elif self.slurm is not None:
+            cluster = slurm_jobs(self.slurm, self.jobs or 1, folder, stop)
+        else:
+            cluster = _local_cluster(self.jobs or 1)
+        with _silence_dask(), dask.config.set(CONFIG), cluster as client:
             if not stop.is_requested:
                 _check_workers(client, folder)
             planned = None if self.dask else self.jobs or 1
             yield DaskEngine(folder, stop, time_limit, retries, client=client, planned=planned)
-
-    def _client(self, folder: Path, stop: Stop) -> AbstractContextManager[Any]:
-        if self.dask is not None:
-            return _connect(self.dask)
-        if self.slurm is not None:
-            return slurm_jobs(self.slurm, self.jobs or 1, folder, stop)
-        return _local_cluster(self.jobs or 1)
 
 
 @contextmanager

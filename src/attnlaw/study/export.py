@@ -9,6 +9,7 @@ remark.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,10 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
         same | verb.setting_cells(task.case) | store.cells(ending) | {"task": task.key}
         for task, ending in finished
     )
-    sizes = store.table_sizes(ending for _, ending in finished)
+    sizes: Counter[str] = Counter()
+    for name, part in (table for _, ending in finished for table in ending.parts):
+        with suppress(OSError):  # lost
+            sizes[name] += (store.folder / part).stat().st_size
     too_large = {name: size / GIGABYTE for name, size in sizes.items() if size > MOST_GIGABYTES * GIGABYTE}
     for name, size in too_large.items():
         place = store.folder / "parts" / name

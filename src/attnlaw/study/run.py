@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -249,10 +248,3 @@ def _study_status(study: Study, store: Store, **rest: Any) -> StudyStatus:
     )
     seconds = sum((ending.seconds for _, ending in ended), 0.0)
     return StudyStatus(len(study.tasks), len(ended) - len(failures), failures, seconds=seconds, **rest)
-
-
-def failure_lines(failures: tuple[Failure, ...], most: int = 5) -> list[str]:
-    """The commonest errors with their numbers, one line each."""
-    counted = Counter(failure.error for failure in failures).most_common()
-    lines = [f"{count} x {error}" for error, count in counted[:most]]
-    return lines + ([f"and {len(counted) - most} other errors"] if len(counted) > most else [])

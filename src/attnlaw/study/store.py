@@ -13,9 +13,8 @@ import json
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Container, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -87,15 +86,6 @@ class Store:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
-
-    def table_sizes(self, endings: Iterable[Ending]) -> Counter[str]:
-        """Return how many bytes the tables of some tasks have, by name; a file that is lost has none."""
-        sizes: Counter[str] = Counter()
-        for ending in endings:
-            for name, part in ending.parts:
-                with suppress(OSError):
-                    sizes[name] += (self.folder / part).stat().st_size
-        return sizes
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
         """The tables of a finished task, by name."""

@@ -184,14 +184,9 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     return str(place)
 
 
-def marker_path(key: str, folder: Path) -> Path:
-    """The file that exists while a worker computes the task."""
-    return folder / "running" / key
-
-
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
     """Why a worker died with this task, read from its marker, which is removed; None if it had not begun."""
-    path = marker_path(key, folder)
+    path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()
     except FileNotFoundError:
@@ -205,7 +200,7 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
 
 def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:
     """Compute a task, marked as running; the cluster starts a new process in place of one that exits."""
-    path = marker_path(task.key, folder)
+    path = folder / "running" / task.key
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exit_after(time_limit, path):
         ending = run_task(task, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any
 
@@ -72,13 +72,9 @@ def _points(field: SettingField) -> list[Any]:
     known = [value for value in (field.default, rule.minimum) if isinstance(value, int | float) and value > 0]
     first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
     second = min(2.0 * first, rule.maximum) if rule.maximum is not None else 2.0 * first
-    pair = dict.fromkeys(_in_bounds(field, first, second))
+    above = -math.inf if rule.greater_than is None else rule.greater_than
+    pair = dict.fromkeys(value if value > above else above + value for value in (first, second))
     return [int(value) for value in pair] if whole else list(pair)
-
-
-def _in_bounds(field: SettingField, *values: float) -> Iterator[float]:
-    above = field.rule.greater_than if field.rule.greater_than is not None else -math.inf
-    yield from (value if value > above else above + value for value in values)
 
 
 def _toml(value: Any) -> str:
