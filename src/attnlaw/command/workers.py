@@ -8,16 +8,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.output_options import OutputOptions
+from attnlaw.core.output_options import OutputOptions, Workers
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb
-from attnlaw.core.workers import Workers
 
 if TYPE_CHECKING:
     from attnlaw.study.backends import Backend
 
 PANEL = "Many workers"
-STORED_IN = "store"  # in the directory of the results
 LONG = 20.0  # seconds after which the time left is told in a line
 
 
@@ -65,7 +63,7 @@ class WorkerOptions(OutputOptions):
                 print_message(f"about {format_duration(left)} left")
             progress(done, total, left)
 
-        store = Path(self.out) / STORED_IN
+        store = Path(self.out) / "store"
         try:
             yield from run_split(
                 verb, cases, store, place, force=self.force, progress=report_progress, announce=print_message

@@ -1,4 +1,4 @@
-"""The options by which results are shown and kept, the same for every verb."""
+"""Options that commands share: how results are shown and kept, and workers that may compute them."""
 
 from __future__ import annotations
 
@@ -57,3 +57,20 @@ class OutputOptions(Settings):
     def finish(self, result: Result) -> int:
         """Do what is left with the result of all cases; return the exit status."""
         return 0
+
+
+@settings_dataclass
+class Workers(Settings):
+    """`jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`."""
+
+    jobs: int | None = setting(
+        default=None, help="Workers of a local Dask cluster, or on Slurm.", minimum=1, metavar="N"
+    )
+    dask: str | None = setting(
+        default=None, help="A running Dask cluster: tcp://HOST:PORT.", metavar="ADDRESS"
+    )
+    slurm: str | None = setting(
+        default=None,
+        help="Slurm jobs: also memory, walltime, account, interface; as many as make N workers.",
+        metavar="partition=...,cores=...",
+    )

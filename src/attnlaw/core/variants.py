@@ -8,11 +8,15 @@ from dataclasses import replace
 from typing import Generic, Protocol, Self, TypeVar
 
 
-class Variant(Protocol):
-    """One of them: `name` is `relu`, or `clip:C` where it has a parameter, which `at` then gives a value."""
+class HasName(Protocol):
+    """What a table of variants holds."""
 
     @property
     def name(self) -> str: ...
+
+
+class Variant(HasName, Protocol):
+    """One of them: `name` is `relu`, or `clip:C` where it has a parameter, which `at` then gives a value."""
 
     @property
     def example(self) -> str | None:
@@ -22,6 +26,7 @@ class Variant(Protocol):
         """The one whose parameter is written so, without an example; a ValueError where that is none."""
 
 
+N = TypeVar("N", bound=HasName)
 V = TypeVar("V", bound=Variant)
 
 
@@ -83,16 +88,6 @@ class Variants(Mapping[str, V], Generic[V]):
         examples = [variant.example for variant in self._parametric.values() if variant.example is not None]
         ending = f", for example {' or '.join(examples)}" if examples else ""
         return f"expected one of {', '.join(self)}{ending}"
-
-
-class HasName(Protocol):
-    """What a table of variants holds."""
-
-    @property
-    def name(self) -> str: ...
-
-
-N = TypeVar("N", bound=HasName)
 
 
 def by_name(*variants: N) -> dict[str, N]:

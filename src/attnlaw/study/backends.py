@@ -16,8 +16,8 @@ from typing import Any
 from attnlaw import __version__
 from attnlaw.core.errors import BadSetting, InputError, as_input_error, require_extra
 from attnlaw.core.files import writable_directory
+from attnlaw.core.output_options import Workers
 from attnlaw.core.settings import settings_dataclass
-from attnlaw.core.workers import Workers
 from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.slurm import NO_DASHBOARD, THREADS, parse_options, slurm_jobs
 

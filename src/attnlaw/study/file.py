@@ -42,7 +42,7 @@ from attnlaw.core.settings import (
 )
 from attnlaw.core.values import parse_range
 from attnlaw.core.verb import Verb, expand_values, grid
-from attnlaw.study.shipped import find_study_file
+from attnlaw.study.shipped import shipped_studies
 from attnlaw.study.task import Task
 from attnlaw.verbs import find_verb as verb_of
 
@@ -96,7 +96,9 @@ def read_study(
     Whatever is wrong is told in one line with file and key. `find` gives the verb of a name: those of
     attnlaw, unless others are meant. `quick` takes the values of [quick].
     """
-    file = find_study_file(path)
+    file = Path(path)
+    if not os.path.lexists(path):
+        file = shipped_studies().get(os.fspath(path), file)
     where = str(path)
     data = read_bounded(file, LARGEST, remedy="give a study file, or a name of attnlaw study list")
     content = parse_toml(data, where, "see docs/scale.md for an example", LARGEST * MEGABYTE)

@@ -5,7 +5,6 @@ The comment at the head of a file is what `attnlaw study list` tells of it.
 
 from __future__ import annotations
 
-import os
 from itertools import takewhile
 from pathlib import Path
 
@@ -19,12 +18,6 @@ def shipped_studies() -> dict[str, Path]:
     'learn-curves.toml'
     """
     return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
-
-
-def find_study_file(path: str | os.PathLike[str]) -> Path:
-    """The file; the name of a study that ships, where no file has it, is that study."""
-    shipped = shipped_studies().get(os.fspath(path))
-    return shipped if shipped is not None and not os.path.lexists(path) else Path(path)
 
 
 def study_description(file: Path) -> str:
