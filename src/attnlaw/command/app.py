@@ -22,7 +22,7 @@ from attnlaw.verbs import VERBS, find_verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
 METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
-# Commands over what verbs wrote; each is a module of this room with COMMANDS: name -> (settings, function).
+# Commands over what verbs wrote; each is a module with COMMANDS: name -> settings with `execute`.
 OTHER_COMMANDS = {
     "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
     "reproduce": (
@@ -81,10 +81,10 @@ def _command(name: str, module: str) -> App:
         return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
 
     def build(word: str, title: str) -> App:
-        settings, function = commands[word]
+        settings = commands[word]
         known = setting_fields(settings)
         return _build_command(
-            word, settings, known, lambda given: function(settings.parse(parse_words(known, given), title))
+            word, settings, known, lambda given: settings.parse(parse_words(known, given), title).execute()
         )
 
     commands = import_module(module).COMMANDS

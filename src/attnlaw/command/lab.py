@@ -28,21 +28,20 @@ class Lab(Settings):
     port: int | None = setting(None, "The port, else one that is free.", minimum=1, maximum=65535)
     no_browser: bool = setting(False, "Print the address and open nothing.")
 
+    def execute(self) -> int:
+        if importlib.util.find_spec("marimo") is None:
+            raise InputError("the lab needs marimo; install it with: pip install 'attnlaw[lab]'")
+        from attnlaw.lab.serve import require_path, serve
 
-def lab(options: Lab) -> int:
-    if importlib.util.find_spec("marimo") is None:
-        raise InputError("the lab needs marimo; install it with: pip install 'attnlaw[lab]'")
-    from attnlaw.lab.serve import require_path, serve
+        require_path(self.page, self.path)
 
-    require_path(options.page, options.path)
+        def ready(address: str) -> None:
+            print_message(f"the lab is at {address} (Ctrl-C ends it)")
+            if not self.no_browser:
+                webbrowser.open(address)  # does nothing where there is no browser
 
-    def ready(address: str) -> None:
-        print_message(f"the lab is at {address} (Ctrl-C ends it)")
-        if not options.no_browser:
-            webbrowser.open(address)  # does nothing where there is no browser
-
-    serve(options.page, options.path, options.port, ready)
-    return 0
+        serve(self.page, self.path, self.port, ready)
+        return 0
 
 
-COMMANDS = {"lab": (Lab, lab)}
+COMMANDS = {"lab": Lab}

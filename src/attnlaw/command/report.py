@@ -29,16 +29,15 @@ class Report(Settings):
     def check(self) -> None:
         require_directory_name(self.out, *self.directories)
 
+    def execute(self) -> int:
+        from attnlaw.report.write import write_files
 
-def report(options: Report) -> int:
-    from attnlaw.report.write import write_files
-
-    out = None if options.out is None else Path(options.out)
-    page, *drawn = write_files([Path(name) for name in options.directories], out, options.figures)
-    names = ", ".join(figure.name for figure in drawn)
-    also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
-    print_message(f"wrote {page}{also if options.figures else ''}")
-    return 0
+        out = None if self.out is None else Path(self.out)
+        page, *drawn = write_files([Path(name) for name in self.directories], out, self.figures)
+        names = ", ".join(figure.name for figure in drawn)
+        also = f" and in {page.parent / 'figures'}: {names}" if drawn else "; no figures: its rows allow none"
+        print_message(f"wrote {page}{also if self.figures else ''}")
+        return 0
 
 
-COMMANDS = {"report": (Report, report)}
+COMMANDS = {"report": Report}

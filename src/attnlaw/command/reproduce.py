@@ -56,6 +56,38 @@ class Reproduce(Settings):
         if self.out is None:
             raise BadSetting("out", "is missing")
 
+    def execute(self) -> int:
+        from attnlaw.core.tables import quantity_frame
+
+        if self.name in (None, LIST) or self.out is None:
+            return _list(self.json)
+        done: list[FigureRun] = []
+        for paper, figure in find_figures(str(self.name)):
+            if self.quick and figure.large and self.name == paper.arxiv:
+                again = f"attnlaw reproduce {figure.study} --out DIR"
+                print_message(f"{figure.study}: left out of a quick run; {again} has it")
+                continue
+            done.append(_run_figure(paper, figure, self, Path(self.out) / figure.study))
+            if not self.json:
+                _show(done[-1])
+            if done[-1].remark:
+                print_message(f"{figure.study}: {done[-1].remark}")
+            if done[-1].status == STOPPED:
+                break
+        table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
+        path = Path(self.out) / "published.csv"
+        if table.height:
+            write_all({path: table.write_csv().encode()})
+        if self.json:
+            print_json([figure_run.describe(self.quick) for figure_run in done])
+        elif table.height:
+            print_message(f"wrote {path}")
+        for paper in dict.fromkeys(figure_run.paper for figure_run in done):
+            if paper.numbers:
+                print_message(f"{paper.arxiv}: {paper.numbers}")
+        statuses = {figure_run.status for figure_run in done}
+        return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
+
 
 @dataclass(frozen=True)
 class FigureRun:
@@ -93,40 +125,7 @@ class FigureRun:
         }
 
 
-def reproduce(options: Reproduce) -> int:
-    from attnlaw.core.tables import quantity_frame
-
-    if options.name in (None, LIST) or options.out is None:
-        return _list(options.json)
-    done: list[FigureRun] = []
-    for paper, figure in find_figures(str(options.name)):
-        if options.quick and figure.large and options.name == paper.arxiv:
-            print_message(
-                f"{figure.study}: left out of a quick run; attnlaw reproduce {figure.study} --out DIR has it"
-            )
-            continue
-        done.append(_run_figure(paper, figure, options, Path(options.out) / figure.study))
-        if not options.json:
-            _show(done[-1])
-        if done[-1].remark:
-            print_message(f"{figure.study}: {done[-1].remark}")
-        if done[-1].status == STOPPED:
-            break
-    table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
-    path = Path(options.out) / "published.csv"
-    if table.height:
-        write_all({path: table.write_csv().encode()})
-    if options.json:
-        print_json([figure_run.describe(options.quick) for figure_run in done])
-    elif table.height:
-        print_message(f"wrote {path}")
-    for words in dict.fromkeys(figure_run.paper.numbers for figure_run in done if figure_run.paper.numbers):
-        print_message(f"{done[0].paper.arxiv}: {words}")
-    statuses = {figure_run.status for figure_run in done}
-    return 130 if STOPPED in statuses else 1 if Outcome.FAILED in statuses else 0
-
-
-COMMANDS = {"reproduce": (Reproduce, reproduce)}
+COMMANDS = {"reproduce": Reproduce}
 
 
 def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce, folder: Path) -> FigureRun:

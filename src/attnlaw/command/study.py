@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from attnlaw import study as studies
-from attnlaw.command.report import Report, report
+from attnlaw.command.report import Report
 from attnlaw.core.output_options import require_directory_name
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.study import Backend, StudyStatus, read_study
-from attnlaw.study.export import export as export_results
+from attnlaw.study.export import export
 from attnlaw.study.run import Cost
 from attnlaw.study.shipped import shipped_studies, study_description
 from attnlaw.study.store import open_store
@@ -48,6 +48,25 @@ class List(Settings):
 
     json: bool = setting(False, "Print JSON and nothing else.")
 
+    def execute(self) -> int:
+        studies_by_name = {name: read_study(name) for name in shipped_studies()}
+        abouts = [study_description(study.path) for study in studies_by_name.values()]
+        if self.json:
+            print_json(
+                [
+                    {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about}
+                    for (name, study), about in zip(studies_by_name.items(), abouts, strict=True)
+                ]
+            )
+            return 0
+        columns = [
+            Column("study", list(studies_by_name), is_text=True),
+            Column("tasks", [str(len(study.tasks)) for study in studies_by_name.values()]),
+            Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
+        ]
+        print_table(output, columns)
+        return 0
+
 
 @settings_dataclass
 class New(Settings):
@@ -57,6 +76,10 @@ class New(Settings):
     """
 
     verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
+
+    def execute(self) -> int:
+        sys.stdout.write(template(find_verb(self.verb)))
+        return 0
 
 
 @settings_dataclass
@@ -83,6 +106,12 @@ class Run(StudyRunSettings):
         Report, "figures", help="Also write report.html, and every chart to figures/."
     )
 
+    def execute(self) -> int:
+        ended = _compute(studies.run, self, force=self.force)
+        if self.figures is not None and ended != STOPPED:
+            Report(directories=(self.out,), out=None, figures=self.figures).execute()
+        return ended
+
 
 @settings_dataclass
 class Resume(StudyRunSettings):
@@ -92,6 +121,9 @@ class Resume(StudyRunSettings):
     """
 
     failed: bool = setting(False, "Also try what failed once more.")
+
+    def execute(self) -> int:
+        return _compute(studies.resume, self, retry_failed=self.failed)
 
 
 @settings_dataclass
@@ -103,6 +135,10 @@ class Status(StudyLocation):
 
     json: bool = setting(False, "Print JSON and nothing else.")
 
+    def execute(self) -> int:
+        _print_status(studies.status(read_study(self.file), self.out), self)
+        return 0
+
 
 @settings_dataclass
 class Export(StudyLocation):
@@ -111,67 +147,18 @@ class Export(StudyLocation):
     The same from Python: attnlaw.study.export.export(read_study(FILE), store)
     """
 
-
-def list_shipped(options: List) -> int:
-    studies_by_name = {name: read_study(name) for name in shipped_studies()}
-    abouts = [study_description(study.path) for study in studies_by_name.values()]
-    if options.json:
-        print_json(
-            [
-                {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about}
-                for (name, study), about in zip(studies_by_name.items(), abouts, strict=True)
-            ]
-        )
+    def execute(self) -> int:
+        study = read_study(self.file)
+        with open_store(self.out) as store:
+            folders = export(study, store)
+        for folder in folders:
+            print_message(f"wrote {folder / ROWS}")
+        if not folders:
+            print_message("no task is finished yet: there is nothing to write")
         return 0
-    columns = [
-        Column("study", list(studies_by_name), is_text=True),
-        Column("tasks", [str(len(study.tasks)) for study in studies_by_name.values()]),
-        Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
-    ]
-    print_table(output, columns)
-    return 0
 
 
-def new(options: New) -> int:
-    sys.stdout.write(template(find_verb(options.verb)))
-    return 0
-
-
-def run(options: Run) -> int:
-    ended = _compute(studies.run, options, force=options.force)
-    if options.figures is not None and ended != STOPPED:
-        report(Report(directories=(options.out,), out=None, figures=options.figures))
-    return ended
-
-
-def resume(options: Resume) -> int:
-    return _compute(studies.resume, options, retry_failed=options.failed)
-
-
-def status(options: Status) -> int:
-    _print_status(studies.status(read_study(options.file), options.out), options)
-    return 0
-
-
-def export(options: Export) -> int:
-    study = read_study(options.file)
-    with open_store(options.out) as store:
-        folders = export_results(study, store)
-    for folder in folders:
-        print_message(f"wrote {folder / ROWS}")
-    if not folders:
-        print_message("no task is finished yet: there is nothing to write")
-    return 0
-
-
-COMMANDS = {
-    "list": (List, list_shipped),
-    "new": (New, new),
-    "run": (Run, run),
-    "resume": (Resume, resume),
-    "status": (Status, status),
-    "export": (Export, export),
-}
+COMMANDS = {"list": List, "new": New, "run": Run, "resume": Resume, "status": Status, "export": Export}
 
 
 def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **options: bool) -> int:

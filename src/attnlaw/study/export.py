@@ -40,16 +40,10 @@ def collect_results(study: Study, store: Store) -> list[Result]:
         tasks = [task for task in study.tasks if task.verb.name == name and task.key in endings]
         if tasks:
             results[name] = _collect(verb, [(task, endings[task.key]) for task in tasks], store)
-    simulations = {
-        name: result.verb.simulation.name
-        for name, result in results.items()
-        if result.verb.simulation is not None
-    }
-    return [
-        replace(result, simulation=results.get(simulations.get(name, "")))
-        for name, result in results.items()
-        if name not in simulations.values()
-    ]
+    for name, verb in study.verbs.items():
+        if name in results and verb.simulation is not None:
+            results[name] = replace(results[name], simulation=results.pop(verb.simulation.name, None))
+    return list(results.values())
 
 
 def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: Store) -> Result:
