@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
+from rich.table import Table
 from rich.text import Text
 
 from attnlaw.core.errors import printable
@@ -20,7 +21,7 @@ from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    import polars as pl
 
 FIRST_REPORT, REPORT_INTERVAL = 10.0, 30.0  # seconds until the first line in a log, and between two
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -38,22 +39,59 @@ def print_json(value: Any) -> None:
     sys.stdout.write(to_json(value, ascii_only=True) + "\n")
 
 
+class Column(NamedTuple):
+    """A column of a table.
+
+    Args:
+        title: its title; rich reads markup in it.
+        cells: one for each line, in which nothing is markup.
+        is_text: whether cells begin at the left; numbers end at the right.
+        wraps: whether a cell may take several lines; others are never cut.
+        max_width: letters of a line of a cell that wraps.
+        name: what a screen too narrow for it calls it; its title unless given.
+    """
+
+    title: str
+    cells: Sequence[str | Text]
+    is_text: bool = False
+    wraps: bool = False
+    max_width: int | None = None
+    name: str = ""
+
+
 def print_table(
-    console: Console, build: Callable[[Sequence[str]], Table], droppable: Sequence[str] = ()
+    console: Console, columns: Sequence[Column], droppable: Sequence[str] = (), tight: bool = False
 ) -> None:
-    """Print `build(left_out)` without cutting a cell; on a narrow screen leave out columns of `droppable`.
+    """Print columns without cutting a cell; on a narrow screen leave out some of the names in `droppable`.
 
     Columns are left out in the order of `droppable`, and a line says so. A table that is still too wide runs
-    over the edge.
+    over the edge. A `tight` table has one space between columns, not two.
     """
+    names = [column.name or column.title.strip() for column in columns]
+    droppable = [name for name in droppable if name in names]
     for count in range(len(droppable) + 1):
         left_out = droppable[:count]
-        table = build(left_out)
+        kept = [column for column, name in zip(columns, names, strict=True) if name not in left_out]
+        table = Table(box=None, pad_edge=False, collapse_padding=tight)
+        for column in kept:
+            title = Text.from_markup(column.title)
+            table.add_column(
+                title,
+                justify="left" if column.is_text else "right",
+                no_wrap=not column.wraps,
+                overflow="fold" if column.wraps else "ellipsis",
+                min_width=None
+                if column.wraps
+                else max(line.cell_len for line in title.split(allow_blank=True)),
+                max_width=column.max_width,
+            )
+        for row in zip(*(column.cells for column in kept), strict=True):
+            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
         size = Measurement.get(console, console.options.update(width=1000), table)
         if size.maximum <= console.width:
             break
     # Only a column that may wrap can be narrower than its cells.
-    least = size.maximum if all(column.no_wrap for column in table.columns) else size.minimum
+    least = size.minimum if any(column.wraps for column in columns) else size.maximum
     if least > console.width:
         table.width = least
     console.print(table, crop=False)
@@ -61,32 +99,25 @@ def print_table(
         console.print(Text(f"A wider screen also shows: {', '.join(left_out)}.", style="dim"))
 
 
-def format_number(value: Any, form: str = "#.3g", error: Any = None) -> str:
-    """The number in its form, or with its error where that reaches the digits shown; nothing for None.
+def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:
+    """Return columns by their titles: the name of each in the table, and the form of its numbers."""
+    return [
+        Column(title, [format_number(value, form, missing="–") for value in table[name]])
+        for title, (name, form) in forms.items()
+    ]
+
+
+def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
+    """The number in its form, or with its error where that reaches the digits shown; `missing` for None.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
     """
     if value is None:
-        return ""
+        return missing
     shown = format(float(value), form).removesuffix(".")
     last_digit = 10.0 ** -len(shown.partition(".")[2])
     return format_with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
-
-
-def column_table(
-    cells: Mapping[str, Sequence[str]], left_out: Sequence[str], texts: Sequence[str] = ()
-) -> Table:
-    """A table of columns by their titles, numbers to the right, without those left out."""
-    from rich.table import Table
-
-    kept = {title: column for title, column in cells.items() if title not in left_out}
-    table = Table(box=None, pad_edge=False)
-    for title in kept:
-        table.add_column(title, justify="left" if title in texts else "right", no_wrap=True)
-    for row in zip(*kept.values(), strict=True):
-        table.add_row(*row)
-    return table
 
 
 class _TimeLeft(TimeRemainingColumn):

@@ -7,14 +7,13 @@ from dataclasses import MISSING
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
-from attnlaw.render.terminal.console import column_table, print_message, print_table
+from attnlaw.render.terminal.console import Column, print_message, print_table
 
 
 def show(result: Result, console: Console) -> None:
@@ -23,7 +22,7 @@ def show(result: Result, console: Console) -> None:
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
     if len(result) == 1:
-        print_table(console, lambda _: _quantity_table(parts))
+        print_table(console, _quantity_columns(parts))
     else:
         _show_rows(parts, console)
     for part in parts:
@@ -57,7 +56,8 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
                 less.append(title)
     if any(status != Outcome.DONE for status in result.rows["status"]):
         cells["status"] = result.rows["status"].to_list()
-    print_table(console, lambda left_out: column_table(cells, left_out, texts=("status",)), less[:0:-1])
+    columns = [Column(title, column, is_text=title == "status") for title, column in cells.items()]
+    print_table(console, columns, less[:0:-1])
     names = [", ".join(format_value(result.rows[name][case]) for name in varied) for case in cases]
     for quantity in verb.quantities:
         if not (quantity.in_summary and _is_list(quantity)):
@@ -70,27 +70,20 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
     """A quantity that is a list, a column for each case; a case without one has none."""
     length = max(map(len, lists.values()))
-    places = [str(i) for i in range(length)]
-    columns = {
-        name: [*map(format_value, values), *[""] * (length - len(values))]
+    columns = [
+        Column(name, [*map(format_value, values), *[""] * (length - len(values))])
         for name, values in lists.items()
         if values
-    }
+    ]
     console.print(Text(quantity.description or quantity.label, style="bold"))
-    print_table(console, lambda left_out: column_table({"": places} | columns, left_out), list(columns)[:-1])
+    places = Column("", [str(i) for i in range(length)])
+    print_table(console, [places, *columns], [column.title for column in columns[:-1]])
 
 
-def _quantity_table(parts: Sequence[Result]) -> Table:
+def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
     """One row for each quantity that the only case has, beside it that of the simulation."""
-    titles = [_heading(part) for part in parts[1:]]
-    table = Table(box=None, pad_edge=False)
-    table.add_column("quantity", no_wrap=True, min_width=len("estimation error"))
-    table.add_column("", no_wrap=True)
-    table.add_column("" if not titles else "theory", justify="right", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
-    table.add_column("", overflow="fold")
-    known = [part.values() for part in parts]
+    titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
+    known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:
         cells = [format_value(values.get(quantity.name)) for values in known]
         if quantity.hidden or not any(cells):
@@ -98,8 +91,14 @@ def _quantity_table(parts: Sequence[Result]) -> Table:
         meaning = quantity.description
         if _is_list(quantity):
             cells, meaning = [""] * len(cells), cells[0]
-        table.add_row(quantity.name.replace("_", " "), quantity.symbol, *cells, meaning)
-    return table
+        lines.append((quantity.name.replace("_", " "), quantity.symbol, *cells, meaning))
+    names, symbols, *numbers, meanings = ([line[i] for line in lines] for i in range(len(parts) + 3))
+    return [
+        Column("quantity".ljust(len("estimation error")), names, is_text=True),
+        Column("", symbols, is_text=True),
+        *map(Column, titles, numbers),
+        Column("", meanings, is_text=True, wraps=True),
+    ]
 
 
 def _heading(result: Result) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
@@ -19,14 +18,8 @@ from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.text import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.terminal.console import bar, column_table, format_number, print_table, sparkline
+from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
 from attnlaw.verbs.audit.names import model_names
-
-
-def _pool_maxima(values: Sequence[float], size: int) -> list[float]:
-    """The maxima of `size` neighbours each."""
-    return [max(values[i : i + size]) for i in range(0, len(values), size)]
-
 
 # Colours of findings by level.
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -73,10 +66,10 @@ def show_case(result: Result, console: Console) -> None:
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
     """Where the model lies among others: ranges, and no verdict."""
-    titles = ("", "here", "trained", "lie below", "fresh")
-    cells = dict(zip(titles, zip(*range_lines(entry), strict=True), strict=True))
+    titles, cells = ("", "here", "trained", "lie below", "fresh"), zip(*range_lines(entry), strict=True)
     console.print()
-    print_table(console, lambda left_out: column_table(cells, left_out, texts=("",)), ["lie below"])
+    columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
+    print_table(console, columns, ["lie below"])
     console.print(Text(ranges_sentence(entry), style="dim"))
     console.print()
 
@@ -100,9 +93,9 @@ def show_summary(result: Result, console: Console) -> None:
     names = list(short_names(model_names(result)).values())
     if len(summaries) > 1:
         console.print()
-        console.print(_model_table(summaries, names))
+        print_table(console, _model_columns(summaries, names))
     elif summaries[0]["proxies"]:
-        console.print(_proxy_table(summaries[0]))
+        print_table(console, _proxy_columns(summaries[0]))
     models_by_line: dict[str, list[str]] = {}
     for name, summary in zip(names, summaries, strict=True):
         for line in remarks(summary):
@@ -114,100 +107,66 @@ def show_summary(result: Result, console: Console) -> None:
 
 
 def _show_layers(result: Result, summary: dict[str, Any], console: Console) -> None:
-    """Print the table of layers; a narrow screen goes without its last columns, and says so."""
-    blocks = 12 if console.width >= 100 else 6
-    feed_forward = result.matrices["kind"].str.starts_with("ffn_").any()
-    there = (
-        ("log10 α as applied", _has_applied_alpha(result, summary)),
-        ("share of proxy", _shares_differ(result, summary)),
-        ("norms of FFN", feed_forward),
-    )
-    last = [name for name, present in there if present]
-    print_table(console, lambda left_out: _layer_table(result, summary, blocks, left_out), last)
-
-
-def _shares_by_layer(matrices: pl.DataFrame) -> dict[int, float]:
-    """The share of the proxy that each layer has."""
-    return dict(matrices.group_by("layer").agg(pl.col("share").sum()).iter_rows())
-
-
-def _shares_differ(result: Result, summary: dict[str, Any]) -> bool:
-    """Whether there are shares of the proxy, and layers differ in them by a tenth of a percent."""
-    shares = _shares_by_layer(result.matrices.filter(pl.col("layer").is_not_null())).values()
-    return bool(summary["proxies"] is not None and max(shares) - min(shares) > 1e-3)
-
-
-def _has_applied_alpha(result: Result, summary: dict[str, Any]) -> bool:
-    return bool(summary["norms"] == "applied" and result.layers["log10_alpha_applied"].count())
-
-
-def _layer_table(result: Result, summary: dict[str, Any], blocks: int, left_out: Sequence[str]) -> Table:
-    """One line per layer, and a second one for its cross attention; sparklines of at most `blocks`."""
+    """Print a line per layer, and a second one for its cross attention."""
     applied = summary["norms"] == "applied"
     norm, rank = (_size_column(name, applied) for name in ("spectral_norm", "stable_rank"))
     matrices = fill_applied_sizes(result.matrices, applied)
-    present = set(matrices["kind"])
-    heads = [kind for kind in ("qk", "vo") if {kind, f"cross_{kind}"} & present]
-    ffn = () if "norms of FFN" in left_out else ("ffn_in", "ffn_gate", "ffn_out")
-    plain = [kind for kind in (*ffn, "lora") if kind in present]
-    pooled = {kind: -(-_most_heads(matrices, kind) // blocks) for kind in heads}
-    tops = {
-        kind: matrices.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))[norm].max() for kind in heads
-    }
-    bounded = summary["proxies"] is not None
-    beside = _has_applied_alpha(result, summary) and "log10 α as applied" not in left_out
-    wide = "share of proxy" not in left_out and _shares_differ(result, summary)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
-    table.add_column("\nlayer", no_wrap=True)
-    for kind in heads:
-        by = "head" if pooled[kind] == 1 else f"{pooled[kind]} heads"
-        table.add_column(f"{kind.upper()}\nnorm by {by}", no_wrap=True)
-        table.add_column("stable\nrank", justify="right", no_wrap=True)
-    for kind in plain:
-        table.add_column(kind.replace("ffn_", "FFN\n"), justify="right", no_wrap=True)
-    if bounded:
-        table.add_column("log10\nα", justify="right", no_wrap=True)
-        if beside:
-            table.add_column("as\napplied", justify="right", no_wrap=True)
-        if wide:
-            table.add_column("share of\nproxy", no_wrap=True)
-    shares = _shares_by_layer(matrices)
-    largest = max(shares.values()) or 1.0
+    lines: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
     for layer in result.layers.iter_rows(named=True):
-        rows = matrices.filter(pl.col("layer") == layer["layer"])
-        cells: list[str | Text] = [Text(f"{layer['stack'] or ''} {layer['layer']}".strip())]
-        for kind in heads:
-            of_kind = rows.filter(pl.col("kind") == kind)
-            cells += _head_cells(of_kind, norm, rank, tops[kind], pooled[kind])
-        cells += [_largest_norm(rows.filter(pl.col("kind") == kind), norm) for kind in plain]
-        if bounded:
-            share = shares[layer["layer"]]
-            for name in ("log10_alpha", *(["log10_alpha_applied"] if beside else [])):
-                cells.append(format_number(layer[name], ".2f", layer[f"{name}_error"]))
-            cells += [f"{bar(share / largest, width=5):<5} {share:.1%}"] if wide else []
-        table.add_row(*cells)
-        if rows["kind"].str.starts_with("cross_").any():
-            cross: list[str] = []
-            for kind in heads:
-                of_kind = rows.filter(pl.col("kind") == f"cross_{kind}")
-                cross += _head_cells(of_kind, norm, rank, tops[kind], pooled[kind])
-            table.add_row("  + cross", *cross, style="dim")
-    return table
+        rows, is_cross = matrices.filter(layer=layer["layer"]), pl.col("kind").str.starts_with("cross_")
+        name = f"{layer['stack'] or ''} {layer['layer']}".strip()
+        lines.append((name, layer | {"share": rows["share"].sum()}, rows.filter(~is_cross)))
+        cross = rows.filter(is_cross).with_columns(pl.col("kind").str.strip_prefix("cross_"))
+        lines += [("  + cross", {}, cross)] if cross.height else []
+    columns = [Column("\nlayer", [name for name, _, _ in lines], is_text=True)]
+    for kind in ("qk", "vo", "ffn_in", "ffn_gate", "ffn_out", "lora"):
+        groups = [rows.filter(pl.col("kind") == kind) for _, _, rows in lines]
+        if any(rows.height for rows in groups) and kind in ("qk", "vo"):
+            columns += _head_columns(kind, groups, norm, rank, blocks=12 if console.width >= 100 else 6)
+        elif any(rows.height for rows in groups):
+            name, norms = kind.replace("ffn_", "FFN\n"), [_largest_norm(rows, norm) for rows in groups]
+            columns.append(Column(name, norms, name="norms of FFN" if name != kind else ""))
+    layers = [layer for _, layer, _ in lines]
+    if summary["proxies"] is not None:
+        columns += _proxy_columns_by_layer(layers, applied)
+    styles = ["" if layer else "dim" for layer in layers]
+    columns = [column._replace(cells=[*map(Text, map(str, column.cells), styles)]) for column in columns]
+    print_table(console, columns, ("log10 α as applied", "share of proxy", "norms of FFN"), tight=True)
 
 
-def _most_heads(rows: pl.DataFrame, kind: str) -> int:
-    """The largest number of heads of a kind, or of its cross attention, in one layer."""
-    of_kind = rows.filter(pl.col("kind").is_in([kind, f"cross_{kind}"]))
-    return int(max(of_kind.group_by("layer", "kind").len()["len"]))
+def _head_columns(
+    kind: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
+) -> list[Column]:
+    """Sparklines of the norms, of at most `blocks`, with their maxima, and the medians of stable ranks."""
+    pooled = -(-max(rows.height for rows in layers) // blocks)
+    norms = [rows[norm].to_list() for rows in layers]
+    top = max(value for values in norms for value in values)
+    bars = []
+    for values in norms:
+        maxima = [max(values[i : i + pooled]) for i in range(0, len(values), pooled)]
+        bars.append(f"{sparkline(maxima, top)} {format_number(max(values))}" if values else "")
+    by = "head" if pooled == 1 else f"{pooled} heads"
+    ranks = [format_number(rows[rank].median(), ".1f") for rows in layers]
+    return [Column(f"{kind.upper()}\nnorm by {by}", bars, is_text=True), Column("stable\nrank", ranks)]
 
 
-def _head_cells(rows: pl.DataFrame, norm: str, rank: str, top: Any, pooled: int) -> list[str]:
-    """A sparkline of the norms with their maximum, and the median stable rank."""
-    norms = rows[norm].to_list()
-    bars = (
-        f"{sparkline(_pool_maxima(norms, pooled), top)} {format_number(max(norms), '#.3g')}" if norms else ""
+def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], applied: bool) -> list[Column]:
+    """Amplification and, if layers differ in it by a tenth of a percent, their share of the proxy."""
+    stored, seen = (
+        [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
+        for name in ("log10_alpha", "log10_alpha_applied")
     )
-    return [bars, format_number(rows[rank].median(), ".1f")]
+    columns = [Column("log10\nα", stored)]
+    if applied and any(seen):
+        columns.append(Column("as\napplied", seen, name="log10 α as applied"))
+    shares = [layer["share"] for layer in layers if layer]
+    if max(shares) - min(shares) > 1e-3:
+        bars = [
+            f"{bar(layer['share'] / max(shares), width=5):<5} {layer['share']:.1%}" if layer else ""
+            for layer in layers
+        ]
+        columns.append(Column("share of\nproxy", bars, is_text=True, name="share of proxy"))
+    return columns
 
 
 def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
@@ -225,37 +184,31 @@ def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
     return format_number(row[name] or 0, form, row[f"{name}_error"])
 
 
-def _model_table(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> Table:
+def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Column]:
     """A row for each model, in numbers that differ between trained models, and its findings by level."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("\nmodel", overflow="fold")
     applied = all(summary["log10_alpha_applied"] for summary in summaries)
     alpha = "log10 α\napplied" if applied else "log10\nα"
-    for title in ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha):
-        table.add_column(title, justify="right", no_wrap=True)
-    for title in ("errors", "warnings", "notes"):
-        table.add_column(f"\n{title}", justify="right", no_wrap=True)
+    titles = ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha)
     forms = (".1%", ".3g", ".1f", ".2f")
-    for name, summary in zip(names, summaries, strict=True):
-        numbers = [format_number(summary[key], form) for key, form in zip(COMPARABLE, forms, strict=True)]
-        counts = [str(summary["findings"][level]) for level in reversed(LEVELS)]
-        table.add_row(Text(name), *numbers, *counts)
-    return table
+    return [
+        Column("\nmodel", names, is_text=True, wraps=True),
+        *(
+            Column(title, [format_number(summary[key], form) for summary in summaries])
+            for title, key, form in zip(titles, COMPARABLE, forms, strict=True)
+        ),
+        *(
+            Column(f"\n{level}s", [str(summary["findings"][level]) for summary in summaries])
+            for level in reversed(LEVELS)
+        ),
+    ]
 
 
-def _proxy_table(summary: dict[str, Any]) -> Table:
+def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
     """The proxies of a model, with one more column where it shares layers."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("proxy")
-    columns = []
+    labels = [label for label, *_ in proxy_entries(summary["proxies"])]
+    columns = [Column("proxy", labels, is_text=True, wraps=True)]
     for key, more in (("proxies", ""), ("per_application", ", per application")):
         if summary[key]:
-            table.add_column(Text(f"log10{more}"), justify="right", overflow="fold")
-            columns.append(proxy_entries(summary[key]))
-    for entries in zip(*columns, strict=True):
-        table.add_row(entries[0][0], *(_format_proxy(value, error) for _, value, error in entries))
-    return table
-
-
-def _format_proxy(value: float, error: float | None) -> str:
-    return format_number(value, ".4f", error)
+            numbers = [format_number(value, ".4f", error) for _, value, error in proxy_entries(summary[key])]
+            columns.append(Column(f"log10{more}", numbers))
+    return columns

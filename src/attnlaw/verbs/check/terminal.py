@@ -15,7 +15,7 @@ from attnlaw.analysis.check.verdicts import FAILED, place_and_value
 from attnlaw.analysis.findings import FindingRule
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import column_table, print_table
+from attnlaw.render.terminal.console import Column, print_table
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 MOST_PLACES = 5  # of one rule
@@ -59,19 +59,15 @@ def explain(rule: FindingRule, console: Console) -> None:
 
 def _show_rules(result: Result, console: Console) -> None:
     rules, fail_on = result.verdicts.rows(named=True), result.row()["fail_on"]
-    cells = {
-        "": [_format_outcome(rule, fail_on) for rule in rules],
-        "rule": [printable(rule["rule"]) for rule in rules],
-        "asked for": [printable(rule["asked"]) for rule in rules],
-        "rows that hold": [
-            f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules
-        ],
-        "found": [printable(value or "") for value in result.verdict_values["found"]],
-    }
-    texts = ("", "rule", "asked for")
-    print_table(
-        console, lambda left_out: column_table(cells, left_out, texts), ("rows that hold", "asked for")
-    )
+    held = [f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules]
+    columns = [
+        Column("", [_format_outcome(rule, fail_on) for rule in rules], is_text=True),
+        Column("rule", [printable(rule["rule"]) for rule in rules], is_text=True),
+        Column("asked for", [printable(rule["asked"]) for rule in rules], is_text=True),
+        Column("rows that hold", held),
+        Column("found", [printable(value or "") for value in result.verdict_values["found"]]),
+    ]
+    print_table(console, columns, ("rows that hold", "asked for"))
     for rule in _by_severity(rule for rule in rules if rule["outcome"] == FAILED):
         # A rule that selected no row says so, even if rows of the baseline are gone.
         reason = "" if rule["selected"] and rule["failures"] else f": {rule['remark']}"

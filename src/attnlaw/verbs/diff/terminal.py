@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.terminal.console import column_table, format_number, print_table, sparkline
+from attnlaw.render.terminal.console import Column, format_number, print_table, sparkline
 from attnlaw.verbs.audit.names import model_names
 
 WORST = 5  # tensors that are named
-# Columns that a narrow screen goes without, in this order.
-DROPPABLE_COLUMNS = ("scale", "intruders", "z", "rank")
 LEGEND = (
     "size: |update| / |base| by head, and the largest. Medians of a layer: rank, singular values of an "
     "update above the rounding of the file; scale, below 1 the maps shrank; z, how far updates keep to the "
@@ -36,11 +32,11 @@ def show_case(result: Result, console: Console) -> None:
     console.print(Text(summary["sentence"]))
     inside = result.diff.filter(pl.col("layer").is_not_null())
     if inside["size"].count() and inside["size"].max():
-        print_table(console, lambda left_out: _layers(inside, left_out), DROPPABLE_COLUMNS)
+        print_table(console, _layer_columns(inside), ("scale", "intruders", "z", "rank"), tight=True)
     changed = result.diff_tensors.filter(pl.col("size") > 0).sort("size", descending=True).head(WORST)
     if changed.height:
         console.print(Text("changed most", style="bold"))
-        print_table(console, lambda _: _tensors(changed))
+        print_table(console, _tensor_columns(changed), tight=True)
 
 
 def show_summary(result: Result, console: Console) -> None:
@@ -55,54 +51,42 @@ def show_summary(result: Result, console: Console) -> None:
 
 def _show_models(result: Result, console: Console) -> None:
     rows = result.rows
-    cells = {"model": list(short_names(model_names(result)).values())}
-    cells["verdicts"] = [", ".join(verdicts) for verdicts in rows["verdicts"]]
-    for kind in KINDS:
-        if f"size_{kind}" in rows.columns and rows[f"size_{kind}"].count():
-            cells[KINDS[kind].label] = [_percent(size) for size in rows[f"size_{kind}"]]
-    cells["largest"] = [_percent(size) for size in rows["largest_size"]]
-    cells["new"] = [str(count) for count in rows["new"]]
+    sizes = {kind.label: f"size_{name}" for name, kind in KINDS.items() if f"size_{name}" in rows.columns}
+    sizes = {label: name for label, name in sizes.items() if rows[name].count()} | {"largest": "largest_size"}
+    columns = [
+        Column("model", list(short_names(model_names(result)).values()), is_text=True),
+        Column("verdicts", [", ".join(verdicts) for verdicts in rows["verdicts"]], is_text=True),
+        *(Column(label, [_percent(size) for size in rows[name]]) for label, name in sizes.items()),
+        Column("new", [str(count) for count in rows["new"]]),
+    ]
     console.print()
-    print_table(
-        console,
-        lambda left_out: column_table(cells, left_out, texts=("model", "verdicts")),
-        ["new", "largest"],
-    )
+    print_table(console, columns, ["new", "largest"])
     console.print(Text("Median sizes of updates by kind of map, and the largest.", style="dim"))
     console.print()
 
 
-def _layers(maps: pl.DataFrame, left_out: Sequence[str]) -> Table:
+def _layer_columns(maps: pl.DataFrame) -> list[Column]:
     """One line per layer: sizes of every kind of map, then what all of them say."""
-    kinds = [kind for kind in KINDS if kind in set(maps["kind"])]
-    tops = {kind: maps.filter(pl.col("kind") == kind)["size"].max() or 0.0 for kind in kinds}
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
-    table.add_column("\nlayer", no_wrap=True)
-    for kind in kinds:
-        table.add_column(
-            f"{KINDS[kind].label}\nsize", no_wrap=True, justify="left" if _many(maps, kind) else "right"
-        )
-    shown = [name for name in ("rank", "scale", "z", "intruders", "new") if name not in left_out]
-    for name in shown:
-        table.add_column(f"\n{name}", justify="right", no_wrap=True)
-    for (stack, layer), rows in maps.group_by("stack", "layer", maintain_order=True):
-        cells = [Text(f"{stack or ''} {layer}".strip())]
-        cells += [Text(_sizes(rows.filter(pl.col("kind") == kind), tops[kind])) for kind in kinds]
-        said = {
-            "rank": format_number(rows["rank"].median(), ".0f"),
-            "scale": format_number(rows["scale"].median(), ".3f"),
-            "z": format_number(
-                rows.select(pl.concat_list("z_left", "z_right").explode()).to_series().median(), ".1f"
-            ),
-            "intruders": _both(rows, "intruders"),
-            "new": _both(rows, "new"),
-        }
-        table.add_row(*cells, *(said[name] for name in shown))
-    return table
-
-
-def _many(maps: pl.DataFrame, kind: str) -> bool:
-    return bool(maps.filter(pl.col("kind") == kind).group_by("layer", "stack").len()["len"].max() != 1)
+    groups = maps.group_by("stack", "layer", maintain_order=True)
+    labels = [f"{stack or ''} {layer}".strip() for (stack, layer), _ in groups]
+    layers = [rows for _, rows in groups]
+    columns = [Column("\nlayer", labels, is_text=True)]
+    for name, kind in KINDS.items():
+        of_kind = [rows.filter(pl.col("kind") == name) for rows in layers]
+        if any(rows.height for rows in of_kind):
+            top = max((rows["size"].max() or 0.0 for rows in of_kind), default=0.0)
+            several = max(rows.height for rows in of_kind) != 1
+            sizes = [_sizes(rows, top) for rows in of_kind]
+            columns.append(Column(f"{kind.label}\nsize", sizes, is_text=several))
+    z = [rows.select(pl.concat_list("z_left", "z_right").explode()).to_series().median() for rows in layers]
+    return [
+        *columns,
+        Column("\nrank", [format_number(rows["rank"].median(), ".0f") for rows in layers]),
+        Column("\nscale", [format_number(rows["scale"].median(), ".3f") for rows in layers]),
+        Column("\nz", [format_number(value, ".1f") for value in z]),
+        Column("\nintruders", [_both(rows, "intruders") for rows in layers]),
+        Column("\nnew", [_both(rows, "new") for rows in layers]),
+    ]
 
 
 def _sizes(rows: pl.DataFrame, top: Any) -> str:
@@ -119,23 +103,18 @@ def _both(rows: pl.DataFrame, name: str) -> str:
     return str(total) if total else "·"
 
 
-def _tensors(rows: pl.DataFrame) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), collapse_padding=True)
-    table.add_column("tensor", overflow="fold")
-    for title in ("size", "dB", "unchanged"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for row in rows.iter_rows(named=True):
-        rank = f", rank {row['rank']}" if row["verdict"] == "low-rank" else ""
-        form = f" to {row['format']}" if row["format"] else ""
-        table.add_row(
-            Text(row["tensor"]),
-            _percent(row["size"]),
-            format_number(row["sqnr_db"], ".1f"),
-            _percent(row["unchanged"]),
-            Text(f"{row['verdict']}{rank}{form}"),
-        )
-    return table
+def _tensor_columns(rows: pl.DataFrame) -> list[Column]:
+    verdicts = [
+        f"{verdict}{f', rank {rank}' if verdict == 'low-rank' else ''}{f' to {form}' if form else ''}"
+        for verdict, rank, form in rows.select("verdict", "rank", "format").iter_rows()
+    ]
+    return [
+        Column("tensor", rows["tensor"].to_list(), is_text=True, wraps=True),
+        Column("size", [_percent(size) for size in rows["size"]]),
+        Column("dB", [format_number(ratio, ".1f") for ratio in rows["sqnr_db"]]),
+        Column("unchanged", [_percent(share) for share in rows["unchanged"]]),
+        Column("verdict", verdicts, is_text=True),
+    ]
 
 
 def _percent(value: Any) -> str:

@@ -10,11 +10,20 @@ from rich.text import Text
 
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import column_table, print_message, print_table
+from attnlaw.render.terminal.console import Column, print_message, print_table
 from attnlaw.theory.learn.choices import ATTENTIONS
 
 ROWS = 12  # times shown; JSON and --out have them all
-DROPPABLE_COLUMNS = ("trace", "norm q", "overlap m")
+TITLES = {
+    "time": "time τ",
+    "samples": "samples/d²",
+    "alignment": "alignment ρ",
+    "estimation_error": "error E",
+    "prediction_error": "loss",
+    "overlap": "overlap m",
+    "norm": "norm q",
+    "trace": "trace",
+}
 
 
 def show_case(result: Result, console: Console) -> None:
@@ -23,22 +32,12 @@ def show_case(result: Result, console: Console) -> None:
     rows = _times(result)
     step = max(-(-(len(rows) - 1) // (ROWS - 1)), 1)
     chosen = [0, *range((len(rows) - 2) % step + 1, len(rows), step)]
-    names = {
-        "time": "time τ",
-        "samples": "samples/d²",
-        "alignment": "alignment ρ",
-        "estimation_error": "error E",
-        "prediction_error": "loss",
-        "overlap": "overlap m",
-        "norm": "norm q",
-        "trace": "trace",
-    }
-    cells = {
-        title: [_cell(rows[i], name) for i in chosen]
-        for name, title in names.items()
+    columns = [
+        Column(title, [_cell(rows[i], name) for i in chosen])
+        for name, title in TITLES.items()
         if any(row[name] is not None for row in rows)
-    }
-    print_table(console, lambda left_out: column_table(cells, left_out), DROPPABLE_COLUMNS)
+    ]
+    print_table(console, columns, ("trace", "norm q", "overlap m"))
     for spike in result.tracks[-1:].iter_rows(named=True) if "tracks" in result.tables else ():
         if spike["location"] is not None:
             place = f"the spike {spike['target']:g} stands at {spike['location']:.4g}"

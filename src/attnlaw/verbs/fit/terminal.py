@@ -6,21 +6,20 @@ from collections.abc import Sequence
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
-from attnlaw.render.terminal.console import format_number, print_table
+from attnlaw.render.terminal.console import Column, format_number, print_table
 from attnlaw.verbs.audit.names import model_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
 # What stands where no law could be fitted.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
-# The medians and their columns, and which of them a narrow screen goes without, in this order.
+# The medians and their columns.
 MEDIANS = {
     "W1": "wasserstein",
     "beyond": "outliers",
@@ -29,7 +28,6 @@ MEDIANS = {
     "kappa": "kappa",
 }
 FORMS = {"outliers": "g", "tail_share": ".0%"}
-DROPPABLE_COLUMNS = ("beyond", "W1", "kappa", "covers", "alpha")
 
 
 def show_case(result: Result, console: Console) -> None:
@@ -39,7 +37,7 @@ def show_case(result: Result, console: Console) -> None:
     console.print(Text(rows["model"][0], style="bold"), soft_wrap=True)
     inside = rows.filter(pl.col("layer").is_not_null())
     if inside.height:
-        print_table(console, lambda _: _law_map(inside))
+        print_table(console, _law_map(inside))
     console.print(
         Text(
             f"not random at level 0.01: {counts['not_random_rejected']} of {counts['not_random_tested']} "
@@ -63,7 +61,7 @@ def show_summary(result: Result, console: Console) -> None:
         legend.append(letter, style=f"bold {colour}").append(f" {law or UNFITTED}  ")
     console.print(legend)
     console.print()
-    print_table(console, lambda left_out: _summary_table(rows, names, left_out), DROPPABLE_COLUMNS)
+    print_table(console, _summary_columns(rows, names), ("beyond", "W1", "kappa", "covers", "alpha"))
     console.print(
         Text(
             "Numbers of matrices, then medians. W1: distance to the null; beyond: values beyond its edge; "
@@ -75,17 +73,14 @@ def show_summary(result: Result, console: Console) -> None:
     )
 
 
-def _law_map(rows: pl.DataFrame) -> Table:
-    kinds = list(dict.fromkeys(rows["kind"]))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("layer", no_wrap=True)
-    for kind in kinds:
-        table.add_column(kind.replace("_", " "), no_wrap=True)
-    for (stack, layer), group in rows.group_by("stack", "layer", maintain_order=True):
-        cells = [Text(f"{stack or ''} {layer}".strip())]
-        cells += [_law_letters(group.filter(pl.col("kind") == kind)) for kind in kinds]
-        table.add_row(*cells)
-    return table
+def _law_map(rows: pl.DataFrame) -> list[Column]:
+    groups = rows.group_by("stack", "layer", maintain_order=True)
+    names = [f"{stack or ''} {layer}".strip() for (stack, layer), _ in groups]
+    columns = [Column("layer", names, is_text=True)]
+    for kind in dict.fromkeys(rows["kind"]):
+        laws = [_law_letters(group.filter(pl.col("kind") == kind)) for _, group in groups]
+        columns.append(Column(kind.replace("_", " "), laws, is_text=True))
+    return columns
 
 
 def _law_letters(rows: pl.DataFrame) -> Text:
@@ -103,27 +98,25 @@ def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
     return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
 
 
-def _summary_table(rows: pl.DataFrame, names: Sequence[str], left_out: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    table.add_column("kind", no_wrap=True)
-    table.add_column("model", overflow="fold", max_width=24)
-    letters = _letters_by_law(rows)
-    for letter, colour in letters.values():
-        table.add_column(Text(letter, style=colour), justify="right", no_wrap=True)
-    titles = [title for title in MEDIANS if title not in left_out]
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
     kinds = list(dict.fromkeys(rows["kind"]))
-    groups = rows.group_by("kind", "case", maintain_order=True)
-    for (kind, case), group in sorted(groups, key=lambda pair: kinds.index(pair[0][0])):
-        counts = dict(group.group_by("law").len().iter_rows())
-        table.add_row(
-            str(kind).replace("_", " "),
-            Text(names[int(case)]),
-            *(str(counts.get(law, "")) for law in letters),
-            *(_format_median(group, MEDIANS[title]) for title in titles),
-        )
-    return table
+    pairs = rows.group_by("kind", "case", maintain_order=True)
+    groups = [group for _, group in sorted(pairs, key=lambda pair: kinds.index(pair[0][0]))]
+    counts = [dict(group.group_by("law").len().iter_rows()) for group in groups]
+    return [
+        Column("kind", [group["kind"][0].replace("_", " ") for group in groups], is_text=True),
+        Column(
+            "model", [names[group["case"][0]] for group in groups], is_text=True, wraps=True, max_width=24
+        ),
+        *(
+            Column(f"[{colour}]{letter}[/]", [str(count.get(law, "")) for count in counts])
+            for law, (letter, colour) in _letters_by_law(rows).items()
+        ),
+        *(
+            Column(title, [_format_median(group, name) for group in groups])
+            for title, name in MEDIANS.items()
+        ),
+    ]
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:

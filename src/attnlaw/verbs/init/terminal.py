@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import column_table, print_table
+from attnlaw.render.terminal.console import Column, print_table
 
 TITLES = {
     "rms": "rms",
@@ -26,7 +25,6 @@ OUTPUT_TITLES = {
     "gradient_norm": "gradient",
     "angle_exponent": "angle exponent",
 }
-DROPPABLE_COLUMNS = ("eff. rank", "score sd", "entropy")  # what a narrow screen goes without, in this order
 MOST_LAYERS = 16  # layers; beyond, every second, third, ... one
 
 
@@ -36,7 +34,7 @@ def show_case(result: Result, console: Console) -> None:
     if remark := result.row()["remark"]:
         for line in remark.split("; "):
             console.print(Text(f"- {line}"), soft_wrap=True)
-    print_table(console, lambda left_out: _layers(result, left_out), DROPPABLE_COLUMNS)
+    print_table(console, _layer_columns(result), ("eff. rank", "score sd", "entropy"))
     console.print(Text(_output_summary(result.values())), soft_wrap=True)
 
 
@@ -55,19 +53,19 @@ def _headline(result: Result) -> str:
     return f"{kind}, {width}, {result.layers.height - 1} layers, {tokens} tokens: {drawn}"
 
 
-def _layers(result: Result, left_out: Sequence[str]) -> Table:
+def _layer_columns(result: Result) -> list[Column]:
     layers = result.layers.rows(named=True)
     step = -(-len(layers) // MOST_LAYERS)
     last = len(layers) - 1
     shown = [layer for layer in layers if layer["layer"] in (0, 1, last) or layer["layer"] % step == 0]
-    cells = {"layer": [str(layer["layer"]) for layer in shown]}
+    columns = [Column("layer", [str(layer["layer"]) for layer in shown])]
     for name, title in TITLES.items():
-        if any(layer[name] is not None for layer in shown):
-            cells[title] = [
-                "" if layer[name] is None else format_with_error(layer[name], layer[f"{name}_error"])
-                for layer in shown
-            ]
-    return column_table(cells, left_out)
+        cells = [
+            "" if layer[name] is None else format_with_error(layer[name], layer[f"{name}_error"])
+            for layer in shown
+        ]
+        columns += [Column(title, cells)] if any(cells) else []
+    return columns
 
 
 def _output_summary(values: Mapping[str, Any]) -> str:

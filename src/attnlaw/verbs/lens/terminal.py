@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
-from statistics import median
-from typing import Any
-
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import column_table, print_message, print_table, sparkline
+from attnlaw.render.terminal.console import Column, number_columns, print_message, print_table, sparkline
 
 MAX_TOKENS = 32  # tokens
 MAX_SENTENCES = 3  # of a rule
 MAX_LETTERS = 12  # letters of a token
+# Columns of tables and how their numbers are written, by title.
+ENTRYWISE = {
+    "rank": ("rank", ".0f"),
+    "worst entry": ("largest", ".3g"),
+    "of any head": ("most", ".3g"),
+    "tail/n": ("tail", ".3g"),
+    "rms": ("rms", ".3g"),
+    "worst/rms": ("ratio", ".2f"),
+}
+HEADS = {
+    "layer": ("layer", ".0f"),
+    "β": ("beta", ".2f"),
+    "largest": ("most", ".2f"),
+    "perplexity": ("perplexity", ".1f"),
+    "PR/null": ("participation_over_null", ".2f"),
+    "PR/random": ("participation_over_random", ".2f"),
+    "sink": ("largest_column_mean", ".0%"),
+    "logit": ("largest_logit", ".1f"),
+    "logit/bound": ("fraction", ".2f"),
+}
 
 
 def show_case(result: Result, console: Console) -> None:
@@ -39,26 +53,18 @@ def show_case(result: Result, console: Console) -> None:
 
 def _print_entrywise(result: Result, console: Console) -> None:
     """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
-    row, lines = result.row(), result.entrywise.rows(named=True)
-    worst = max(lines, key=lambda line: line["rank_within"])
+    row, lines = result.row(), result.entrywise
+    worst = lines.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     console.print(
         f"every attention weight within 0.01: rank {row['median_rank_within']} in half of the heads, "
         f"{worst['rank_within']} in all (head {worst['layer']}.{worst['head']}), of {row['tokens']}",
         soft_wrap=True,
     )
-    ranks = list(zip(*_group(lines, "layer", "head"), strict=True))
-    cells = {
-        "rank": [str(errors[0]["rank"]) for errors in ranks],
-        "worst entry": [f"{median(error['largest'] for error in errors):.3g}" for errors in ranks],
-        "of any head": [f"{max(error['largest'] for error in errors):.3g}" for errors in ranks],
-        "tail/n": [f"{median(error['tail'] for error in errors):.3g}" for errors in ranks],
-        "rms": [f"{median(error['rms'] for error in errors):.3g}" for errors in ranks],
-        "worst/rms": [
-            _median([error["largest"] / error["rms"] for error in errors if error["coherence"]])
-            for errors in ranks
-        ],
-    }
-    print_table(console, lambda left_out: column_table(cells, left_out), ("tail/n",))
+    ratio = (pl.col("largest") / pl.col("rms")).filter(pl.col("coherence") != 0)
+    ranks = lines.group_by("rank", maintain_order=True).agg(
+        pl.col("largest", "tail", "rms").median(), most=pl.col("largest").max(), ratio=ratio.median()
+    )
+    print_table(console, number_columns(ranks, ENTRYWISE), ("tail/n",))
 
 
 def _print_heads(result: Result, console: Console) -> None:
@@ -68,45 +74,22 @@ def _print_heads(result: Result, console: Console) -> None:
         f"{row['head_count']} heads: {row['heads_below_beta_2']} below β₂ {heads['beta_2'].max():.2f}, "
         f"{row['heads_above_beta_c']} above β_c {heads['beta_c'].max():.2f}"
     )
-    for findings in _group(result.head_findings.rows(named=True), "rule"):
-        count = f"{len(findings)} head{'s' if len(findings) > 1 else ''}"
-        console.print(f"{findings[0]['rule']}: {count}", style="bold")
-        for finding in findings[:MAX_SENTENCES]:
-            console.print(Text(f"  {finding['sentence']}"), soft_wrap=True)
-    layers = _group(heads.rows(named=True), "layer")
-    print_table(console, lambda left_out: _table_by_layer(layers, left_out), ("logit/bound", "sink"))
+    for (rule,), findings in result.head_findings.group_by("rule", maintain_order=True):
+        count = f"{findings.height} head{'s' if findings.height > 1 else ''}"
+        console.print(f"{rule}: {count}", style="bold")
+        for sentence in findings["sentence"].head(MAX_SENTENCES):
+            console.print(Text(f"  {sentence}"), soft_wrap=True)
+    fractions = (pl.col("largest_logit") / pl.col("logit_bound")).filter(pl.col("logit_bound") != 0)
+    medians = ("beta", "perplexity", "participation_over_null", "participation_over_random")
+    layers = heads.group_by("layer", maintain_order=True).agg(
+        pl.col(*medians, "largest_column_mean").median(),
+        pl.col("largest_logit").max(),
+        most=pl.col("beta").max(),
+        fraction=fractions.max(),
+    )
+    print_table(console, number_columns(layers, HEADS), ("logit/bound", "sink"))
     legend = "PR: directions; null: random heads as sharp; random: weights redrawn"
     console.print(Text(legend, style="dim"))
-
-
-def _group(rows: Sequence[dict[str, Any]], *names: str) -> list[list[dict[str, Any]]]:
-    """Return the rows that follow one another with the same values of some columns."""
-    return [list(group) for _, group in groupby(rows, key=lambda row: [row[name] for name in names])]
-
-
-def _table_by_layer(layers: Sequence[Sequence[dict[str, Any]]], left_out: Sequence[str]) -> Table:
-    """Medians over the heads of each layer, beside the largest beta."""
-    bounds = [
-        [head["largest_logit"] / head["logit_bound"] for head in heads if head["logit_bound"]]
-        for heads in layers
-    ]
-    cells = {
-        "layer": [str(heads[0]["layer"]) for heads in layers],
-        "β": [f"{median(head['beta'] for head in heads):.2f}" for heads in layers],
-        "largest": [f"{max(head['beta'] for head in heads):.2f}" for heads in layers],
-        "perplexity": [f"{median(head['perplexity'] for head in heads):.1f}" for heads in layers],
-        "PR/null": [_median([head["participation_over_null"] for head in heads]) for heads in layers],
-        "PR/random": [_median([head["participation_over_random"] for head in heads]) for heads in layers],
-        "sink": [f"{median(head['largest_column_mean'] for head in heads):.0%}" for heads in layers],
-        "logit": [f"{max(head['largest_logit'] for head in heads):.1f}" for heads in layers],
-        "logit/bound": [f"{max(fractions):.2f}" if fractions else "–" for fractions in bounds],
-    }
-    return column_table(cells, left_out)
-
-
-def _median(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{median(known):.2f}" if known else "–"
 
 
 def _print_operator(result: Result, console: Console) -> None:
@@ -117,7 +100,7 @@ def _print_operator(result: Result, console: Console) -> None:
     if row["singular_values"]:
         values = "  ".join(f"{value:.4g}" for value in row["singular_values"])
         console.print(f"singular values of T  {values}", soft_wrap=True)
-    print_table(console, lambda left_out: _token_table(result, left_out), ("rollout",))
+    print_table(console, _token_columns(result), ("rollout",))
     if row["tokens"] > MAX_TOKENS:
         console.print(f"{row['tokens'] - MAX_TOKENS} more tokens; --out DIR draws all of them")
     if row["probes"] is not None:
@@ -126,26 +109,21 @@ def _print_operator(result: Result, console: Console) -> None:
         console.print(f"norms estimated from {row['probes']} probes a token, {spread}")
 
 
-def _token_table(result: Result, left_out: Sequence[str]) -> Table:
+def _token_columns(result: Result) -> list[Column]:
     """One row for each token: what moves it, and what moves it most, by the operator and by rollout."""
-    columns = {"moved by (operator)": "share", "rollout": "rollout"}
-    maps = {title: name for title, name in columns.items() if title not in left_out}
-    table = Table(box=None, pad_edge=False)
-    for title in ("", "id", "token"):
-        table.add_column(title, justify="left" if title == "token" else "right", no_wrap=True)
-    for title in maps:
-        table.add_column(title, no_wrap=True)
-        table.add_column("most", no_wrap=True)
     tokens, moved = result.input_tokens, result.token_map.partition_by("output", maintain_order=True)
-    for (place, number, label), inputs in zip(tokens[:MAX_TOKENS].iter_rows(), moved, strict=False):
-        cells: list[str] = []
-        for name in maps.values():
-            shares = inputs[name].to_list()
-            top = max(shares)
-            cells.append(sparkline(shares, top=top) if tokens.height <= MAX_TOKENS else "")
-            cells.append(f"{shares.index(top)} ({top:.0%})")
-        table.add_row(str(place), str(number), Text(_shorten(label)), *cells)
-    return table
+    shown = tokens[:MAX_TOKENS]
+    columns = [
+        Column("", [str(place) for place in shown["position"]]),
+        Column("id", [str(number) for number in shown["id"]]),
+        Column("token", [_shorten(label) for label in shown["token"]], is_text=True),
+    ]
+    for title, name in (("moved by (operator)", "share"), ("rollout", "rollout")):
+        shares = [inputs[name].to_list() for inputs in moved[:MAX_TOKENS]]
+        lines = [sparkline(row, max(row)) if tokens.height <= MAX_TOKENS else "" for row in shares]
+        most = [f"{row.index(max(row))} ({max(row):.0%})" for row in shares]
+        columns += [Column(title, lines, is_text=True), Column("most", most, is_text=True, name=title)]
+    return columns
 
 
 def _shorten(label: str) -> str:

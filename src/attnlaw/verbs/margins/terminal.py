@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import exp
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import bar, column_table, print_message, print_table
+from attnlaw.render.terminal.console import Column, bar, number_columns, print_message, print_table
 from attnlaw.verbs.margins import D_MEANING
 
 MAX_KINDS = 8  # of maps that are told
+AMPLIFICATION = {
+    "amplification": ("median", ".3g"),
+    "largest": ("max", ".3g"),
+    "log10": ("log10_measured", ".2f"),
+    "worst case": ("log10_worst_case", ".2f"),
+}
 
 
 def show_case(result: Result, console: Console) -> None:
@@ -30,7 +34,7 @@ def show_case(result: Result, console: Console) -> None:
     elif row["comparison"] is not None:
         console.print(Text(row["comparison"]), soft_wrap=True)
     if {"kappa_layers", "amplification"} & set(result.tables):
-        print_table(console, lambda left_out: _table_by_layer(result, left_out), ("largest",))
+        print_table(console, _layer_columns(result), ("largest",))
     if "kappa_kinds" in result.tables:
         largest = result.kappa_kinds.sort("kappa", descending=True, maintain_order=True).head(MAX_KINDS)
         listing = "  ".join(f"{kind} {kappa:.3g}" for kind, kappa in largest.select("kind", "kappa").rows())
@@ -63,28 +67,23 @@ def _headline(result: Result) -> str:
     return "  ".join(words)
 
 
-def _table_by_layer(result: Result, left_out: Sequence[str]) -> Table:
+def _layer_columns(result: Result) -> list[Column]:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
-    cells: dict[str, list[str]] = {}
+    columns = []
     if "kappa_layers" in result.tables:
         kappas = result.kappa_layers["kappa"].to_list()
         top = max(kappas)
-        cells["layer"] = result.kappa_layers["place"].to_list()
-        cells["kappa"] = [f"{kappa:.3g}" for kappa in kappas]
-        cells[""] = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
+        bars = [bar(kappa / top if 0 < top < float("inf") else 0.0, 16) for kappa in kappas]
+        columns = [Column("layer", result.kappa_layers["place"].to_list())]
+        columns += [Column("kappa", [f"{kappa:.3g}" for kappa in kappas]), Column("", bars, is_text=True)]
     if "amplification" in result.tables:
         rows = result.amplification
-        names = cells.setdefault("layer", [str(layer) for layer in rows["layer"]])
-        columns = {
-            "amplification": ("median", ".3g"),
-            "largest": ("max", ".3g"),
-            "log10": ("log10_measured", ".2f"),
-            "worst case": ("log10_worst_case", ".2f"),
-        }
-        for title, (name, form) in columns.items():
-            cells[title] = ["–" if value is None else f"{value:{form}}" for value in rows[name]]
-            cells[title] += [""] * (len(names) - rows.height)
-    return column_table(cells, left_out, texts=("",))
+        columns = columns or [Column("layer", [str(layer) for layer in rows["layer"]])]
+        below = [""] * (len(columns[0].cells) - rows.height)  # maps outside of layers
+        columns += [
+            column._replace(cells=[*column.cells, *below]) for column in number_columns(rows, AMPLIFICATION)
+        ]
+    return columns
 
 
 def _print_directions(directions: pl.DataFrame, console: Console) -> None:
