@@ -17,10 +17,16 @@ from command.in_process import invoke
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.charts.published import published_figures
-from attnlaw.study import published_numbers as compared
-from attnlaw.study import read_study
-from attnlaw.study.papers import PAPERS, find_figures
-from attnlaw.study.published_numbers import DERIVED, FOLDER, NUMBER_COLUMNS, compare, published_lines
+from attnlaw.study import papers, read_study
+from attnlaw.study.papers import (
+    DERIVED,
+    FOLDER,
+    NUMBER_COLUMNS,
+    PAPERS,
+    compare,
+    find_figures,
+    published_lines,
+)
 from attnlaw.study.shipped import shipped_studies
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +65,7 @@ def test_every_number_belongs_to_a_task(name: str) -> None:
         if line["quantity"] in DERIVED:
             continue
         assert any(line["quantity"] in verb.schema for verb in study.verbs.values())
-        estimate = compared._our_estimate(
+        estimate = papers._our_estimate(
             rows.with_columns(pl.lit(1.0).alias(line["quantity"])), line["quantity"], settings, frozenset()
         )
         assert estimate is not None, line
@@ -133,7 +139,7 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, **changes: str) -> list[dict[str, 
             "y_error": [1e-9, 0.3, 0.4, None],
         }
     )
-    monkeypatch.setattr(compared, "published_lines", lambda study: [line])
+    monkeypatch.setattr(papers, "published_lines", lambda study: [line])
     return compare("p", "s", rows, ["drawn"])
 
 

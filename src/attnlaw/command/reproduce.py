@@ -17,10 +17,9 @@ from attnlaw.core.files import write_all
 from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
-from attnlaw.study import Backend, read_study, run
+from attnlaw.study import Backend, papers, read_study, run
 from attnlaw.study.export import collect_results
-from attnlaw.study.papers import PAPERS, Paper, PaperFigure, find_figures
-from attnlaw.study.published_numbers import COMPARISON, compare, published_lines
+from attnlaw.study.papers import Paper, PaperFigure, find_figures
 from attnlaw.study.store import open_store
 
 LIST = "list"
@@ -74,7 +73,7 @@ class Reproduce(Settings):
                 print_message(f"{figure.study}: {done[-1].remark}")
             if done[-1].status == STOPPED:
                 break
-        table = quantity_frame(COMPARISON, (line for figure_run in done for line in figure_run.lines))
+        table = quantity_frame(papers.COMPARISON, (line for figure_run in done for line in figure_run.lines))
         path = Path(self.out) / "published.csv"
         if table.height:
             write_all({path: table.write_csv().encode()})
@@ -150,7 +149,7 @@ def _run_figure(paper: Paper, figure: PaperFigure, options: Reproduce, folder: P
         parts = [part for result in results for part in (result, result.simulation) if part is not None]
         rows = pl.concat([part.rows for part in parts], how="diagonal_relaxed")
         drawn = [name for name, verb in study.verbs.items() if verb.is_random]
-        lines = compare(paper.arxiv, figure.study, rows, drawn)
+        lines = papers.compare(paper.arxiv, figure.study, rows, drawn)
         write_report([folder], figures=options.figures)
         figures = published_figures(lines, results[0].verb.label)
         write_all(figure_files(figures, folder / "figures", options.figures))
@@ -193,10 +192,10 @@ def _list(json: bool) -> int:
     """All papers, their figures, and what numbers of others there are."""
     entries: list[dict[str, Any]] = []
     rows: list[tuple[str | Text, str | Text, str]] = []
-    for paper in PAPERS:
+    for paper in papers.PAPERS:
         rows.append((Text(paper.arxiv, style="bold"), Text(paper.title, style="bold"), ""))
         for figure in paper.figures:
-            count = len(published_lines(figure.study))
+            count = len(papers.published_lines(figure.study))
             rows.append((f"  {figure.study}", figure.about, str(count or "")))
             names = {"paper": paper.arxiv, "title": paper.title, "figure": figure.study}
             entries.append({**names, "about": figure.about, "numbers": count, "needs": figure.needs or None})
