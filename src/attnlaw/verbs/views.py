@@ -205,13 +205,16 @@ def load(directory: str | os.PathLike[str]) -> Result:
     folder = Path(directory)
     with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
-    if not known and running:
+    if not known and running and not (folder / "rows").exists():  # where 0.2.0 had the rows of a study
         raise InputError(
             f"{folder}: holds a study of which nothing is exported yet; once a task is finished, run: "
             f"attnlaw study export FILE --out {folder}"
         )
     if not known:
-        raise InputError(f"{folder}: found no {MANIFEST}; give a directory that attnlaw 0.3 or later wrote")
+        raise InputError(
+            f"{folder}: found no {MANIFEST}, so attnlaw 0.3 did not write it; give a directory that it wrote, "
+            "or run the command, study or training again"
+        )
     verb = _written_verb(folder)
     command = "attnlaw study export FILE" if running else f"attnlaw {verb.name} ..."
     return Result.open(folder, verb, f"write it again with: {command} --out {folder}")
