@@ -73,7 +73,7 @@ def pages(tmp_path_factory):
         "kl": [0.1, 0.25, 12.0, 3.0, 0.0],
     }
     outcome = {"status": [*["done"] * 4, "failed"], "remark": [*[None] * 4, HOSTILE]}
-    rows = rows_page("Widths", "Some of them.", [], pl.DataFrame(widths | outcome))
+    rows = rows_page("Widths", ["Some of them."], [], pl.DataFrame(widths | outcome))
     (folder / "rows.html").write_text(rows, encoding="utf-8")
     return folder, pair
 

@@ -35,28 +35,18 @@ def _case_html(result: Result) -> Markup:
 
 
 def _cases_html(result: Result) -> Markup:
-    settings = [result.settings(case) for case in range(len(result))]
-    values = [result.values(case) for case in range(len(result))]
-    varied = [
-        name for name in (settings[0] if settings else ()) if len({str(row[name]) for row in settings}) > 1
+    verb, values = result.verb, [result.values(case) for case in range(len(result))]
+    columns = [
+        (verb.label(name), [format_value(value) for value in result.rows[column]])
+        for name, column in verb.setting_columns.items()
+        if len({str(value) for value in result.rows[column]}) > 1
     ]
-    brief = [
-        quantity
-        for quantity in result.verb.quantities
-        if quantity.in_summary and any(format_value(numbers[quantity.name]) for numbers in values)
-    ]
-    head = [
-        *(result.verb.label(name) for name in varied),
-        *(quantity.symbol or quantity.label for quantity in brief),
-    ]
-    rows = [
-        [
-            *(format_value(row[name]) for name in varied),
-            *(format_value(numbers[quantity.name]) for quantity in brief),
-        ]
-        for row, numbers in zip(settings, values, strict=True)
-    ]
-    html: Markup = macros("notebook.html").cases(result.verb.title, len(result), head, rows)
+    for quantity in verb.quantities:
+        cells = [format_value(numbers[quantity.name]) for numbers in values]
+        if quantity.in_summary and any(cells):
+            columns.append((quantity.symbol or quantity.label, cells))
+    head, rows = [title for title, _ in columns], list(zip(*(cells for _, cells in columns), strict=True))
+    html: Markup = macros("notebook.html").cases(verb.title, len(result), head, rows)
     return html
 
 

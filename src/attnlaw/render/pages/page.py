@@ -24,8 +24,7 @@ from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.result import Result
-from attnlaw.core.settings import setting_fields
-from attnlaw.core.tables import nan_to_null, to_schema
+from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import (
@@ -82,7 +81,7 @@ class Part:
     @property
     def rows(self) -> pl.DataFrame:
         """All rows; settings come first, also those of a simulation."""
-        rows = pl.concat([rows_of(result) for result in self.every], how="diagonal_relaxed")
+        rows = pl.concat([result.plain_rows for result in self.every], how="diagonal_relaxed")
         settings = dict.fromkeys(
             name for result in self.every for name in result.verb.setting_columns.values()
         )
@@ -113,7 +112,7 @@ def results_page(parts: Sequence[Part]) -> str:
         (result.verb, rows)
         for part in parts
         for result in part.every
-        if (rows := finished_rows(result)).height
+        if (rows := result.finished_rows).height
     ]
     verbs = list({verb.name: verb for verb, _ in finished}.values())
     tables = [part.listed_rows for part in parts]
@@ -139,35 +138,13 @@ def results_page(parts: Sequence[Part]) -> str:
         *(quantity_section(*pair, several=len(verbs) > 1) for pair in finished),
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
-    return rows_page(title, " ".join(filter(None, lead)), filter(None, sections), rows, verbs)
+    return rows_page(title, lead, sections, rows, verbs)
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
     """Return what failed, by part if there are several."""
     losses = [(part.name, failure_sentence(part.rows)) for part in parts]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
-
-
-def rows_of(result: Result) -> pl.DataFrame:
-    """Return all rows with their `case`; null for what is no number, except settings that may be infinite."""
-    known = setting_fields(result.verb.settings).items()
-    infinite = [name for name, setting in known if setting.rule.allow_infinite]
-    return nan_to_null(result.rows, *infinite).with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
-
-
-def finished_rows(result: Result) -> pl.DataFrame:
-    """Return the rows of cases that did not fail, with their `case`."""
-    return rows_of(result).filter(pl.col("status") != "failed")
-
-
-def table_of(result: Result, name: str) -> pl.DataFrame:
-    """Return a table of finished cases, null for what is no number; without lines if there is none."""
-    columns = next(spec.columns for spec in result.verb.tables if spec.name == name)
-    table = result.tables.get(
-        name, pl.DataFrame(schema=to_schema(column_kinds(columns)) | {"case": pl.Int64()})
-    )
-    finished = (result.rows["status"] != "failed").arg_true()
-    return nan_to_null(table.filter(pl.col("case").is_in(finished.to_list())))
 
 
 def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
@@ -182,12 +159,12 @@ def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
 
 def rows_page(
     title: str,
-    lead: str,
-    sections: Iterable[Section],
+    lead: Iterable[str],
+    sections: Iterable[Section | None],
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
 ) -> str:
-    """Return a page of its sections, then all rows."""
+    """Return a page of its sections, then all rows; the lead is given by sentences, some of them empty."""
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
@@ -269,7 +246,9 @@ def _example_filter(rows: pl.DataFrame) -> str:
     return "done"
 
 
-def page_html(title: str, lead: str, sections: Iterable[Section], data: Mapping[str, Any]) -> str:
+def page_html(
+    title: str, lead: Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
+) -> str:
     """Return the whole HTML document."""
     script = "\n".join(["'use strict';", *(_asset(f"{name}.js") for name in SCRIPTS)])
     return (
@@ -277,10 +256,10 @@ def page_html(title: str, lead: str, sections: Iterable[Section], data: Mapping[
         .get_template("page.html")
         .render(
             title=title,
-            lead=lead,
+            lead=" ".join(filter(None, lead)),
             version=__version__,
             style=Markup(colour_css() + _asset("page.css")),
-            sections=list(sections),
+            sections=list(filter(None, sections)),
             data=Markup(inert_json(data)),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
@@ -300,6 +279,41 @@ def _asset(name: str) -> str:
 def explorer_section(link: str, constant: str = "") -> Section:
     """Maps of layers by heads, and beside them what was chosen; `constant` says what cannot be."""
     return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
+
+
+def explorer_data(
+    verb: Verb[Any, Any],
+    models: Mapping[int, str],
+    rows: pl.DataFrame,
+    mapped: Mapping[str, Mapping[str, Any]],
+    facts: Iterable[str],
+) -> dict[str, Any]:
+    """Return what the explorer's script draws of matrices, as values that JSON can hold.
+
+    Args:
+        verb: declares the columns, the kinds of matrix and the laws.
+        models: names by the numbers of their cases.
+        rows: the matrices, with the columns that the page has of them.
+        mapped: the columns that can be mapped, how a map is read and how its colours are chosen.
+        facts: the columns that are shown of a chosen matrix.
+    """
+    known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
+    kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
+    short, number = short_names(models.values()), {case: number for number, case in enumerate(models)}
+    meanings = {name: known[name].description for name in mapped}
+    return {
+        "quantities": [
+            {"key": name, "name": known[name].label, "log": known[name].log}
+            | {"says": f"{meanings[name][:1].upper()}{meanings[name][1:]}. {how['read']}", **how}
+            for name, how in mapped.items()
+        ],
+        "facts": [(name, verb.label(name)) for name in facts],
+        "names": {"kind": {name: kind.label for name, kind in kinds.items()}},
+        "groups": {name: kind.group for name, kind in kinds.items()},
+        "laws": {name: f"var(--c{law.colour})" for name, law in laws.items()},
+        "models": [{"name": name, "short": short[name]} for name in models.values()],
+        "columns": plain_columns(rows.drop("case")) | {"model": [number[case] for case in rows["case"]]},
+    }
 
 
 def rows_section(link: str, example: str) -> Section:

@@ -11,23 +11,17 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.core.quantity import Quantity
+from attnlaw.analysis.fit import LAWS
 from attnlaw.core.result import Result
-from attnlaw.core.tables import short_names
-from attnlaw.render.pages.page import pack_arrays, plain_columns, table_of
+from attnlaw.render.pages.page import explorer_data, pack_arrays
 from attnlaw.verbs.audit import VERB
 
-# What the columns of its tables are; a name that several have is that of the first.
-COLUMN_QUANTITIES: dict[str, Quantity] = {
-    column.name: column for table in reversed(VERB.tables) for column in table.columns
-}
-KINDS, LAWS = (COLUMN_QUANTITIES[name].choices or {} for name in ("kind", "law"))
 LOCATION = ("case", "layer", "stack", "head", "expert", "kind")
 # Quantities of matrices that are left out of the map if they are constant.
 LEFT_OUT_IF_CONSTANT = ("p", "share")
 SAME_TOLERANCE = 1e-3  # how much values may differ that are called the same, of the largest
 # Said elsewhere on the page, or packed.
-LEFT_OUT = ("case", "family", "log10_curve", "singular_values_applied", "attnlaw_version")
+LEFT_OUT = ("family", "log10_curve", "singular_values_applied", "attnlaw_version")
 # Headings of the table that must be short.
 SHORT_HEADINGS = {
     "spectral_norm_applied": "norm, applied",
@@ -94,31 +88,18 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
         names: the models by the numbers of their cases.
         applied: whether norms are shown as applied.
     """
-    short = short_names(names.values())
-    matrices = table_of(result, "matrices")
+    matrices = result.finished_table("matrices")
     rows = _rows_with_fits(result, matrices)
-    columns = plain_columns(rows.drop("singular_values", *LEFT_OUT, strict=False))
-    number = {case: number for number, case in enumerate(names)}
     constant = constant_quantities(matrices)
     leading = "spectral_norm_applied" if applied else "spectral_norm"  # the quantity that is shown first
-    order = sorted(MAPPED, key=lambda name: name != leading)
-    return {
-        "quantities": [
-            {"key": name, "name": COLUMN_QUANTITIES[name].label, "log": COLUMN_QUANTITIES[name].log}
-            | {"says": f"{_sentence(COLUMN_QUANTITIES[name].description)} {MAPPED[name]['read']}"}
-            | MAPPED[name]
-            for name in order
-            if name not in constant
-        ],
-        "facts": [(name, VERB.label(name)) for name in FACTS],
-        "names": {"kind": {name: kind.label for name, kind in KINDS.items()}},
-        "groups": {name: kind.group for name, kind in KINDS.items()},
-        "laws": {name: f"var(--c{law.colour})" for name, law in LAWS.items()},
-        "models": [{"name": name, "short": short[name]} for name in names.values()],
-        "columns": columns | {"model": [number[case] for case in rows["case"]]},
+    mapped = {name: MAPPED[name] for name in sorted(MAPPED, key=lambda name: name != leading)}
+    plain = rows.drop("singular_values", *LEFT_OUT, strict=False)
+    return explorer_data(
+        VERB, names, plain, {name: how for name, how in mapped.items() if name not in constant}, FACTS
+    ) | {
         "spectra": pack_arrays(rows["singular_values"].to_list()),
         "curves": pack_arrays(_complete_curve(curve) for curve in rows["log10_curve"].to_list()),
-        "fits": _fits_payload(rows, table_of(result, "curves"))
+        "fits": _fits_payload(rows, result.finished_table("curves"))
         if "curves" in result.tables and "null_shape" in rows.columns
         else None,
         "shown": [
@@ -143,16 +124,12 @@ def _is_constant(matrices: pl.DataFrame, name: str) -> bool:
     )
 
 
-def _sentence(meaning: str) -> str:
-    return f"{meaning[:1].upper()}{meaning[1:]}."
-
-
 def _rows_with_fits(result: Result, matrices: pl.DataFrame) -> pl.DataFrame:
     """One row per matrix with its spectrum and, if laws were fitted, its fit."""
-    rows = _join_by_location(matrices, table_of(result, "spectra"))
+    rows = _join_by_location(matrices, result.finished_table("spectra"))
     if "fits" not in result.tables:
         return rows
-    fits = table_of(result, "fits").rename({"status": "fit_status", "seed": "fit_seed"})
+    fits = result.finished_table("fits").rename({"status": "fit_status", "seed": "fit_seed"})
     return _join_by_location(rows, fits)
 
 

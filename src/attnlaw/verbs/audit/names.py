@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from attnlaw.core.result import Result
@@ -21,6 +22,18 @@ def model_names(result: Result) -> list[str]:
     for case, given in enumerate(result.rows["model"]):
         names += unique_names(names, [known.get(case, given)]).values()
     return names
+
+
+def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return every line once, after the names of its models unless it is about all of them."""
+    models_by_line: dict[str, list[str]] = {}
+    for model, lines in lines_by_model.items():
+        for line in lines:
+            models_by_line.setdefault(line, []).append(model)
+    return [
+        line if len(models) == len(lines_by_model) else f"{', '.join(models)}: {line}"
+        for line, models in models_by_line.items()
+    ]
 
 
 def name_models(result: Result) -> Result:

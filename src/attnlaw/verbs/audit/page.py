@@ -34,10 +34,10 @@ from attnlaw.render.pages.page import (
     page_html,
     results_page,
     rows_section,
-    table_of,
 )
-from attnlaw.verbs.audit.explorer import COLUMN_QUANTITIES, audit_payload, constant_quantities
-from attnlaw.verbs.audit.names import model_names
+from attnlaw.verbs.audit import VERB
+from attnlaw.verbs.audit.explorer import audit_payload, constant_quantities
+from attnlaw.verbs.audit.names import lines_about_models, model_names
 
 # More audited models than this are compared by their rows alone.
 MOST_MODELS = 12
@@ -85,10 +85,10 @@ def page(
         return results_page([Part([result], figures)])
     summaries = _summaries(result)
     applied = all(summary["norms"] == "applied" for summary in summaries.values())
-    matrices, layers = table_of(result, "matrices"), table_of(result, "layers")
+    matrices, layers = result.finished_table("matrices"), result.finished_table("layers")
     placed = [figure for figure in figures if figure.name in LAYERS]
     rest = [figure for figure in figures if figure.name not in (*PROXIES, *LAYERS)]
-    constant = " and ".join(COLUMN_QUANTITIES[name].label for name in constant_quantities(matrices))
+    constant = " and ".join(result.verb.label(name) for name in constant_quantities(matrices))
     sentence = f"Constant within each kind of matrix, so not to choose from: {constant}." if constant else ""
     sections = [
         _summary_section(result, summaries, applied),
@@ -101,10 +101,9 @@ def page(
     ]
     names = {case: str(summary["model"]) for case, summary in summaries.items()}
     whose = f"{len(names)} models, side by side" if len(names) > 1 else next(iter(names.values()))
-    lead = f"{matrices.height} matrices of {whose}. {failure_sentence(result.rows) if note is None else note}"
-    return page_html(
-        "Spectral audit", lead.strip(), filter(None, sections), audit_payload(result, names, applied)
-    )
+    note = failure_sentence(result.rows) if note is None else note
+    lead = [f"{matrices.height} matrices of {whose}.", note]
+    return page_html("Spectral audit", lead, sections, audit_payload(result, names, applied))
 
 
 def _summaries(result: Result) -> dict[int, dict[str, Any]]:
@@ -121,14 +120,14 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
     known = [name for name in SHARES if layers[name].count()]
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""
-    parts = ", ".join(f"{COLUMN_QUANTITIES[name].label} {layers[name].drop_nulls()[0]:.1%}" for name in known)
+    parts = ", ".join(f"{VERB.label(name)} {layers[name].drop_nulls()[0]:.1%}" for name in known)
     return f"Every layer's share of the proxy is made of the same parts, so they are not drawn: {parts}."
 
 
 def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
     """What was found in each model, before any proxy."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
-    findings = table_of(result, "findings")
+    findings = result.finished_table("findings")
     cards = []
     for case, summary in summaries.items():
         shown = summary | ({} if applied else {"norms": "stored"})
@@ -167,40 +166,26 @@ def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Fig
     models = [summary for summary in summaries.values() if summary["proxies"]]
     if not models:
         return None
-    several = len(models) > 1
-    columns = [
-        (model["model"], ending, {label: numbers for label, *numbers in proxy_entries(model[key])})
-        for model in models
-        for key, ending in (("proxies", ""), ("per_application", "per application"))
-        if model[key]
-    ]
-    heads = [
-        (
-            colours[name] if several else None,
-            ", ".join(filter(None, [short[name] if several else "log10", ending])),
-        )
-        for name, ending, _ in columns
-    ]
+    heads: list[tuple[int | None, str]] = []
+    columns: list[dict[str, Sequence[float | None]]] = []
+    for model in models:
+        colour, name = colours[model["model"]], short[model["model"]]
+        for key, ending in (("proxies", ""), ("per_application", ", per application")):
+            if model[key]:
+                heads.append((colour, f"{name}{ending}") if len(models) > 1 else (None, f"log10{ending}"))
+                columns.append({label: numbers for label, *numbers in proxy_entries(model[key])})
     rows = [
-        (label, [_format_proxy(*entries.get(label, (None, None))) for _, _, entries in columns])
-        for label in dict.fromkeys(label for _, _, entries in columns for label in entries)
+        (label, [_format_proxy(*entries.get(label, (None, None))) for entries in columns])
+        for label in dict.fromkeys(label for entries in columns for label in entries)
     ]
     differ = [label for fact, label in SHAPE.items() if len({str(model[fact]) for model in models}) > 1]
-    models_by_line: dict[str, list[str]] = {}
-    for model in models:
-        for line in proxy_remarks(model):
-            models_by_line.setdefault(line, []).append(short[model["model"]])
-    remarks = [
-        line if len(whose) == len(models) else f"{', '.join(whose)}: {line}"
-        for line, whose in models_by_line.items()
-    ]
     body = macros("verbs/audit/page.html").proxies(
         models[0]["meaning"] or "",
         DIFFER.format(facts=", ".join(differ)) if differ else "",
         heads,
         rows,
         [draw(figure, figure.name) for figure in figures],
-        remarks,
+        lines_about_models({short[model["model"]]: proxy_remarks(model) for model in models}),
     )
     return Section("proxies", "Proxies", body)
 
@@ -226,8 +211,8 @@ def notebook_html(result: Result) -> Markup:
         line = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"
         proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
         lines.append(line if proxy is None else f"{line}, log10 proxy {proxy:.2f}")
-    findings = table_of(result, "findings")
+    findings = result.finished_table("findings")
     shown = frame_html(findings, ("model", "level", "rule", *PLACE, "meaning")) if findings.height else None
-    layers = frame_html(table_of(result, "layers"), LAYER)
+    layers = frame_html(result.finished_table("layers"), LAYER)
     html: Markup = macros("verbs/audit/page.html").notebook(lines, shown, layers)
     return html

@@ -19,7 +19,7 @@ from attnlaw.analysis.findings.text import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
-from attnlaw.verbs.audit.names import model_names
+from attnlaw.verbs.audit.names import lines_about_models, model_names
 
 # Colours of findings by level.
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -96,13 +96,8 @@ def show_summary(result: Result, console: Console) -> None:
         print_table(console, _model_columns(summaries, names))
     elif summaries[0]["proxies"]:
         print_table(console, _proxy_columns(summaries[0]))
-    models_by_line: dict[str, list[str]] = {}
-    for name, summary in zip(names, summaries, strict=True):
-        for line in remarks(summary):
-            models_by_line.setdefault(line, []).append(name)
-    for line, models in models_by_line.items():
-        whose = "" if len(models) == len(summaries) else f"{', '.join(models)}: "
-        console.print(Text(f"{whose}{line}", style="dim"))
+    for line in lines_about_models(dict(zip(names, map(remarks, summaries), strict=True))):
+        console.print(Text(line, style="dim"))
     console.print()
 
 

@@ -16,26 +16,24 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (
     Section,
+    explorer_data,
     explorer_section,
     figure_section,
-    finished_rows,
     pack_arrays,
     page_html,
-    plain_columns,
     rows_section,
-    table_of,
 )
 from attnlaw.verbs.audit.names import name_models
 
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
 MAPPED: dict[str, dict[str, Any]] = {
-    "size": {"read": "Bright cells changed most.", "zero": True},
+    "size": {"read": "Bright cells changed most.", "zero": True, "log": False},
     "z_left": {"read": "Beyond 4 or -4 it is no chance: the update keeps to them, or avoids them."},
     "z_right": {"read": "Beyond 4 or -4 it is no chance."},
     "rank": {"read": "Few of many: a low-rank update, as an adapter makes.", "zero": True},
     "cosine": {"read": "Near 1 the map points where it did; near 0 it is another map."},
     "scale": {"read": "A whole map below 1 is what weight decay does."},
-    "stable_rank": {"read": "Near 1, one direction carries the update."},
+    "stable_rank": {"read": "Near 1, one direction carries the update.", "log": False},
     "z_top": {"read": "Below -4 it shrank, above 4 it grew, by more than noise of that size explains."},
     "intruders_left": {"read": "Values near each other mix under any update, and count.", "zero": True},
     "new_left": {"read": "Bright cells learned a direction that the base did not have.", "zero": True},
@@ -61,8 +59,12 @@ NOTEBOOK_COLUMNS = ("model", *LOCATION[1:], "size", "cosine", "stable_rank", "mo
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models that were compared with a base."""
     result = name_models(result)
-    rows, maps, tensors = finished_rows(result), table_of(result, "diff"), table_of(result, "diff_tensors")
-    lead = f"{maps.height} maps and {tensors.height} tensors, against {rows['base'][0]}."
+    rows = result.finished_rows
+    maps, tensors = result.finished_table("diff"), result.finished_table("diff_tensors")
+    lead = [
+        f"{maps.height} maps and {tensors.height} tensors, against {rows['base'][0]}.",
+        failure_sentence(result.rows),
+    ]
     sections = [
         _verdicts(result, rows),
         explorer_section("Heads and maps"),
@@ -70,12 +72,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
         _tensors(result, rows, tensors),
         rows_section("Maps", "qk layer=3 size>0.2"),
     ]
-    return page_html(
-        result.verb.title,
-        f"{lead} {failure_sentence(result.rows)}".strip(),
-        filter(None, sections),
-        _payload(result, rows, maps),
-    )
+    return page_html(result.verb.title, lead, sections, _payload(result, rows, maps))
 
 
 def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
@@ -113,35 +110,15 @@ def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Secti
 
 def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str, Any]:
     """What the script draws: maps, the update of each with noise of its size, and how they are called."""
-    table = next(spec for spec in result.verb.tables if spec.name == "diff")
-    known = {column.name: column for column in table.columns}
-    kinds = known["kind"].choices or {}
-    short = short_names(rows["model"])
-    spectra = table_of(result, "diff_spectra").select(*LOCATION, "update_values", "noise_values")
+    spectra = result.finished_table("diff_spectra").select(*LOCATION, "update_values", "noise_values")
     whole = maps.join(spectra, on=LOCATION, how="left", nulls_equal=True, maintain_order="left")
-    number = {case: number for number, case in enumerate(rows["case"])}
-    columns = plain_columns(whole.drop("case", "update_values", "noise_values"))
-    columns["model"] = [number[case] for case in whole["case"]]
-    return {
-        "quantities": [
-            {"key": name, "name": known[name].label, "log": False}
-            | {
-                "says": f"{known[name].description[:1].upper()}{known[name].description[1:]}. {how['read']}",
-                **how,
-            }
-            for name, how in MAPPED.items()
-        ],
-        "facts": [(name, known[name].label) for name in FACTS],
-        "names": {"kind": {name: kind.label for name, kind in kinds.items()}},
-        "groups": {name: kind.group for name, kind in kinds.items()},
-        "laws": {},
-        "models": [{"name": name, "short": short[name]} for name in rows["model"]],
-        "columns": columns,
+    models = dict(rows.select("case", "model").iter_rows())
+    return explorer_data(result.verb, models, maps, MAPPED, FACTS) | {
         "spectra": pack_arrays(whole["update_values"].to_list()),
         "noise": pack_arrays(whole["noise_values"].to_list()),
         "curves": pack_arrays([None] * whole.height),
         "fits": None,
-        "shown": [(name, known[name].label) for name in SHOWN],
+        "shown": [(name, result.verb.label(name)) for name in SHOWN],
         "leading": "size",
         "worst": True,
         "view": "rank",
@@ -152,6 +129,6 @@ def notebook_html(result: Result) -> Markup:
     """Return what happened to every model, and the maps that changed most."""
     summaries = (case.summary for case in result if "sentence" in case.summary)
     lines = [(summary["model"], summary["sentence"]) for summary in summaries]
-    maps = table_of(result, "diff").sort("size", descending=True, nulls_last=True)
+    maps = result.finished_table("diff").sort("size", descending=True, nulls_last=True)
     models: Markup = macros("notebook.html").models(lines)
     return models + frame_html(maps, NOTEBOOK_COLUMNS)

@@ -12,7 +12,7 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.labels import failure_sentence, shared_settings
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
-from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page, table_of
+from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page
 
 # What a notebook shows of a matrix.
 COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
@@ -20,7 +20,7 @@ COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models: a row for each matrix."""
-    verb, fits = result.verb, table_of(result, "fits").drop("case")
+    verb, fits = result.verb, result.finished_table("fits").drop("case")
     if not fits.height:
         return results_page([Part([result], figures)])
     sentences = [
@@ -28,13 +28,12 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
         failure_sentence(result.rows),
         shared_settings(fits, result_columns([verb])),
     ]
-    sections = filter(None, [figure_section("part-1", "Figures", figures)])
-    return rows_page(verb.title, " ".join(filter(None, sentences)), sections, fits, [verb])
+    return rows_page(verb.title, sentences, [figure_section("part-1", "Figures", figures)], fits, [verb])
 
 
 def notebook_html(result: Result) -> Markup:
     """Return how many matrices of each model follow which law, and the first matrices."""
-    fits = table_of(result, "fits")
+    fits = result.finished_table("fits")
     models = fits.partition_by("case", maintain_order=True)
     lines: Markup = macros("notebook.html").models([(rows["model"][0], law_counts(rows)) for rows in models])
     return lines + frame_html(fits, COLUMNS)

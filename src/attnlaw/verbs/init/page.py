@@ -18,7 +18,6 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import (
     Section,
     figure_section,
-    finished_rows,
     headline_numbers,
     quantity_section,
     result_columns,
@@ -31,7 +30,7 @@ NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several laws; of many there are no cards."""
-    rows, verb = finished_rows(result), result.verb
+    rows, verb = result.finished_rows, result.verb
     sentences = [
         "Before training, from config.json alone.",
         shared_settings(rows, result_columns([verb])),
@@ -42,12 +41,12 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
         figure_section("part-1", "Figures", figures),
         quantity_section(verb, rows),
     ]
-    return rows_page(verb.title, " ".join(filter(None, sentences)), filter(None, sections), rows, [verb])
+    return rows_page(verb.title, sentences, sections, rows, [verb])
 
 
 def _remarks(result: Result) -> Section:
     """A card for every law: its remarks, and its numbers with errors."""
-    rows, labels = finished_rows(result), ValueLabels(result.verb, result.rows)
+    rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
     settings = varying_settings(rows, setting_fields(result.verb.settings)) or ["model"]
     cards = [
         {

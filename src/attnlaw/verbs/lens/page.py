@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any
 
 import polars as pl
 
@@ -16,11 +14,9 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import (
     Section,
     figure_section,
-    finished_rows,
     headline_numbers,
     quantity_section,
     rows_page,
-    table_of,
 )
 
 MAX_SENTENCES = 6  # of a rule
@@ -43,25 +39,23 @@ CARD_QUANTITIES = (
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one input through one or several models."""
-    rows, verb = finished_rows(result), result.verb
+    rows, verb = result.finished_rows, result.verb
     names = rows.with_columns(short=pl.col("model").replace_strict(short_names(rows["model"])))
     tokens = ", ".join(str(count) for count in dict.fromkeys(rows["tokens"]))
-    lead = f"{', '.join(names['short'])} on one input of {tokens} tokens. {INPUT_NOTICE}"
     sections = [
         _findings_section(result, names),
         _input_section(result, names),
         figure_section("part-1", "Figures", figures),
         quantity_section(verb, rows),
     ]
-    note = failure_sentence(result.rows)
-    return rows_page(
-        verb.title, f"{lead} {note}".strip(), filter(None, sections), _listed_rows(result, names), [verb]
-    )
+    lead = [f"{', '.join(names['short'])} on one input of {tokens} tokens.", INPUT_NOTICE]
+    lead.append(failure_sentence(result.rows))
+    return rows_page(verb.title, lead, sections, _listed_rows(result, names), [verb])
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
     """Heads, else pairs of tokens, else ranks, whichever were looked at; with their model if several."""
-    tables = [table_of(result, name) for name in ("heads", "token_map", "entrywise")]
+    tables = [result.finished_table(name) for name in ("heads", "token_map", "entrywise")]
     table = next((table for table in tables if table.height), tables[0])
     if rows.height > 1:
         table = table.join(rows.select("case", model="short"), on="case", maintain_order="left")
@@ -71,30 +65,20 @@ def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _findings_section(result: Result, rows: pl.DataFrame) -> Section:
     """A card for every model: its numbers, and the clearest heads of every rule that holds."""
-    findings = table_of(result, "head_findings")
-    cards = [
-        row
-        | {
-            "numbers": headline_numbers(result.verb, row, CARD_QUANTITIES),
-            "rules": _rules(findings.filter(pl.col("case") == row["case"])),
-        }
-        for row in rows.iter_rows(named=True)
-    ]
+    findings, cards = result.finished_table("head_findings"), []
+    for row in rows.iter_rows(named=True):
+        rules = findings.filter(case=row["case"]).group_by("rule", maintain_order=True)
+        numbers = headline_numbers(result.verb, row, CARD_QUANTITIES)
+        cards.append(
+            row | {"numbers": numbers, "rules": [(rule, group.rows(named=True)) for (rule,), group in rules]}
+        )
     body = macros("verbs/lens/page.html").findings(cards, MAX_SENTENCES)
     return Section("findings", "What heads do", body, "Findings")
 
 
-def _rules(findings: pl.DataFrame) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The findings of a model by rule."""
-    return [
-        (str(rule), list(group))
-        for rule, group in groupby(findings.iter_rows(named=True), key=lambda finding: finding["rule"])
-    ]
-
-
 def _input_section(result: Result, rows: pl.DataFrame) -> Section:
     """The tokens of the input as each model reads them."""
-    tokens = table_of(result, "input_tokens")
+    tokens = result.finished_table("input_tokens")
     inputs = [
         (name if rows.height > 1 else None, tokens.filter(pl.col("case") == case).rows(named=True))
         for case, name in rows.select("case", "short").iter_rows()

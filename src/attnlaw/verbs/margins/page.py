@@ -17,11 +17,9 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import (
     Section,
     figure_section,
-    finished_rows,
     headline_numbers,
     quantity_section,
     rows_page,
-    table_of,
 )
 from attnlaw.verbs.margins import D_MEANING
 
@@ -31,18 +29,18 @@ CARD_QUANTITIES = ("inputs", "ties", "flat", "confidence", "total_kappa")
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models on the same inputs."""
-    rows, verb = finished_rows(result), result.verb
+    rows, verb = result.finished_rows, result.verb
     short = short_names(rows["model"])
-    lead = " ".join([*_sentences(result, rows, short), failure_sentence(result.rows)]).strip()
+    lead = [*_sentences(result, rows, short), failure_sentence(result.rows)]
     sections = [
         _cards_section(result, rows, short),
         figure_section("part-1", "Figures", figures),
         quantity_section(verb, rows.drop("inputs_sha256")),
     ]
     # All inputs, smallest D first: those that a small change would flip.
-    inputs = table_of(result, "margins").with_columns(pl.col("model").replace(short))
+    inputs = result.finished_table("margins").with_columns(pl.col("model").replace(short))
     listed = inputs.sort("distance", nulls_last=True).drop("case")
-    return rows_page(verb.title, lead, filter(None, sections), listed, [verb])
+    return rows_page(verb.title, lead, sections, listed, [verb])
 
 
 def _sentences(result: Result, rows: pl.DataFrame, short: dict[str, str]) -> list[str]:
