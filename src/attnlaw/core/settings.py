@@ -95,15 +95,8 @@ class SettingField:
             return rule.choices.expected
         if rule.choices is not None:
             return f"expected one of {', '.join(rule.choices)}"
-        bounds = [
-            f"{word} {bound:.15g}"
-            for word, bound in (
-                ("above", rule.greater_than),
-                ("of at least", rule.minimum),
-                ("of at most", rule.maximum),
-            )
-            if bound is not None
-        ]
+        limits = {"above": rule.greater_than, "of at least": rule.minimum, "of at most": rule.maximum}
+        bounds = [f"{word} {bound:.15g}" for word, bound in limits.items() if bound is not None]
         kinds = " or ".join(TYPE_DESCRIPTIONS.get(kind, "a value") for kind in self.types)
         kinds = "a text or a list of texts" if rule.repeatable else kinds
         words = " ".join(filter(None, ["expected", kinds, " and ".join(bounds)]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -25,16 +25,16 @@ LEAST, LONG = 32, 3.0
 MOST_IN_BATCH = 500
 
 
+@dataclass
 class Stop:
     """Whether to stop: the user asked for it, or a task failed without which the others are in vain.
 
     While a task is computed in this process, asking interrupts it.
     """
 
-    def __init__(self) -> None:
-        self.by_user = False
-        self.is_pointless = False
-        self.computing = False
+    by_user: bool = False
+    is_pointless: bool = False
+    computing: bool = False
 
     @property
     def is_requested(self) -> bool:
@@ -95,7 +95,10 @@ class Engine:
                 while group and not self.stop.is_requested:
                     size = 1 if first else self.batch_size(group[0])
                     chunk, group = group[:size], group[size:]
-                    done = self._run_together(chunk) if len(chunk) > 1 else []
+                    done: list[Ending] = []
+                    if len(chunk) > 1:
+                        with suppress(TimeUp, KeyboardInterrupt), self._interruptible():
+                            done = run_tasks_together(chunk, self.folder)
                     if done:
                         self.add_times(chunk[0], done)
                         yield done
@@ -130,13 +133,6 @@ class Engine:
         size = max(int(CHUNK / pace), LEAST if pace <= LONG else 1)
         allowed = MOST_IN_BATCH if self.time_limit is None else int(self.time_limit / 2 / pace)
         return max(1, min(MOST_IN_BATCH, size, allowed))
-
-    def _run_together(self, tasks: list[Task]) -> list[Ending]:
-        try:
-            with self._interruptible():
-                return run_tasks_together(tasks, self.folder)
-        except (TimeUp, KeyboardInterrupt):
-            return []
 
     def _run_alone(self, task: Task, first: bool) -> Ending | None:
         """Return how a task ended after as many attempts as it may have; None after a stop."""

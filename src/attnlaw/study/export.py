@@ -85,13 +85,10 @@ def export(study: Study, store: Store) -> list[Path]:
     folders = [store.folder, *(store.folder / result.verb.name for result in results[1:])][: len(results)]
     for folder, result in zip(folders, results, strict=True):
         replace_files(folder, {folder / name: data for name, data in result.files().items()})
-    for folder in (store.folder / name for name in VERBS | STUDY_VERBS):  # of verbs that the study had before
+    others = {store.folder / name for name in VERBS | STUDY_VERBS} - {*folders}
+    for folder in others:  # of verbs that the study had before
         with suppress(InputError, OSError):
-            if (
-                folder not in folders
-                and not (folder / STORE).exists()
-                and "task" in load(folder).rows.columns
-            ):
+            if not (folder / STORE).exists() and "task" in load(folder).rows.columns:
                 for path in written_files(folder):
                     path.unlink(missing_ok=True)
                 folder.rmdir()

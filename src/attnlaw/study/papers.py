@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import Quantity
+from attnlaw.core.values import parse_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -227,10 +228,8 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
 
 def _short(text: str) -> str:
     """A number to six digits; any other text as it is."""
-    try:
-        return f"{float(text):.6g}"
-    except ValueError:
-        return text
+    number = parse_number(text)
+    return text if isinstance(number, str) else f"{number:.6g}"
 
 
 def _z(theirs: Estimate, ours: Estimate, is_random: bool) -> float | None:

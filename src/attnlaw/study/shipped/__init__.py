@@ -8,8 +8,6 @@ from __future__ import annotations
 from itertools import takewhile
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-
 
 def shipped_studies() -> dict[str, Path]:
     """The files by name.
@@ -17,7 +15,7 @@ def shipped_studies() -> dict[str, Path]:
     >>> shipped_studies()["learn-curves"].name
     'learn-curves.toml'
     """
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
 
 
 def study_description(file: Path) -> str:
