@@ -62,7 +62,7 @@ class Store:
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
     def endings(self, rows: bool = True) -> dict[str, Ending]:
-        """All that was kept, by key; without `rows`, which are most of it, in a fraction of the time."""
+        """All that was kept, by key; without `rows` the texts of rows, most of the memory, are left out."""
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
         return {
