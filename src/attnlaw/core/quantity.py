@@ -127,7 +127,7 @@ class TableSpec(Generic[R]):
         name: its name, also that of its file.
         columns: what it holds.
         rows: makes it of a record: a polars table, rows by the names of columns, or None if this record has
-            none. Unless given, it is the record's attribute of the table's name.
+            none. Unless given, it is the record's attribute of the table's name, or made by `on_save`.
         json: whether JSON has its rows, too.
         optional: whether a case may be without it; JSON then has null instead of an empty list.
         on_save: makes a table that is too expensive for the screen, when a result is saved; it is called with

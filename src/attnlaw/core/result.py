@@ -299,11 +299,11 @@ class Result:
         if len(self) != 1:
             return f"<{self.verb.name}: {len(self)} cases>"
         values = self.values()
-        brief = [quantity for quantity in self.verb.quantities if quantity.in_summary]
-        texts = [
-            (quantity.symbol or quantity.label, format_value(values[quantity.name])) for quantity in brief
+        parts = [
+            f"{quantity.symbol or quantity.label} {text}"
+            for quantity in self.verb.quantities
+            if quantity.in_summary and (text := format_value(values[quantity.name]))
         ]
-        parts = [f"{label} {text}" for label, text in texts if text]
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
@@ -327,7 +327,10 @@ def collect_tables(
     tables = {}
     known = [(case, record) for case, record in enumerate(records) if not isinstance(record, InputError)]
     for spec in verb.tables:
-        make = (spec.rows or attrgetter(spec.name)) if makers is None else makers.get(spec.name)
+        if makers is not None:
+            make = makers.get(spec.name)
+        else:
+            make = spec.rows or (attrgetter(spec.name) if spec.on_save is None else None)
         schema, frames = to_schema(column_kinds(spec.columns)), []
         for case, record in known:
             lines = None if make is None else make(record)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -120,20 +121,16 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
     )
 
 
-def unique_names(taken: Iterable[str], names: Iterable[str]) -> dict[str, str]:
-    """Each name, with a number where it is taken.
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Each name, with a number where one before it is the same.
 
-    >>> unique_names(["a", "b"], ["b", "c"])
-    {'b': 'b (2)', 'c': 'c'}
+    >>> unique_names(["a", "b", "b"])
+    ['a', 'b', 'b (2)']
     """
-    used, chosen = set(taken), {}
+    chosen: list[str] = []
     for name in names:
-        number, free = 1, name
-        while free in used:
-            number += 1
-            free = f"{name} ({number})"
-        chosen[name] = free
-        used.add(free)
+        numbered = (f"{name} ({number})" for number in count(2))
+        chosen.append(next(free for free in chain([name], numbered) if free not in chosen))
     return chosen
 
 

@@ -258,13 +258,17 @@ def run_each_case(
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
         for case in cases:
-            try:
-                result: R | InputError = work(case, progress)
-            except InputError as error:
-                result = error
-            yield result
+            yield attempt(work, case, progress)
 
     return run
+
+
+def attempt(work: Callable[..., R], *given: Any) -> R | InputError:
+    """Return what `work` returns, or the `InputError` that it raises."""
+    try:
+        return work(*given)
+    except InputError as error:
+        return error
 
 
 def expand_values(field: SettingField, values: list[Any]) -> list[Any]:

@@ -48,7 +48,8 @@ def write_files(
         check_value("figures", figures, str, choices=ENDINGS)
     if out is None and len(folders) != 1:
         raise InputError(f"report: found {len(folders)} directories; say where the page goes with --out DIR")
-    loaded, names = [_load_results(folder) for folder in folders], _distinct_names(folders)
+    loaded, short = [_load_results(folder) for folder in folders], short_names(set(map(str, folders)))
+    names = unique_names(printable(short[str(folder)]) for folder in folders)
     target = writable_directory(folders[0] if out is None else out)
     page, drawn = _page(loaded, names)
     written = {target / "report.html": page.encode()}
@@ -71,15 +72,6 @@ def _load_results(folder: Path) -> list[Result]:
         audit = by_verb["audit"]
         by_verb["audit"] = replace(audit, tables={**audit.tables, **by_verb["fit"].tables})
     return list(by_verb.values())
-
-
-def _distinct_names(folders: Sequence[Path]) -> list[str]:
-    """What a page calls directories: the last part of a path, or all of it if two agree."""
-    short = short_names({str(folder): None for folder in folders})
-    names: list[str] = []
-    for folder in folders:
-        names += unique_names(names, [printable(short[str(folder)])]).values()
-    return names
 
 
 def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str, list[Figure]]:

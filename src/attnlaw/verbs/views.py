@@ -212,8 +212,8 @@ def load(directory: str | os.PathLike[str]) -> Result:
         )
     if not known:
         raise InputError(
-            f"{folder}: found no {MANIFEST}, so attnlaw 0.3 did not write it; give a directory that it wrote, "
-            "or run the command, study or training again"
+            f"{folder}: found no {MANIFEST}, so attnlaw 0.3 did not write it; give a directory that it "
+            "wrote, or run the command, study or training again"
         )
     verb = _written_verb(folder)
     command = "attnlaw study export FILE" if running else f"attnlaw {verb.name} ..."

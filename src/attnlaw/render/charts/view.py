@@ -46,14 +46,14 @@ class ChartView:
     """What charts read of a result: rows that did not fail, and tables; what is no number is null."""
 
     def __init__(self, result: Result) -> None:
-        self.verb, self._rows, self._tables = result.verb, result.rows, result.tables
+        # `case` is the number by which tables know the rows.
+        self.verb, self.rows, self._tables = result.verb, result.finished_rows, result.tables
         self.simulation = None if result.simulation is None else ChartView.of(result.simulation)
         self._frames: dict[str, pl.DataFrame] = {}
         known = setting_fields(self.verb.settings).items()
-        self._infinite = [name for name, setting in known if setting.rule.allow_infinite]
         # The settings that rows state; a seed tells repetitions apart and nothing else.
         stated = [name for name, setting in known if not setting.rule.machine_only and name != "seed"]
-        self.settings = [name for name in stated if name in self._rows.columns]
+        self.settings = [name for name in stated if name in self.rows.columns]
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare | None = None) -> ChartView:
@@ -62,12 +62,6 @@ class ChartView:
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
         return views[prepare]
-
-    @cached_property
-    def rows(self) -> pl.DataFrame:
-        """The finished rows; `case` is the number by which tables know them."""
-        numbered = self._rows.with_columns(case=pl.int_range(pl.len(), dtype=pl.Int64))
-        return nan_to_null(numbered.filter(pl.col("status") != "failed"), *self._infinite)
 
     @cached_property
     def value_labels(self) -> ValueLabels:

@@ -108,13 +108,8 @@ class Part:
 def results_page(parts: Sequence[Part]) -> str:
     """Return the page of verbs that have none of their own: figures, quantities, all rows."""
     several = len(parts) > 1
-    finished = [
-        (result.verb, rows)
-        for part in parts
-        for result in part.every
-        if (rows := result.finished_rows).height
-    ]
-    verbs = list({verb.name: verb for verb, _ in finished}.values())
+    finished = [result for part in parts for result in part.every if result.finished_rows.height]
+    verbs = list({result.verb.name: result.verb for result in finished}.values())
     tables = [part.listed_rows for part in parts]
     if several:
         tables = [
@@ -135,7 +130,7 @@ def results_page(parts: Sequence[Part]) -> str:
     ]
     sections = [
         *(part.figure_section(number, several) for number, part in enumerate(parts, start=1)),
-        *(quantity_section(*pair, several=len(verbs) > 1) for pair in finished),
+        *(quantity_section(result.verb, result.finished_rows, len(verbs) > 1) for result in finished),
     ]
     title = " · ".join(dict.fromkeys(part.title for part in parts))
     return rows_page(title, lead, sections, rows, verbs)

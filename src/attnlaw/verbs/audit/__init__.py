@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -195,6 +195,13 @@ def _atlas_table(audit: Audit) -> pl.DataFrame | None:
     return comparison_table(audit, atlas())
 
 
+def _fitted(table: str) -> Callable[[Audit, Progress], pl.DataFrame | None]:
+    def make(audit: Audit, progress: Progress) -> pl.DataFrame | None:
+        return getattr(audit.fits(progress), table) if audit.fits_laws else None
+
+    return make
+
+
 def _summary(result: Result) -> dict[str, Any]:
     from attnlaw.analysis.audit.summary import build_summary
 
@@ -231,18 +238,8 @@ VERB = Verb(
         TableSpec("applications", APPLICATIONS),
         TableSpec("towers", TOWERS),
         TableSpec("atlas", ATLAS, _atlas_table),
-        TableSpec(
-            "fits",
-            FITS,
-            lambda audit: None,
-            on_save=lambda audit, progress: audit.fits(progress).matrices if audit.fits_laws else None,
-        ),
-        TableSpec(
-            "curves",
-            CURVES,
-            lambda audit: None,
-            on_save=lambda audit, progress: audit.fits(progress).curves if audit.fits_laws else None,
-        ),
+        TableSpec("fits", FITS, on_save=_fitted("matrices")),
+        TableSpec("curves", CURVES, on_save=_fitted("curves")),
     ),
     charts=(
         "proxies",

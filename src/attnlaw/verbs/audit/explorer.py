@@ -89,16 +89,19 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
         applied: whether norms are shown as applied.
     """
     matrices = result.finished_table("matrices")
-    rows = _rows_with_fits(result, matrices)
+    rows = _join_by_location(matrices, result.finished_table("spectra"))
+    if "fits" in result.tables:
+        fits = result.finished_table("fits").rename({"status": "fit_status", "seed": "fit_seed"})
+        rows = _join_by_location(rows, fits)
     constant = constant_quantities(matrices)
     leading = "spectral_norm_applied" if applied else "spectral_norm"  # the quantity that is shown first
-    mapped = {name: MAPPED[name] for name in sorted(MAPPED, key=lambda name: name != leading)}
-    plain = rows.drop("singular_values", *LEFT_OUT, strict=False)
-    return explorer_data(
-        VERB, names, plain, {name: how for name, how in mapped.items() if name not in constant}, FACTS
-    ) | {
+    names_mapped = [name for name in sorted(MAPPED, key=lambda name: name != leading) if name not in constant]
+    mapped = {name: MAPPED[name] for name in names_mapped}
+    curves = rows["log10_curve"].to_list()
+    data = explorer_data(VERB, names, rows.drop("singular_values", *LEFT_OUT, strict=False), mapped, FACTS)
+    return data | {
         "spectra": pack_arrays(rows["singular_values"].to_list()),
-        "curves": pack_arrays(_complete_curve(curve) for curve in rows["log10_curve"].to_list()),
+        "curves": pack_arrays(curve if curve and None not in curve else None for curve in curves),
         "fits": _fits_payload(rows, result.finished_table("curves"))
         if "curves" in result.tables and "null_shape" in rows.columns
         else None,
@@ -113,24 +116,13 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
     """Return which of the quantities of proxies are the same for all matrices of a kind."""
-    return [name for name in LEFT_OUT_IF_CONSTANT if _is_constant(matrices, name)]
-
-
-def _is_constant(matrices: pl.DataFrame, name: str) -> bool:
-    known = matrices.filter(pl.col(name).is_not_null())
-    spread = known.group_by("kind").agg(low=pl.col(name).min(), high=pl.col(name).max())
-    return known.height > 1 and bool(
-        (spread["high"] - spread["low"] <= SAME_TOLERANCE * spread["high"].abs()).all()
-    )
-
-
-def _rows_with_fits(result: Result, matrices: pl.DataFrame) -> pl.DataFrame:
-    """One row per matrix with its spectrum and, if laws were fitted, its fit."""
-    rows = _join_by_location(matrices, result.finished_table("spectra"))
-    if "fits" not in result.tables:
-        return rows
-    fits = result.finished_table("fits").rename({"status": "fit_status", "seed": "fit_seed"})
-    return _join_by_location(rows, fits)
+    constant = []
+    for name in LEFT_OUT_IF_CONSTANT:
+        known = matrices.drop_nulls(name)
+        spread = known.group_by("kind").agg(low=pl.col(name).min(), high=pl.col(name).max())
+        same = spread["high"] - spread["low"] <= SAME_TOLERANCE * spread["high"].abs()
+        constant += [name] if known.height > 1 and same.all() else []
+    return constant
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
@@ -165,9 +157,3 @@ def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
         "laws": pack_arrays(matrix_laws["points"].to_list()),
         "drawn": matrix_laws["drawn"].to_list(),
     }
-
-
-def _complete_curve(curve: list[float | None] | None) -> list[float] | None:
-    """The curve; None where it or one of its points is missing."""
-    known = [value for value in curve or [] if value is not None]
-    return known if curve and len(known) == len(curve) else None

@@ -18,10 +18,7 @@ def model_names(result: Result) -> list[str]:
     table = result.tables.get("matrices")
     pairs = [] if table is None else table.select("case", "model").unique("case").iter_rows()
     known = dict(pairs)
-    names: list[str] = []
-    for case, given in enumerate(result.rows["model"]):
-        names += unique_names(names, [known.get(case, given)]).values()
-    return names
+    return unique_names(known.get(case, given) for case, given in enumerate(result.rows["model"]))
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:

@@ -50,11 +50,12 @@ def show_case(result: Result, console: Console) -> None:
     if result.layers.height:
         _show_layers(result, summary, console)
     applied = summary["norms"] == "applied"
+    norm = "spectral_norm_applied" if applied else "spectral_norm"
     others = fill_applied_sizes(result.matrices, applied).filter(pl.col("layer").is_null())
     for row in others.iter_rows(named=True):
         console.print(
             f"{row['kind']} {row['rows']} x {row['cols']}: "
-            f"spectral norm {_format_cell(row, _size_column('spectral_norm', applied), '#.4g')}, "
+            f"spectral norm {_format_cell(row, norm, '#.4g')}, "
             f"stable rank {_format_cell(row, 'stable_rank', '#.3g')}, "
             f"effective rank {_format_cell(row, 'effective_rank', '#.4g')}"
         )
@@ -104,7 +105,7 @@ def show_summary(result: Result, console: Console) -> None:
 def _show_layers(result: Result, summary: dict[str, Any], console: Console) -> None:
     """Print a line per layer, and a second one for its cross attention."""
     applied = summary["norms"] == "applied"
-    norm, rank = (_size_column(name, applied) for name in ("spectral_norm", "stable_rank"))
+    norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))
     matrices = fill_applied_sizes(result.matrices, applied)
     lines: list[tuple[str, dict[str, Any], pl.DataFrame]] = []
     for layer in result.layers.iter_rows(named=True):
@@ -167,11 +168,6 @@ def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], applied: bool) -> 
 def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
     largest = rows.sort(norm, descending=True).head(1).select(norm, f"{norm}_error").rows()
     return "".join(format_number(value, "#.3g", error) for value, error in largest)
-
-
-def _size_column(size: str, applied: bool) -> str:
-    """The column of a size, as applied or as stored."""
-    return f"{size}_applied" if applied else size
 
 
 def _format_cell(row: dict[str, Any], name: str, form: str) -> str:

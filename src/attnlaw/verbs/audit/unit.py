@@ -41,8 +41,7 @@ def run(case: UnitSettings, progress: Progress) -> UnitRecords:
 
     whole = replace(case, first=0)  # the same of all units: a worker opens the model once
     arithmetic = Arithmetic(case.approximate, case.precision, case.exact)
-    matrices, records = measure_unit(whole, arithmetic, case.first, case.state)
-    return UnitRecords(matrices, records)
+    return UnitRecords(*measure_unit(whole, arithmetic, case.first, case.state))
 
 
 def first_unit_settings(case: ModelSettings, arithmetic: Arithmetic) -> UnitSettings:

@@ -33,6 +33,7 @@ from attnlaw.verbs.decoder import corpus as byte_corpus
 from attnlaw.verbs.decoder.model import CONTEXT, build_decoder, held_out_loss, train_decoder
 
 QUANTITIES = ("outliers", "factor_imbalance", "means", "modes")
+LAST_STEP = ("stronger_first", "stronger_first_p", "factor_difference_kept", "factor_imbalance_kept")
 PROBE = 64  # held-out windows of the loss
 # The theory beside it: linear scores, kappa0 = 0.5, kappa = 1, s = 0.7; the spikes of its target, its times.
 SPIKES = (4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0)
@@ -87,7 +88,7 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
     ended = modes.filter(pl.col("step") == steps).with_columns(strength=pl.col("value") / pl.col("edge"))
     return DecoderRun(
         {"held_out_loss": held_out_loss(model, probe)}
-        | {name: last[name] for name in LAST_STEP_COLUMNS}
+        | {f"{name}_{kind}": last[f"{name}_{kind}"] for name in LAST_STEP for kind in ("qk", "vo")}
         | {f"modes_{kind}": ended.filter(pl.col("kind") == kind).height for kind in ("qk", "vo")},
         rows,
         values,
@@ -95,13 +96,6 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
         _bulk(model),
         *theory_rows(),
     )
-
-
-LAST_STEP_COLUMNS = tuple(
-    f"{name}_{kind}"
-    for name in ("stronger_first", "stronger_first_p", "factor_difference_kept", "factor_imbalance_kept")
-    for kind in ("qk", "vo")
-)
 
 
 def build_seeded_decoder(seed: int) -> Any:

@@ -120,13 +120,9 @@ def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:
-    if name == "kappa":
-        return _format_kappa(rows)
-    return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
-
-
-def _format_kappa(rows: pl.DataFrame) -> str:
-    """The median, those off the grid included: an interval that is open above holds infinity."""
+    """The median; of kappa those off the grid included: an interval that is open above holds infinity."""
+    if name != "kappa":
+        return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
     above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
     off_grid = pl.when(above).then(float("inf")).when(below).then(0.0)
     middle = rows.select(pl.coalesce("kappa", off_grid).median()).item()

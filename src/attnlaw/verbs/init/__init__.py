@@ -263,10 +263,6 @@ def _cells(name: str, measured: Spread | None) -> dict[str, Any]:
     }
 
 
-def _architecture(law: InitialLaw) -> list[dict[str, Any]]:
-    return [{"model_type": law.architecture.name, "random": law.random}]
-
-
 VERB = Verb(
     "init",
     "A Transformer before training",
@@ -276,7 +272,11 @@ VERB = Verb(
     tables=(
         TableSpec("layers", LAYERS, _layers, json=True),
         TableSpec("gradients", GRADIENTS, _gradients, json=True, optional=True),
-        TableSpec("architecture", ARCHITECTURE, _architecture),
+        TableSpec(
+            "architecture",
+            ARCHITECTURE,
+            lambda law: [{"model_type": law.architecture.name, "random": law.random}],
+        ),
     ),
     charts=("init_layers", "init_depth", "init_width", "init_width_spread", "init_std"),
     is_random=True,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import MISSING
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import InputError, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
-from attnlaw.core.verb import Verb
+from attnlaw.core.verb import Verb, attempt
 from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
 from attnlaw.theory.learn.settings import ProblemSettings
 from attnlaw.theory.learn.students import STUDENTS
@@ -158,7 +158,7 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
     from attnlaw.theory.learn.extras import with_details
     from attnlaw.theory.learn.state_evolution import state_evolutions
 
-    problems = [_problem(case) for case in cases]
+    problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
     for case, problem in zip(cases, problems, strict=True):
@@ -173,13 +173,6 @@ def checked_problem(case: LearnSettings) -> Problem:
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem
-
-
-def _problem(case: LearnSettings) -> Problem | InputError:
-    try:
-        return checked_problem(case)
-    except InputError as error:
-        return error
 
 
 def _batch_key(case: LearnSettings) -> Hashable:
@@ -226,10 +219,8 @@ def _density(prediction: DetailedPrediction) -> list[dict[str, float]]:
     return density_rows(prediction)
 
 
-def _eigenvalues(measurement: Measurement) -> Any:
-    import polars as pl
-
-    return pl.DataFrame({"eigenvalue": measurement.eigenvalues.ravel()})
+def _eigenvalues(measurement: Measurement) -> list[dict[str, float]]:
+    return [{"eigenvalue": value} for value in measurement.eigenvalues.ravel().tolist()]
 
 
 DENSITY = (

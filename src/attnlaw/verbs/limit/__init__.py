@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting, InputError
@@ -208,12 +207,8 @@ def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow
     for case in cases:
         if case not in results:
             together = tables[_key_without_width(case)]
-            results |= _solve_widths(together, partial(_report_progress, progress, len(results), len(cases)))
+            results |= _solve_widths(together, progress, len(results), len(cases))
         yield results[case]
-
-
-def _report_progress(progress: Progress, before: int, total: int, done: int, table_total: int) -> None:
-    progress(before + done, total)
 
 
 def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
@@ -221,9 +216,9 @@ def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
 
 
 def _solve_widths(
-    cases: Sequence[LimitSettings], progress: Progress
+    cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
-    """The rows of one table; what one width cannot do, the others still do."""
+    """The rows of one table, after `before` of `total`; what one width cannot do, the others still do."""
     from attnlaw.theory.limit.compare import at_width, law_at, width_row
     from attnlaw.theory.limit.memory import check_memory
 
@@ -242,7 +237,7 @@ def _solve_widths(
     rows: dict[LimitSettings, WidthRow] = {}
     refused: dict[LimitSettings, InputError] = {}
     for case in cases:
-        progress(len(rows) + len(refused), len(cases))
+        progress(before + len(rows) + len(refused), total)
         try:
             check_memory(at_width(stack, case.width), case.draws)
             width_law = limit if case.width == math.inf else law_at(stack, case.width, *given)
@@ -251,7 +246,7 @@ def _solve_widths(
             )
         except InputError as error:
             refused[case] = error
-    progress(len(cases), len(cases))
+    progress(before + len(cases), total)
     laws = {row.width: row.law for row in rows.values()}
     return refused | {case: replace(row, laws_by_width=laws) for case, row in rows.items()}
 
@@ -291,25 +286,21 @@ def _stack(case: LimitSettings, inputs: Inputs) -> Depth:
 def _inputs(case: LimitSettings) -> Inputs:
     from pathlib import Path
 
+    from attnlaw.checkpoints.open import open_model
     from attnlaw.theory.limit.gram_file import read_gram
     from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 
     if case.gram is not None:
         return GivenInputs(read_gram(Path(case.gram)))
     if case.embeddings is not None:
-        return GivenInputs.from_tokens(_read_embeddings(case.embeddings, case.ids or ()))
+        embedding, ids = open_model(case.embeddings).embedding(), list(case.ids or ())
+        last = len(embedding) - 1
+        for number in ids:
+            if number > last:
+                message = f"outside the vocabulary of {case.embeddings}; choose from 0 to {last}"
+                raise BadSetting("ids", message, number)
+        return GivenInputs.from_tokens(embedding[ids])
     return RandomInputs(case.tokens, case.activation)
-
-
-def _read_embeddings(path: str, ids: tuple[int, ...]) -> Any:
-    from attnlaw.checkpoints.open import open_model
-
-    embedding = open_model(path).embedding()
-    for number in ids:
-        if number >= len(embedding):
-            last = len(embedding) - 1
-            raise BadSetting("ids", f"outside the vocabulary of {path}; choose from 0 to {last}", number)
-    return embedding[list(ids)]
 
 
 def precheck(case: LimitSettings) -> None:

@@ -11,7 +11,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.core.verb import Verb
+from attnlaw.core.verb import Verb, attempt
 from attnlaw.verbs.lens import LocalModel
 
 if TYPE_CHECKING:
@@ -158,13 +158,12 @@ def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Margin
     """Every model; those after the first that worked are compared with it."""
     first = None
     for case in cases:
-        try:
-            measurement = _measure(case, progress)
-        except InputError as error:
-            yield error
-            continue
-        yield measurement if first is None else measurement.compare_to(first)
-        first = first or measurement
+        measurement = attempt(_measure, case, progress)
+        if isinstance(measurement, InputError):
+            yield measurement
+        else:
+            yield measurement if first is None else measurement.compare_to(first)
+            first = first or measurement
 
 
 def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
