@@ -180,6 +180,19 @@ def rows_page(
     )
 
 
+def verb_page(
+    result: Result,
+    figures: Iterable[Figure],
+    lead: Iterable[str],
+    sections: Iterable[Section | None],
+    rows: pl.DataFrame,
+) -> str:
+    """Return the page of a verb with sections of its own: these, its figures, its quantities, all rows."""
+    verb = result.verb
+    more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
+    return rows_page(verb.title, [*lead, failure_sentence(result.rows)], [*sections, *more], rows, [verb])
+
+
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
     """What the first verb that knows a column calls it."""
     knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))

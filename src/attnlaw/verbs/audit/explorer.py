@@ -95,8 +95,8 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
         rows = _join_by_location(rows, fits)
     constant = constant_quantities(matrices)
     leading = "spectral_norm_applied" if applied else "spectral_norm"  # the quantity that is shown first
-    names_mapped = [name for name in sorted(MAPPED, key=lambda name: name != leading) if name not in constant]
-    mapped = {name: MAPPED[name] for name in names_mapped}
+    order = sorted(MAPPED, key=lambda name: name != leading)
+    mapped = {name: MAPPED[name] for name in order if name not in constant}
     curves = rows["log10_curve"].to_list()
     data = explorer_data(VERB, names, rows.drop("singular_values", *LEFT_OUT, strict=False), mapped, FACTS)
     return data | {

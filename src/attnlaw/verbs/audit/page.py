@@ -108,11 +108,9 @@ def page(
 
 def _summaries(result: Result) -> dict[int, dict[str, Any]]:
     """The summaries of models by the numbers of their cases, with names of which no two are alike."""
-    pairs = zip(result, model_names(result), strict=True)
-    summaries = {case: (part.summary, name) for case, (part, name) in enumerate(pairs)}
-    return {
-        case: summary | {"model": name} for case, (summary, name) in summaries.items() if "proxies" in summary
-    }
+    pairs = enumerate(zip(result, model_names(result), strict=True))
+    summaries = {case: part.summary | {"model": name} for case, (part, name) in pairs}
+    return {case: summary for case, summary in summaries.items() if "proxies" in summary}
 
 
 def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:

@@ -7,22 +7,9 @@ from collections.abc import Sequence
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import (
-    MOST_CASES,
-    ValueLabels,
-    failure_sentence,
-    shared_settings,
-    varying_settings,
-)
+from attnlaw.render.charts.labels import MOST_CASES, ValueLabels, shared_settings, varying_settings
 from attnlaw.render.pages.html import macros
-from attnlaw.render.pages.page import (
-    Section,
-    figure_section,
-    headline_numbers,
-    quantity_section,
-    result_columns,
-    rows_page,
-)
+from attnlaw.render.pages.page import Section, headline_numbers, result_columns, verb_page
 
 # Numbers of a card.
 NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_loss", "gradient_norm")
@@ -30,18 +17,10 @@ NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several laws; of many there are no cards."""
-    rows, verb = result.finished_rows, result.verb
-    sentences = [
-        "Before training, from config.json alone.",
-        shared_settings(rows, result_columns([verb])),
-        failure_sentence(result.rows),
-    ]
-    sections = [
-        _remarks(result) if rows.height <= MOST_CASES else None,
-        figure_section("part-1", "Figures", figures),
-        quantity_section(verb, rows),
-    ]
-    return rows_page(verb.title, sentences, sections, rows, [verb])
+    rows = result.finished_rows
+    lead = ["Before training, from config.json alone.", shared_settings(rows, result_columns([result.verb]))]
+    sections = [_remarks(result)] if rows.height <= MOST_CASES else []
+    return verb_page(result, figures, lead, sections, rows)
 
 
 def _remarks(result: Result) -> Section:

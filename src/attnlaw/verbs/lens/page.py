@@ -9,15 +9,8 @@ import polars as pl
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import failure_sentence
 from attnlaw.render.pages.html import macros
-from attnlaw.render.pages.page import (
-    Section,
-    figure_section,
-    headline_numbers,
-    quantity_section,
-    rows_page,
-)
+from attnlaw.render.pages.page import Section, headline_numbers, verb_page
 
 MAX_SENTENCES = 6  # of a rule
 INPUT_NOTICE = "This page contains the input: who has the page has the text."
@@ -39,18 +32,12 @@ CARD_QUANTITIES = (
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one input through one or several models."""
-    rows, verb = result.finished_rows, result.verb
+    rows = result.finished_rows
     names = rows.with_columns(short=pl.col("model").replace_strict(short_names(rows["model"])))
     tokens = ", ".join(str(count) for count in dict.fromkeys(rows["tokens"]))
-    sections = [
-        _findings_section(result, names),
-        _input_section(result, names),
-        figure_section("part-1", "Figures", figures),
-        quantity_section(verb, rows),
-    ]
     lead = [f"{', '.join(names['short'])} on one input of {tokens} tokens.", INPUT_NOTICE]
-    lead.append(failure_sentence(result.rows))
-    return rows_page(verb.title, lead, sections, _listed_rows(result, names), [verb])
+    sections = [_findings_section(result, names), _input_section(result, names)]
+    return verb_page(result, figures, lead, sections, _listed_rows(result, names))
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
 from typing import Any
 
@@ -12,15 +13,8 @@ from attnlaw.core.estimate import format_with_error
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import failure_sentence
 from attnlaw.render.pages.html import macros
-from attnlaw.render.pages.page import (
-    Section,
-    figure_section,
-    headline_numbers,
-    quantity_section,
-    rows_page,
-)
+from attnlaw.render.pages.page import Section, headline_numbers, verb_page
 from attnlaw.verbs.margins import D_MEANING
 
 # Numbers of a card, after D and its median.
@@ -29,18 +23,14 @@ CARD_QUANTITIES = ("inputs", "ties", "flat", "confidence", "total_kappa")
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models on the same inputs."""
-    rows, verb = result.finished_rows, result.verb
+    result = replace(result, rows=result.rows.drop("inputs_sha256"))  # it says nothing to a reader
+    rows = result.finished_rows
     short = short_names(rows["model"])
-    lead = [*_sentences(result, rows, short), failure_sentence(result.rows)]
-    sections = [
-        _cards_section(result, rows, short),
-        figure_section("part-1", "Figures", figures),
-        quantity_section(verb, rows.drop("inputs_sha256")),
-    ]
     # All inputs, smallest D first: those that a small change would flip.
     inputs = result.finished_table("margins").with_columns(pl.col("model").replace(short))
     listed = inputs.sort("distance", nulls_last=True).drop("case")
-    return rows_page(verb.title, lead, sections, listed, [verb])
+    sections = [_cards_section(result, rows, short)]
+    return verb_page(result, figures, _sentences(result, rows, short), sections, listed)
 
 
 def _sentences(result: Result, rows: pl.DataFrame, short: dict[str, str]) -> list[str]:
