@@ -1,13 +1,15 @@
 """What the terminal is told to be changes how results look, never what they say."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
-from attnlaw.render.terminal.console import print_json
+from attnlaw.render.terminal.console import Column, print_json, print_table
 
 WIDTH = """
 from attnlaw import command
@@ -30,3 +32,37 @@ def test_a_screen_of_no_width_counts_as_not_told(columns: str, taken: int) -> No
     environment = os.environ | {"COLUMNS": columns}
     shown = subprocess.run([sys.executable, "-c", WIDTH], capture_output=True, check=True, env=environment)
     assert int(shown.stdout) == taken
+
+
+def printed(width: int, *columns: Column, droppable: tuple[str, ...] = (), tight: bool = False) -> list[str]:
+    screen = io.StringIO()
+    print_table(Console(file=screen, width=width), columns, droppable, tight)
+    return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+
+NAMES = Column("name", ["[bold]a", "b"], is_text=True)
+SIZES = Column("\nsize", ["10.5%", "7%"])
+RANKS = Column("rank", ["1", "20"], name="ranks of all")
+
+
+def test_a_table_is_printed_by_columns_and_its_cells_hold_no_markup() -> None:
+    assert printed(40, NAMES, RANKS) == ["name     rank", "[bold]a     1", "b          20"]
+    assert printed(40, NAMES, RANKS, tight=True)[0] == "name    rank"
+
+
+def test_a_narrow_screen_leaves_out_columns_by_name_in_their_order() -> None:
+    note = ["A wider screen", "also shows:", "ranks of all."]
+    columns = (NAMES, SIZES, RANKS)
+    shown = printed(15, *columns, droppable=("absent", "ranks of all", "size"))
+    assert shown == ["", "name      size", "[bold]a  10.5%", "b           7%", *note]
+    assert printed(9, *columns, droppable=("ranks of all", "size"))[:2] == ["name", "[bold]a"]
+
+
+def test_a_column_wraps_only_if_it_may() -> None:
+    words = ["two words"]
+    assert printed(12, Column("x", words, wraps=True, is_text=True), Column("y", ["12345"])) == [
+        "x          y",
+        "two    12345",
+        "words",
+    ]
+    assert printed(6, Column("x", words, is_text=True)) == ["x", "two words"]

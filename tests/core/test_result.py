@@ -8,7 +8,7 @@ import json
 import math
 import pickle
 import re
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +23,10 @@ from rich.console import Console
 import attnlaw
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
+from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.result import Result
+from attnlaw.core.settings import Settings, settings_dataclass
+from attnlaw.core.verb import Verb
 from attnlaw.theory.limit import AttentionLayer, Depth, RandomInputs, compare_widths
 from attnlaw.training import SpectralMonitor
 from attnlaw.verbs import RECORDED_VERBS, STUDY_VERBS, VERBS, find_verb, views
@@ -312,6 +315,69 @@ def test_findings_come_first_and_names_are_escaped(folder: Path) -> None:
     assert Cells(page).rows[:2] == [["level", "rule", "meaning"], ["error", "<b>", "dead"]]
     assert "&lt;b&gt;" in page
     assert "no findings" in str(whole._repr_html_())
+
+
+@settings_dataclass
+class NoSettings(Settings):
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True)
+class Toss:
+    """A record whose attributes are quantities, a table of rows and a polars table."""
+
+    mean: Estimate
+    sides: list[dict[str, Any]]
+    faces: pl.DataFrame | None = None
+
+
+def test_tables_are_attributes_rows_or_functions_of_records() -> None:
+    share = Quantity("share", error=True)
+    verb = Verb(
+        "coin",
+        "Coins",
+        NoSettings,
+        (Quantity("mean", error=True),),
+        run=lambda cases, progress: iter(()),
+        tables=(
+            TableSpec("sides", (Quantity("side", kind="text"), share), json=True),
+            TableSpec("faces", (Quantity("face", kind="int"),), optional=True),
+            TableSpec("twice", (share,), lambda toss: [row | {"share": 2.0} for row in toss.sides]),
+            TableSpec("late", (share,), on_save=lambda toss, progress: [{"share": 3.0}]),
+        ),
+    )
+    rows = [
+        {"side": "heads", "share": Estimate(0.5, 0.1)},
+        {"side": "tails", "share": 0.5, "share_error": 0.2},
+    ]
+    tosses = [
+        Toss(Estimate(1.0), rows),
+        InputError("lost"),
+        Toss(Estimate(0.0), [], pl.DataFrame({"face": [1]})),
+    ]
+    result = Result.collect(verb, ((NoSettings(), toss) for toss in tosses))
+    assert result.sides.rows() == [("heads", 0.5, 0.1, 0), ("tails", 0.5, 0.2, 0)]
+    assert result.faces.rows() == [(1, 2)]
+    assert result.twice.rows() == [(2.0, None, 0), (2.0, 0.2, 0)]
+    assert "late" not in result.tables
+    assert result.for_saving().late["case"].to_list() == [0, 2]
+    assert result[0].summary["tables"]["sides"][1] == {"side": "tails", "share": {"value": 0.5, "error": 0.2}}
+
+
+def test_finished_rows_and_tables_leave_out_failures_and_what_is_no_number() -> None:
+    result = attnlaw.limit(width=[8, math.inf], draws=100)
+    first = pl.int_range(pl.len()) == 0
+    rows = result.rows.with_columns(
+        status=pl.when(first).then(pl.lit("failed")).otherwise("status"), kurtosis=pl.lit(math.nan)
+    )
+    densities = result.densities.with_columns(ratio=pl.lit(math.inf))
+    changed = replace(result, rows=rows, tables={"densities": densities})
+    assert changed.plain_rows["case"].to_list() == [0, 1]
+    assert changed.finished_rows.select("case", "width", "kurtosis").rows() == [(1, math.inf, None)]
+    assert set(changed.finished_table("densities").select("case", "ratio").iter_rows()) == {(1, None)}
+    empty = replace(changed, tables={}).finished_table("densities")
+    assert empty.schema == densities.schema
+    assert not empty.height
 
 
 def test_a_failed_case_has_a_row_and_no_lines(tmp_path: Path) -> None:
