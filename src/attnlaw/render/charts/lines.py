@@ -97,10 +97,12 @@ def line_charts(
             same = view.same_settings(points, case_rows, [x, *by])
             measured = _average_by_size(view, same, x, y, by, sizes) if same.height else None
         marks = None if thresholds is None else thresholds(case_rows)
+        with_dots = max(lines.group_by("series").len()["len"]) <= MOST_DOTS  # bars are drawn with the dots
+        with_bars = measured is None and with_dots and lines["error"].count()
         notes = [
             "" if measured is None else POINTS,
             "Dotted lines are thresholds." if marks is not None and marks.height else "",
-            "Bars are one standard error." if measured is None and lines["error"].count() else "",
+            "Bars are one standard error." if with_bars else "",
         ]
         draw = partial(
             draw_lines,
@@ -114,7 +116,7 @@ def line_charts(
             log_x=log_x,
             slope=slope,
             from_zero=sizes is not None,
-            with_dots=max(lines.group_by("series").len()["len"]) <= MOST_DOTS,
+            with_dots=with_dots,
         )
         yield Drawing(draw, case, " ".join(filter(None, notes)))
 

@@ -154,12 +154,12 @@ def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
 
 def rows_page(
     title: str,
-    lead: Iterable[str],
+    lead: str | Iterable[str],
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
 ) -> str:
-    """Return a page of its sections, then all rows; the lead is given by sentences, some of them empty."""
+    """Return a page of its sections, then all rows; the lead is a text, or sentences."""
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
@@ -183,14 +183,15 @@ def rows_page(
 def verb_page(
     result: Result,
     figures: Iterable[Figure],
-    lead: Iterable[str],
+    sentences: list[str],
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
 ) -> str:
     """Return the page of a verb with sections of its own: these, its figures, its quantities, all rows."""
     verb = result.verb
     more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
-    return rows_page(verb.title, [*lead, failure_sentence(result.rows)], [*sections, *more], rows, [verb])
+    lead = [*sentences, failure_sentence(result.rows)]
+    return rows_page(verb.title, lead, [*sections, *more], rows, [verb])
 
 
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
@@ -255,7 +256,7 @@ def _example_filter(rows: pl.DataFrame) -> str:
 
 
 def page_html(
-    title: str, lead: Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
+    title: str, lead: str | Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
 ) -> str:
     """Return the whole HTML document."""
     script = "\n".join(["'use strict';", *(_asset(f"{name}.js") for name in SCRIPTS)])
@@ -264,7 +265,7 @@ def page_html(
         .get_template("page.html")
         .render(
             title=title,
-            lead=" ".join(filter(None, lead)),
+            lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
             version=__version__,
             style=Markup(colour_css() + _asset("page.css")),
             sections=list(filter(None, sections)),
