@@ -164,7 +164,9 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
         drawn: list[dict[str, Any]] = []
         for model, label in names.items():
             values = spectra.filter(kind=kind, model=model)["singular_values"].to_list()
-            living = [[value / row[0] for value in row] for row in values if row and row[0] > 0]
+            living = [
+                [value / row[0] for value in row] for row in values if row and None not in row and row[0] > 0
+            ]
             for rank in _thinned_ranks(max((len(row) for row in living), default=0)):
                 at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
                 # A logarithmic axis has no zero; below 1e-8 lies round-off.
