@@ -49,7 +49,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
     from attnlaw.render.terminal.console import output, print_json, print_message
 
-    with _output_directory(options.out), _library_messages():
+    with _output_directory(options.out, verb), _library_messages():
         print_once = cache(print_message)  # an error that many cases meet is one line
         ready = [(part, _runnable_cases(part, cases, print_once)) for part, cases in asked]
         results = [_run_cases(part, cases, options, print_once) for part, cases in ready]
@@ -149,14 +149,14 @@ def _write(result: Result, options: OutputOptions) -> None:
 
 
 @contextmanager
-def _output_directory(out: str | None) -> Iterator[None]:
+def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
     """Make the directory of results before the work; take it away again where nothing came into it."""
     if out is None:
         yield
         return
     folder = Path(out)
     made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
-    result_directory(folder)
+    result_directory(folder, verb)
     try:
         yield
     finally:

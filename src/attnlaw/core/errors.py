@@ -39,6 +39,10 @@ class InputError(ValueError):
         super().__init__(line)
 
 
+class UnavailableError(InputError, AttributeError):
+    """What a result cannot give now: `hasattr` is False, and the line says what to do."""
+
+
 class BadSetting(InputError):
     """A setting that cannot be used; on the command line bad usage, with exit status 2.
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.errors import BadSetting, InputError, require_some
+from attnlaw.core.errors import BadSetting, InputError, UnavailableError, require_some
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.files import to_json, to_parquet
 from attnlaw.core.progress import Progress, no_progress
@@ -84,10 +84,12 @@ class Result:
     def __len__(self) -> int:
         return self.rows.height
 
-    def __getitem__(self, case: int) -> Result:
-        """Return the result of one case."""
+    def __getitem__(self, case: int | slice) -> Result:
+        """Return the result of one case, or of a slice of the cases, without the simulation."""
         import polars as pl
 
+        if isinstance(case, slice):
+            return Result.concat([Result.collect(self.verb, []), *(self[i] for i in range(len(self))[case])])
         case = range(len(self))[case]
         return self._case(
             case, {name: table.filter(pl.col("case") == case) for name, table in self.tables.items()}
@@ -111,7 +113,7 @@ class Result:
         return Result(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
 
     def __add__(self, other: Result) -> Result:
-        return Result.concat([self, other])
+        return Result.concat([self, other]) if isinstance(other, Result) else NotImplemented
 
     @classmethod
     def concat(cls, results: Sequence[Result]) -> Result:
@@ -127,29 +129,37 @@ class Result:
         for start, result in zip(starts, results, strict=False):
             for name, table in result.tables.items():
                 frames.setdefault(name, []).append(table.with_columns(pl.col("case") + start))
-        in_memory = all(len(result.records) == len(result) for result in results)
+        # A case that was loaded has no record.
+        records = [result.records or (None,) * len(result) for result in results]
         simulations = [result.simulation for result in results if result.simulation is not None]
         return cls(
             verb,
             pl.concat([result.rows for result in results], how="diagonal_relaxed"),
             {name: pl.concat(parts, how="diagonal_relaxed") for name, parts in frames.items()},
-            tuple(record for result in results for record in result.records) if in_memory else (),
+            tuple(chain.from_iterable(records)),
             cls.concat(simulations) if simulations else None,
         )
 
     @property
     def record(self) -> Any:
         """The record of the mathematics behind the only case; a result that was loaded has none."""
+        if len(self) == 1 and self.records and self.records[0] is not None:
+            return self.records[0]
+        raise self._unavailable("record")
+
+    def _unavailable(self, name: str) -> UnavailableError:
         if len(self) != 1:
-            raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].record")
-        if not self.records:
-            raise InputError(f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}")
-        return self.records[0]
+            return UnavailableError(f"the result has {len(self)} cases; choose one, such as result[0].{name}")
+        return UnavailableError(
+            f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}"
+        )
 
     def __getattr__(self, name: str) -> Any:
         # copy, pickle and hasattr ask for names before the fields exist.
         if name.startswith("_") or "tables" not in self.__dict__:
             raise AttributeError(name)
+        if name in ("record", "summary"):  # Python asks again here after an `AttributeError` of the property
+            raise self._unavailable(name)
         if name in self.tables:
             return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
         if name in self._value_names:
@@ -165,7 +175,8 @@ class Result:
         return [*(quantity.name for quantity in self.verb.quantities), "status", "remark"]
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.tables, *(self._value_names if len(self) == 1 else ())})
+        names = {*super().__dir__(), *self.tables, *(self._value_names if len(self) == 1 else ())}
+        return sorted(names - {name for name in ("record", "summary") if not hasattr(self, name)})
 
     def row(self, case: int = 0) -> dict[str, Any]:
         """Return the row of a case as a dict."""
@@ -216,7 +227,7 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """The JSON object of the only case."""
         if len(self) != 1:
-            raise InputError(f"the result has {len(self)} cases; choose one, such as result[0].summary")
+            raise self._unavailable("summary")
         row = self.row()
         tables: dict[str, Any] = {spec.name: None for spec in self.verb.tables if spec.json}
         for spec in self.verb.tables:
@@ -247,20 +258,37 @@ class Result:
         return self._with_tables({spec.name: spec.on_plot for spec in self.verb.tables})
 
     def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
-        missing = {name: make for name, make in makers.items() if name not in self.tables}
-        return replace(self, tables={**self.tables, **collect_tables(self.verb, self.records, missing)})
+        """Return the result with further tables, made for the cases that have a record and no such table."""
+        import polars as pl
+
+        tables = dict(self.tables)
+        for name, make in makers.items():
+            there = set(tables[name]["case"]) if name in tables else set()
+            records = [None if case in there else record for case, record in enumerate(self.records)]
+            made = {} if make is None else collect_tables(self.verb, records, {name: make})
+            if name in made:
+                parts = [tables[name], made[name]] if name in tables else [made[name]]
+                tables[name] = pl.concat(parts).sort("case", maintain_order=True)
+        return replace(self, tables=tables)
+
+    @property
+    def frames(self) -> dict[str, pl.DataFrame]:
+        """Rows and tables by the names of their files, those of the simulation too."""
+        frames = {ROWS: self.rows} | {f"{name}.parquet": table for name, table in self.tables.items()}
+        if self.simulation is not None:
+            frames[SIMULATION] = self.simulation.rows
+            frames |= {f"{name}.parquet": table for name, table in self.simulation.tables.items()}
+        return frames
 
     def files(self) -> dict[str, bytes]:
         """Return the files of a directory that `attnlaw.load` reads, by name."""
-        manifest = {"verb": self.verb.name, "version": version()}
-        contents = {MANIFEST: f"{to_json(manifest)}\n".encode(), ROWS: to_parquet(self.rows)}
-        if self.simulation is not None:
-            contents[SIMULATION] = to_parquet(self.simulation.rows)
+        lines = {name: frame.height for name, frame in self.frames.items()}
+        manifest = {"verb": self.verb.name, "version": version(), "lines": lines}
+        contents = {MANIFEST: f"{to_json(manifest)}\n".encode()}
+        contents |= {name: to_parquet(frame) for name, frame in self.frames.items()}
         if self.verb.summary is not None:
             objects = self.to_json()
             contents[SUMMARY] = f"{to_json(objects if len(objects) > 1 else objects[0])}\n".encode()
-        for part in filter(None, (self, self.simulation)):
-            contents |= {f"{name}.parquet": to_parquet(table) for name, table in part.tables.items()}
         return contents
 
     @classmethod
@@ -325,7 +353,11 @@ def collect_tables(
     from attnlaw.core.tables import quantity_frame, require_columns, to_schema
 
     tables = {}
-    known = [(case, record) for case, record in enumerate(records) if not isinstance(record, InputError)]
+    known = [
+        (case, record)
+        for case, record in enumerate(records)
+        if record is not None and not isinstance(record, InputError)
+    ]
     for spec in verb.tables:
         if makers is not None:
             make = makers.get(spec.name)

@@ -105,6 +105,9 @@ class Verb(Generic[S, R]):
         for name in given:
             require_known(name, known, self.name)
         axes = {name: self._values(name, value) for name, value in given.items()}
+        for name, values in axes.items():
+            if not values:
+                raise BadSetting(name, "found an empty list; give a value")
         return self.require_used([self.settings.parse(case, self.name) for case in grid(axes)], given)
 
     def _values(self, name: str, value: Any) -> list[Any]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
 from attnlaw.core.progress import Progress, no_progress
@@ -155,8 +155,10 @@ def save(
     """
     from attnlaw.render.charts.paper import figure_files
 
-    folder = result_directory(directory)
+    folder = result_directory(directory, result.verb)
     whole = result.for_saving(progress)
+    if len(whole) == 1:  # a loaded result is drawn as this one is
+        whole = whole.for_plotting()
     drawn = figures_of(whole)
     contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
     contents[require_replaceable(folder / "report.html")] = page_of(whole, drawn).encode()
@@ -166,20 +168,26 @@ def save(
     return folder
 
 
-def result_directory(path: str | os.PathLike[str]) -> Path:
-    """Return the directory for a result, made if it is missing; refuse that of a study."""
+def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
+    """Return the directory for a result, made if it is missing; refuse that of a study, or of others."""
     folder = writable_directory(path)
     if (folder / STORE).exists():
         raise InputError(f"{folder}: holds a study; give another directory")
+    if verb.summary is not None:
+        _require_own_summary(folder)
     return folder
+
+
+def _require_own_summary(folder: Path) -> None:
+    if (folder / SUMMARY).exists() and folder / SUMMARY not in written_files(folder):
+        raise InputError(f"{folder}: holds another {SUMMARY}; give an empty directory")
 
 
 def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
     """Write the files of a result into a directory, and remove those of the result that was there."""
     before = written_files(folder)
-    summary = folder / SUMMARY
-    if summary in contents and summary not in before and summary.exists():
-        raise InputError(f"{folder}: holds another {SUMMARY}; give an empty directory")
+    if folder / SUMMARY in contents:
+        _require_own_summary(folder)
     write_all(contents)
     for path in before:
         if path not in contents:
@@ -192,7 +200,7 @@ def written_files(folder: Path) -> list[Path]:
         return []
     names = [MANIFEST, ROWS]
     with suppress(InputError):
-        verb = _written_verb(folder)
+        verb = _find_written_verb(folder, _read_manifest(folder))
         names += [] if verb.summary is None else [SUMMARY]
         names += [] if verb.simulation is None else [SIMULATION]
         specs = [*verb.tables, *(() if verb.simulation is None else verb.simulation.tables)]
@@ -215,20 +223,36 @@ def load(directory: str | os.PathLike[str]) -> Result:
             f"{folder}: found no {MANIFEST}, so attnlaw 0.3 did not write it; give a directory that it "
             "wrote, or run the command, study or training again"
         )
-    verb = _written_verb(folder)
+    document = _read_manifest(folder)
+    path, name = folder / MANIFEST, document["verb"]
+    require_readable_version(document.get("version"), str(path), f"run attnlaw {name} ... again")
+    verb = _find_written_verb(folder, document)
     command = "attnlaw study export FILE" if running else f"attnlaw {verb.name} ..."
-    return Result.open(folder, verb, f"write it again with: {command} --out {folder}")
+    remedy = f"write it again with: {command} --out {folder}"
+    lines = document.get("lines", {})
+    if not isinstance(lines, dict):
+        raise InputError(f"{path}: names no files; {remedy}")
+    for file in lines:
+        require_some((folder / file).exists(), folder, f"file {file}", remedy)
+    result = Result.open(folder, verb, remedy)
+    for file, frame in result.frames.items():
+        if frame.height != lines.get(file, frame.height):
+            raise InputError(f"{folder / file}: found {frame.height} lines, expected {lines[file]}; {remedy}")
+    return result
 
 
-def _written_verb(folder: Path) -> Verb[Any, Any]:
-    """Return the verb that attnlaw.json names."""
-    path = folder / MANIFEST
-    document = read_json(path, "write the directory again")
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Return what attnlaw.json says."""
+    document = read_json(folder / MANIFEST, "write the directory again")
     if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
-        raise InputError(f"{path}: names no verb; write the directory again")
-    require_readable_version(document.get("version"), str(path), f"run attnlaw {document['verb']} ... again")
+        raise InputError(f"{folder / MANIFEST}: names no verb; write the directory again")
+    return document
+
+
+def _find_written_verb(folder: Path, document: Mapping[str, Any]) -> Verb[Any, Any]:
+    """Return the verb that attnlaw.json names."""
     try:
-        verb = find_verb(document["verb"])
+        return find_verb(document["verb"])
     except InputError as error:
-        raise InputError(f"{path}: {error}; or read it with the version of attnlaw that wrote it") from error
-    return verb
+        message = f"{folder / MANIFEST}: {error}; or read it with the version of attnlaw that wrote it"
+        raise InputError(message) from error
