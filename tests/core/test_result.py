@@ -389,3 +389,66 @@ def test_a_failed_case_has_a_row_and_no_lines(tmp_path: Path) -> None:
     assert "proxies" not in result[1].summary
     loaded = attnlaw.load(result.save(tmp_path / "saved"))
     assert loaded.to_json() == result.to_json()
+
+
+def test_a_lost_or_shortened_file_is_one_line(tmp_path: Path) -> None:
+    folder = attnlaw.limit(width=[8, math.inf], draws=100).save(tmp_path / "saved")
+    whole = pl.read_parquet(folder / "densities.parquet")
+    whole.head(3).write_parquet(folder / "densities.parquet")
+    with pytest.raises(
+        InputError, match=rf"densities.parquet: found 3 lines, expected {whole.height}; write"
+    ):
+        attnlaw.load(folder)
+    (folder / "densities.parquet").unlink()
+    with pytest.raises(
+        InputError, match=r"saved: found no file densities\.parquet; write it again with: attnlaw"
+    ):
+        attnlaw.load(folder)
+
+
+def test_slices_and_what_is_no_result() -> None:
+    result = attnlaw.limit(width=[8, 16, math.inf], draws=100)
+    assert result[1:].rows["width"].to_list() == [16, math.inf]
+    assert set(result[1:].densities["case"]) == {0, 1}
+    assert len(result[:0]) == 0
+    with pytest.raises(TypeError):
+        _ = result + 1
+    with pytest.raises(InputError, match="alpha found an empty list; give a value"):
+        attnlaw.learn(alpha=[])
+
+
+def test_what_is_not_there_is_no_attribute_and_says_what_to_do(tmp_path: Path) -> None:
+    result = attnlaw.learn(alpha=[0.1, 0.2])
+    loaded = attnlaw.load(result[0].save(tmp_path / "saved"))
+    assert not hasattr(result, "summary")
+    assert not hasattr(loaded, "record")
+    assert {"record", "summary"} & {*dir(result), *dir(loaded)} == {"summary"}
+    with pytest.raises(InputError, match=r"choose one, such as result\[0\].record"):
+        _ = result.record
+    with pytest.raises(
+        InputError, match=r"a loaded result has no record; compute it again with attnlaw\.learn"
+    ):
+        _ = loaded.record
+    assert loaded.plot().to_dict() == result[0].plot().to_dict()
+
+
+def test_a_sum_of_loaded_and_computed_audits_has_the_laws_of_both(tmp_path: Path) -> None:
+    audit = attnlaw.audit(EXAMPLE, layers="0", only="qk")
+    loaded = attnlaw.load(audit.save(tmp_path / "saved"))
+    for both in (audit + loaded, loaded + audit):
+        assert both.for_saving().fits["case"].to_list() == [0] * 4 + [1] * 4
+
+
+def test_the_directory_of_an_older_version_is_refused_and_replaced(tmp_path: Path) -> None:
+    manifest = {"verb": "audit", "version": "0.2.0"}
+    (tmp_path / "attnlaw.json").write_text(json.dumps(manifest))
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(
+        InputError, match=r"attnlaw 0\.2\.0 wrote it, expected 0\.3 or later; run attnlaw audit"
+    ):
+        attnlaw.load(tmp_path)
+    result = attnlaw.audit(EXAMPLE, layers="0", only="qk", no_laws=True)
+    assert attnlaw.load(result.save(tmp_path)).summary == result.summary
+    (tmp_path / "attnlaw.json").unlink()
+    with pytest.raises(InputError, match=r"holds another summary\.json; give an empty directory"):
+        result.save(tmp_path)
