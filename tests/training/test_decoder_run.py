@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from attnlaw.core.progress import no_progress
+from attnlaw.core.result import collect_tables
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.decoder.model import build_decoder
 from attnlaw.verbs.decoder.training_run import SPIKES, TIMES, _values, build_seeded_decoder, theory_rows
@@ -36,7 +37,7 @@ def test_a_short_run_has_all_rows_and_leaves_no_trace() -> None:
     assert list(row) == list(verb.schema)
     assert row["held_out_loss"] == pytest.approx(np.log(256), rel=0.1)
     assert run.steps["step"].to_list() == [0, 2, 3]
-    values, modes, bulk, densities, _ = (table.rows(run) for table in verb.tables)
+    values, modes, bulk, densities, _ = collect_tables(verb, [run]).values()
     assert values.group_by("step").len().sort("step").rows() == [(step, 2 * 16 * 32) for step in (0, 2, 3)]
     assert (modes["strength"] > 1).all()
     for table, x in (
