@@ -72,6 +72,7 @@ def with_tables(folder: Path, data: bytes) -> Path:
         tables = {name: _parquet(content[name]) for name in TABLES}
     except (KeyError, IndexError, TypeError, ValueError, RecursionError):
         tables = dict.fromkeys(TABLES, data)
+    with_manifest(folder, json.dumps({"verb": "audit", "version": attnlaw.__version__}).encode())
     for name, table in tables.items():
         (folder / f"{name}.parquet").write_bytes(table)
     return folder

@@ -247,10 +247,16 @@ class Result:
         }
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
-        """Return the result with the tables that are made only when it is saved."""
-        specs = self.verb.tables
-        return self._with_tables(
-            {spec.name: spec.on_save and partial(spec.on_save, progress=progress) for spec in specs}
+        """Return the result with the tables that are made only when it is saved.
+
+        One case also gets those that are made to be drawn: a loaded result is drawn as this one is.
+        """
+        alone = self.for_plotting() if len(self) == 1 else self
+        return alone._with_tables(
+            {
+                spec.name: spec.on_save and partial(spec.on_save, progress=progress)
+                for spec in self.verb.tables
+            }
         )
 
     def for_plotting(self) -> Result:

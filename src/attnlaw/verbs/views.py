@@ -157,8 +157,6 @@ def save(
 
     folder = result_directory(directory, result.verb)
     whole = result.for_saving(progress)
-    if len(whole) == 1:  # a loaded result is drawn as this one is
-        whole = whole.for_plotting()
     drawn = figures_of(whole)
     contents = {require_replaceable(folder / name): data for name, data in whole.files().items()}
     contents[require_replaceable(folder / "report.html")] = page_of(whole, drawn).encode()
@@ -173,6 +171,7 @@ def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path
     folder = writable_directory(path)
     if (folder / STORE).exists():
         raise InputError(f"{folder}: holds a study; give another directory")
+    require_replaceable(folder / MANIFEST)
     if verb.summary is not None:
         _require_own_summary(folder)
     return folder

@@ -286,7 +286,7 @@ def test_the_result_of_another_verb_is_replaced_whole(tmp_path):
     assert not (tmp_path / "fits.parquet").exists()
     assert not (tmp_path / "curves.parquet").exists()
     about = {"verb": "audit", "version": attnlaw.__version__}
-    assert json.loads((tmp_path / "attnlaw.json").read_text()) == about
+    assert json.loads((tmp_path / "attnlaw.json").read_text()).items() >= about.items()
 
 
 @pytest.mark.parametrize("text", ['{"accuracy": 1}', "[]", "[1]", "mine", '{"model": "a", "proxies": {}}'])
