@@ -173,12 +173,12 @@ def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path
         raise InputError(f"{folder}: holds a study; give another directory")
     require_replaceable(folder / MANIFEST)
     if verb.summary is not None:
-        _require_own_summary(folder)
+        _require_own_summary(folder, written_files(folder))
     return folder
 
 
-def _require_own_summary(folder: Path) -> None:
-    if (folder / SUMMARY).exists() and folder / SUMMARY not in written_files(folder):
+def _require_own_summary(folder: Path, written: Sequence[Path]) -> None:
+    if (folder / SUMMARY).exists() and folder / SUMMARY not in written:
         raise InputError(f"{folder}: holds another {SUMMARY}; give an empty directory")
 
 
@@ -186,7 +186,7 @@ def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
     """Write the files of a result into a directory, and remove those of the result that was there."""
     before = written_files(folder)
     if folder / SUMMARY in contents:
-        _require_own_summary(folder)
+        _require_own_summary(folder, before)
     write_all(contents)
     for path in before:
         if path not in contents:
