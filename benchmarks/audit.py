@@ -146,7 +146,8 @@ def parts(folder: str) -> object:
     from attnlaw.analysis.audit import audit as auditing
     from attnlaw.analysis.fit.null import NullPreparer
     from attnlaw.checkpoints.model import Model
-    from attnlaw.spectra import exact, factor_sizes, factored, scores
+    from attnlaw.spectra import exact, factored, scores
+    from attnlaw.spectra import head_sizes as factor_sizes
 
     named = {
         "Gram matrices": [(exact, "gram_matrix")],

@@ -31,8 +31,7 @@ from scipy.integrate import quad
 
 from attnlaw.theory.learn import softmax
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.sweep import curve
+from attnlaw.theory.learn.state_evolution import curve, state_evolution
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from oracles.dense_softmax import DenseChannel

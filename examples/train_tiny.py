@@ -2,7 +2,7 @@
 
     python examples/train_tiny.py
 
-reads the running interpreter's standard library (attnlaw.verbs.decoder.corpus), trains on one thread for
+reads the running interpreter's standard library (attnlaw.training.decoder), trains on one thread for
 about a quarter of an hour, and writes model.safetensors, config.json, training.json and README.md. Needs
 the packages torch and transformers;
 `AutoModelForCausalLM.from_pretrained("examples/tiny-decoder")` loads the result.
@@ -27,8 +27,8 @@ import torch
 import transformers
 
 from attnlaw.training import SpectralMonitor
-from attnlaw.verbs.decoder import corpus as byte_corpus
-from attnlaw.verbs.decoder.model import (
+from attnlaw.training import decoder as byte_corpus
+from attnlaw.training.decoder import (
     BATCH,
     CONTEXT,
     GRADIENT_NORM,

@@ -26,8 +26,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.checkpoints.directories import find_checkpoint
-from attnlaw.checkpoints.open import open_file
+from attnlaw.checkpoints.open import find_checkpoint, open_file
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 import attnlaw
-from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, Column
+from attnlaw.analysis.atlas.atlas import APPLIED, COLUMNS, Column
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.encodings import inline_data
 from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnlaw.render.charts.style import vl_converter
-from attnlaw.study.papers import PAPERS
+from attnlaw.reproduce.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURES = ROOT / "docs" / "gallery.md", ROOT / "docs" / "gallery"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from attnlaw.core import result as _result
+from attnlaw.core import result
 from attnlaw.core.lazy import lazy_attribute
 
 __version__ = "0.3.0.dev0"
@@ -25,7 +25,7 @@ _PUBLIC: dict[str, str] = {
     "Condition": "attnlaw.analysis.forward",
     "Depth": "attnlaw.theory.limit",
     "Diff": "attnlaw.analysis.diff.diff",
-    "Ensemble": "attnlaw.theory.regression.ensemble",
+    "Ensemble": "attnlaw.theory.regression.problem",
     "Estimate": "attnlaw.core.estimate",
     "Fit": "attnlaw.analysis.fit.fit",
     "Fits": "attnlaw.analysis.audit.laws",
@@ -41,7 +41,7 @@ _PUBLIC: dict[str, str] = {
     "Result": "attnlaw.core.result",
     "Regression": "attnlaw.theory.regression.problem",
     "Schedule": "attnlaw.theory.dynamics.schedule",
-    "SingleIndex": "attnlaw.theory.implicit_bias.index_problem",
+    "SingleIndex": "attnlaw.theory.implicit_bias.single_index",
     "Target": "attnlaw.theory.learn.target",
     "Tokens": "attnlaw.theory.init",
     "TiedValuesLaw": "attnlaw.theory.laws.tied_values",
@@ -53,7 +53,7 @@ _PUBLIC: dict[str, str] = {
     "compare_margins": "attnlaw.analysis.forward",
     "compare_widths": "attnlaw.theory.limit",
     "condition": "attnlaw.analysis.forward",
-    "curve": "attnlaw.theory.learn.sweep",
+    "curve": "attnlaw.theory.learn.state_evolution",
     "effective_ranks": "attnlaw.theory.regression.effective_ranks",
     "ensemble_evolution": "attnlaw.theory.regression.evolution",
     "entrywise_errors": "attnlaw.spectra.entrywise",
@@ -71,7 +71,7 @@ _PUBLIC: dict[str, str] = {
     "measure_margins": "attnlaw.analysis.forward",
     "measured_proxy": "attnlaw.analysis.audit.measured_scale",
     "multi_head_sample": "attnlaw.theory.laws.multi_head_sample",
-    "one_step": "attnlaw.theory.implicit_bias.one_step",
+    "one_step": "attnlaw.theory.implicit_bias.single_index",
     "open_model": "attnlaw.checkpoints.open",
     "predict_completion": "attnlaw.theory.implicit_bias.completion",
     "predict_index": "attnlaw.theory.implicit_bias.single_index",
@@ -97,7 +97,7 @@ _PUBLIC: dict[str, str] = {
 
 
 # How a result shows itself is known above the room that it lives in, and imported when it is first asked for.
-_result.load_views = lambda: import_module("attnlaw.verbs.views")
+result.load_views = lambda: import_module("attnlaw.verbs.views")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,8 +11,14 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from attnlaw.checkpoints.inputs import InputSettings, raw_inputs, read_input, single_input
-from attnlaw.checkpoints.tokenizer import Tokenizer, open_tokenizer
+from attnlaw.analysis.forward.inputs import (
+    InputSettings,
+    Tokenizer,
+    open_tokenizer,
+    raw_inputs,
+    read_input,
+    single_input,
+)
 from attnlaw.core.errors import BadSetting, InputError
 
 BYTES = Tokenizer("model", 256)

@@ -14,9 +14,8 @@ from checkpoints.spoiled import bert_state, config_with, refusal, write_good
 from safetensors.torch import save_file
 
 import attnlaw
-from attnlaw.analysis.check.files import model_file
-from attnlaw.checkpoints.directories import expand_run, single_model_path
-from attnlaw.checkpoints.open import open_model
+from attnlaw.analysis.check.locations import model_file
+from attnlaw.checkpoints.open import expand_run, open_model, single_model_path
 from attnlaw.core.errors import InputError
 from attnlaw.study.file import read_study
 

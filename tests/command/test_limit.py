@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.estimate import Estimate
 from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
-from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS
+from attnlaw.theory.limit.kernels import ACTIVATIONS, MASKS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {

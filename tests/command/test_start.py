@@ -30,8 +30,8 @@ ALWAYS_IDLE = "altair vl_convert torch transformers dask distributed pandas pyar
 @pytest.mark.parametrize(
     ("words", "idle"),
     [
-        (["--help"], "numpy scipy polars sqlite3 attnlaw.study attnlaw.report"),
-        (["audit", "--help"], "numpy scipy polars attnlaw.study"),
+        (["--help"], "scipy.special scipy.linalg polars sqlite3 attnlaw.study attnlaw.report"),
+        (["audit", "--help"], "scipy.special scipy.linalg polars attnlaw.study"),
         (["audit", str(TINY)], f"scipy.optimize {SPARSE} scipy.stats scipy.fft attnlaw.report attnlaw.study"),
     ],
 )

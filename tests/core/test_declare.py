@@ -16,8 +16,14 @@ from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Estimate, Range
 from attnlaw.core.quantity import Quantity, cells_to_json, column_kinds, to_cells
 from attnlaw.core.result import Result
-from attnlaw.core.settings import Settings, check_value, setting, setting_fields, settings_dataclass
-from attnlaw.core.values import parse_range
+from attnlaw.core.settings import (
+    Settings,
+    check_value,
+    parse_range,
+    setting,
+    setting_fields,
+    settings_dataclass,
+)
 from attnlaw.core.variants import Variants
 
 

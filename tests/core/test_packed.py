@@ -9,11 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attnlaw.analysis.audit.units import RECORDS
+from attnlaw.analysis.audit.units import RECORDS, pack, unpack
 from attnlaw.checkpoints.norms import NormFold
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.core.packing import pack, unpack
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from attnlaw.verbs.decoder import corpus
+from attnlaw.training import decoder as corpus
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_value
 from attnlaw.lab import html as shown
 from attnlaw.lab import spectrum_page as heads
+from attnlaw.lab.background import Training
 from attnlaw.lab.page_model import PageModel
 from attnlaw.lab.serve import Application
-from attnlaw.lab.training import Training
 
 EXAMPLE = "examples/tiny-decoder"
 STATES = {

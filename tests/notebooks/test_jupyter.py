@@ -13,13 +13,13 @@ from notebooks.cells import notebook_of
 import attnlaw
 import attnlaw.verbs.views
 from attnlaw.core.progress import no_progress
-from attnlaw.render.terminal import notebook
+from attnlaw.render.terminal import console as notebook
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SLOW = """
-import attnlaw.render.terminal.notebook as shown
+import attnlaw.render.terminal.console as shown
 shown.FIRST_DRAW_DELAY = shown.REDRAW_INTERVAL = 0.0
 with shown.notebook_progress("work <b>") as report:
     for done in range(4):

@@ -23,7 +23,7 @@ app = marimo.App()
 @app.cell
 def _():
     import attnlaw
-    import attnlaw.render.terminal.notebook as notebook
+    import attnlaw.render.terminal.console as notebook
 
     prediction = attnlaw.learn(alpha=0.3, noise=0.5, target_spike=6)
     prediction

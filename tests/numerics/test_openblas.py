@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.numerics import openblas
-from attnlaw.numerics.gram import add_gram
-from attnlaw.numerics.tridiagonal import tridiagonal_eigenvalues
+from attnlaw.numerics.symmetric import add_gram, tridiagonal_eigenvalues
 
 
 @pytest.fixture(params=["with the library", "without it"])

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above, midpoint_angles
-from attnlaw.numerics.quadrature import gauss_legendre
+from attnlaw.numerics.quadrature import (
+    angle_of,
+    cosine_coefficients,
+    gauss_legendre,
+    integral_above,
+    midpoint_angles,
+)
 
 
 def test_gauss_legendre_is_exact_for_polynomials() -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlaw.numerics import openblas, two_stage
-from attnlaw.numerics.two_stage import symmetric_eigenvalues
+from attnlaw.numerics import openblas
+from attnlaw.numerics import symmetric as two_stage
+from attnlaw.numerics.symmetric import symmetric_eigenvalues
 
 
 def made(values: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -15,12 +15,12 @@ import pytest
 from report.charts_of import named, result_of
 
 from attnlaw.analysis.fit import LAWS
-from attnlaw.core.output_options import ENDINGS
 from attnlaw.render.charts.cells import Shades, draw_field
 from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.paper import COLUMN, WIDTH_TOLERANCE, save_chart
 from attnlaw.render.charts.style import inline_svg, palette
+from attnlaw.render.output_options import ENDINGS
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.limit.charts import draw_densities
 from attnlaw.verbs.margins.charts import bars_by_place

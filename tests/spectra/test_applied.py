@@ -11,11 +11,11 @@ from attnlaw.checkpoints.norms import NormFold
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.spectra import krylov
-from attnlaw.spectra.applied import applied_matrix
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.measure import Selection, measure
+from attnlaw.spectra.spectrum import applied_matrix
 
 SHAPES = [(48, 160), (160, 48), (96, 96), (300, 700), (1, 5), (5, 1)]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlaw.checkpoints.norms import Rotary
-from attnlaw.spectra.factor_sizes import factor_sizes
+from attnlaw.spectra.head_sizes import factor_sizes
 
 PLANES = ((0, 2), (1, 3))  # of four of six columns
 

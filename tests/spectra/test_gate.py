@@ -6,7 +6,7 @@ from time import sleep
 
 import pytest
 
-from attnlaw.spectra.gate import MemoryGate
+from attnlaw.numerics.threads import MemoryGate
 
 
 def test_sizes_inside_never_pass_the_budget():

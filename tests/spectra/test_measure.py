@@ -15,7 +15,7 @@ from attnlaw.checkpoints.network import GROUPS
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.numerics.cores import usable_cores
+from attnlaw.numerics.openblas import usable_cores
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.bounds.proxies import why_no_proxies
 
@@ -146,7 +146,7 @@ def test_as_many_threads_as_jobs(monkeypatch, jobs, expected):
         made.append(workers)
         return ThreadPoolExecutor(workers)
 
-    monkeypatch.setattr("attnlaw.spectra.threads.ThreadPoolExecutor", pool)
+    monkeypatch.setattr("attnlaw.numerics.threads.ThreadPoolExecutor", pool)
     measure(open_model(tiny(), heads=4), Selection(), jobs=jobs)
     assert made == [expected]
 

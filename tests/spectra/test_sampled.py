@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlaw.spectra import sampled
-from attnlaw.spectra.factored import product_spectrum, spectrum_and_roots
-from attnlaw.spectra.sampled import sampled_absolute_sum
+from attnlaw.spectra import factored as sampled
+from attnlaw.spectra.factored import product_spectrum, sampled_absolute_sum, spectrum_and_roots
 
 
 def factors(spread: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

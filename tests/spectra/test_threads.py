@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from attnlaw.spectra.threads import in_threads
+from attnlaw.numerics.threads import in_threads
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -16,9 +16,8 @@ from command.in_process import invoke
 
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import setting_fields
-from attnlaw.render.charts.published import published_figures
-from attnlaw.study import papers, read_study
-from attnlaw.study.papers import (
+from attnlaw.reproduce import papers
+from attnlaw.reproduce.papers import (
     DERIVED,
     FOLDER,
     NUMBER_COLUMNS,
@@ -27,6 +26,8 @@ from attnlaw.study.papers import (
     find_figures,
     published_lines,
 )
+from attnlaw.reproduce.published_figures import published_figures
+from attnlaw.study import read_study
 from attnlaw.study.shipped import shipped_studies
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from study.sample_verbs import PYTHONPATH, exported, find
 
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.study import Backend, read_study, run
-from attnlaw.study.slurm import slurm_cluster
+from attnlaw.study.backends import slurm_cluster
 
 STANDIN = Path(__file__).parent / "standin"
 OPTIONS = "partition=cpu,cores=2,memory=8GB,walltime=02:30:00,account=theory"

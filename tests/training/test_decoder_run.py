@@ -8,9 +8,8 @@ import torch
 
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import collect_tables
+from attnlaw.training.decoder import SPIKES, TIMES, _values, build_decoder, build_seeded_decoder, theory_rows
 from attnlaw.verbs import find_verb
-from attnlaw.verbs.decoder.model import build_decoder
-from attnlaw.verbs.decoder.training_run import SPIKES, TIMES, _values, build_seeded_decoder, theory_rows
 
 
 @pytest.mark.slow

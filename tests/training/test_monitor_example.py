@@ -12,7 +12,7 @@ import torch
 
 from attnlaw import audit
 from attnlaw.training import SpectralMonitor
-from attnlaw.verbs.decoder.model import build_decoder
+from attnlaw.training.decoder import build_decoder
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

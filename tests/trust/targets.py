@@ -28,7 +28,7 @@ from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.study.file import read_study
 from attnlaw.theory.limit import GivenInputs
-from attnlaw.theory.limit.gram_file import read_gram
+from attnlaw.theory.limit.inputs import read_gram
 
 LONGEST_LINE = 2500
 

@@ -16,7 +16,7 @@ from trust.targets import TARGETS
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.limit import GivenInputs
-from attnlaw.theory.limit.gram_file import read_gram
+from attnlaw.theory.limit.inputs import read_gram
 
 
 def npy(array: Any) -> bytes:

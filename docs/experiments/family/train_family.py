@@ -3,7 +3,7 @@
     python docs/experiments/family/train_family.py --out DIR
 
 trains depth 2, 4, 8 by width 64, 128, 256 with two seeds each (18 models) by masked-byte prediction on the
-Python standard library's source (attnlaw.verbs.decoder.corpus), all with one recipe, in two processes of one
+Python standard library's source (attnlaw.training.decoder), all with one recipe, in two processes of one
 thread: about 20 minutes on two free cores. Each model is one checkpoint directory under DIR with its loss
 curve beside the weights; DIR/losses.csv holds all curves. A model that is there already is skipped, so an
 interrupted run is resumed by the same command. Needs the packages torch and transformers.
@@ -31,8 +31,8 @@ import transformers
 from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertForMaskedLM
 
-from attnlaw.verbs.decoder import corpus as byte_corpus
-from attnlaw.verbs.decoder.model import GRADIENT_NORM, adamw, warmup_then_cosine
+from attnlaw.training import decoder as byte_corpus
+from attnlaw.training.decoder import GRADIENT_NORM, adamw, warmup_then_cosine
 
 DEPTHS = (2, 4, 8)
 WIDTHS = (64, 128, 256)

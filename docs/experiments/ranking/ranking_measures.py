@@ -23,8 +23,7 @@ from attnlaw.analysis.fit.tail import power_law_tails
 from attnlaw.analysis.forward import amplification, condition, measure_margins
 from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.measure import Selection, measure
-from attnlaw.theory.bounds.activations import lipschitz
-from attnlaw.theory.bounds.factors import log_layer_factor
+from attnlaw.theory.bounds.factors import lipschitz, log_layer_factor
 
 ARCHITECTURE = Path(__file__).parent / "architecture.toml"
 FEW = 32  # inputs of the amplification, which needs a backward pass for each class

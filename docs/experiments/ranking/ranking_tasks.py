@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnlaw.verbs.decoder import corpus as byte_corpus
+from attnlaw.training import decoder as byte_corpus
 
 # 1797 lines of 64 pixels from 0 to 16 and a label: the test part of E. Alpaydin and C. Kaynak, Optical
 # Recognition of Handwritten Digits, UCI Machine Learning Repository (CC BY 4.0), as scikit-learn ships it.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import attnlaw
-from attnlaw.verbs.decoder import corpus as byte_corpus
+from attnlaw.training import decoder as byte_corpus
 
 BETAS = (0.9, 0.98)
 WARMUP_STEPS = 50

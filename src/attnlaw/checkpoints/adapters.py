@@ -25,6 +25,7 @@ from attnlaw.checkpoints.config import require_value
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
 from attnlaw.checkpoints.tensors import Tensors, require_finite, require_real
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import parse_json, read_bounded, require_valid_path
 
@@ -38,7 +39,6 @@ KEEP_BASE = ("gaussian", "eva", "orthogonal")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
 MOST_PARTS = 64  # of a module's name; no model nests its modules deeper
 MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Adapter:
     updates: tuple[Update, ...]
     transposed: bool
 
-    def factors(self, update: Update) -> tuple[Matrix, Matrix]:
+    def factors(self, update: Update) -> tuple[Reals, Reals]:
         """The update as a map on row vectors: (in x r, r x out), float64, the scale in the first."""
         down, up = (
             require_real(self.tensors.read(name), self.source, name).astype(np.float64)
@@ -92,10 +92,10 @@ class LowRankBlock:
     adapter: Adapter
     update: Update
 
-    def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
+    def factors(self, model: Model, kind: str) -> Iterator[tuple[Reals, Reals]]:
         yield self.adapter.factors(self.update)
 
-    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> None:
+    def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> None:
         """An adapter does not say which norm its weights read."""
 
     def product(self) -> Product:

@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.network import KINDS, Heads, Layer, Maps, MatrixLocation, Network, Tower
 from attnlaw.checkpoints.norms import NO_NORM, NONE, UNSCALED, Norm, Scores
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
+from attnlaw.core.arrays import Reals
 
 if TYPE_CHECKING:
     from attnlaw.checkpoints.model import Model
@@ -129,7 +127,7 @@ class Attention:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
 
-    def factors(self, model: Model, kind: str) -> Iterator[tuple[Matrix, Matrix]]:
+    def factors(self, model: Model, kind: str) -> Iterator[tuple[Reals, Reals]]:
         """The thin factors (N x d, d x N) of each head's QK (`kind` "qk") or VO product, head by head."""
         first, second, *shared = (model.read(view) for view in self.views(kind))
         for head in range(self.heads):
@@ -140,7 +138,7 @@ class Attention:
             else:
                 yield _column_block(first, group, self.kv_heads), _column_block(second.T, head, self.heads).T
 
-    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, Matrix] | None:
+    def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
         """The factors of a head with the norms before both sides folded in; None where one is not known."""
         before, behind = self.norms(kind)
         if before is None or behind is None:
@@ -216,10 +214,10 @@ class StoredLayer:
 class FactorSource(Protocol):
     """What the products of one kind are read from, all of them together."""
 
-    def factors(self, model: Model, kind: str) -> Iterable[tuple[Matrix, Matrix]]:
+    def factors(self, model: Model, kind: str) -> Iterable[tuple[Reals, Reals]]:
         """Their thin factors, one pair for each."""
 
-    def applied(self, model: Model, kind: str, left: Matrix, right: Matrix) -> tuple[Matrix, Matrix] | None:
+    def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
         """A pair with the norms before it folded in; None where they are not known."""
 
 
@@ -254,7 +252,7 @@ class Product:
         return sum(view.elements for view in self.views)
 
 
-def _column_block(matrix: Matrix, number: int, parts: int) -> Matrix:
+def _column_block(matrix: Reals, number: int, parts: int) -> Reals:
     """Columns of one of `parts` equal parts."""
     size = matrix.shape[1] // parts
     return matrix[:, number * size : (number + 1) * size]

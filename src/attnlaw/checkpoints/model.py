@@ -13,10 +13,8 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.norms import LAYER, NONE, Norm, NormFold
 from attnlaw.checkpoints.tensors import Tensors, require_real
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
-
-Matrix = NDArray[np.float64]
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +57,7 @@ class Model:
         """The layer of that number; numbers of layers of another kind (linear attention) are left out."""
         return next(layer for layer in self.layers if layer.index == number)
 
-    def read(self, view: View) -> Matrix:
+    def read(self, view: View) -> Reals:
         """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
@@ -72,21 +70,21 @@ class Model:
         """Whether a map is one tensor that is stored in 16 bits or less."""
         return view.after is None and self.tensors.dtype(view.tensor) not in ("float64", "float32")
 
-    def bias(self, view: View) -> Vector:
+    def bias(self, view: View) -> Reals:
         """What is added to the outputs of a map."""
         if view.bias is None:
             return np.zeros(view.shape[1])
         return self._finite(self._stored(view.bias, view.member)[view.columns].astype(np.float64), view.bias)
 
-    def gain(self, norm: Norm) -> Vector:
+    def gain(self, norm: Norm) -> Reals:
         """What a norm multiplies zhat by; the number 1 where it has no gain."""
         return np.ones(1) if norm.gain is None else self._vector(norm.gain) + norm.offset
 
-    def shift(self, norm: Norm) -> Vector:
+    def shift(self, norm: Norm) -> Reals:
         """What a norm adds in the end; the number 0 where it has no bias."""
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
-    def applied(self, norm: Norm, matrix: Matrix) -> Matrix:
+    def applied(self, norm: Norm, matrix: Reals) -> Reals:
         """The map from zhat: the gain of the norm folded in, and the mean projected out that it takes off."""
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
@@ -94,13 +92,13 @@ class Model:
         """What a norm puts before the maps that read it."""
         return NormFold(self.gain(norm), norm.kind == LAYER)
 
-    def _vector(self, name: str) -> Vector:
+    def _vector(self, name: str) -> Reals:
         return self._finite(self._stored(name).astype(np.float64), name)
 
     def _stored(self, name: str, member: int | None = None) -> NDArray[Any]:
         return require_real(self.tensors.read(name, member), self.tensors.source, name)
 
-    def _finite(self, array: Matrix, name: str) -> Matrix:
+    def _finite(self, array: Reals, name: str) -> Reals:
         # One pass without a temporary array: only where the sum is not finite can an entry be so.
         with np.errstate(invalid="ignore", over="ignore"):
             total = array.sum()
@@ -112,7 +110,7 @@ class Model:
             )
         return array
 
-    def embedding(self) -> Matrix:
+    def embedding(self) -> Reals:
         """The token embeddings, one row per token, float64."""
         if self.embedding_view is None:
             raise InputError(

@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from attnlaw.core.arrays import Reals
 
 LAYER, RMS, NONE = KINDS = ("layer", "rms", "none")
 

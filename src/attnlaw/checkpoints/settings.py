@@ -42,7 +42,7 @@ def model_setting(default: Any) -> Any:
         default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
         sweepable=True,
-        expand="attnlaw.checkpoints.directories:expand_run",
+        expand="attnlaw.checkpoints.open:expand_run",
         is_path=True,
         positional=True,
         metavar="MODEL",

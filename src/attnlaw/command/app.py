@@ -26,7 +26,7 @@ METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
 OTHER_COMMANDS = {
     "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
     "reproduce": (
-        "attnlaw.command.reproduce",
+        "attnlaw.reproduce.command",
         "A paper's figures: run, drawn, published numbers beside ours.",
     ),
     "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.output_options import OutputOptions
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
+from attnlaw.render.output_options import OutputOptions
 from attnlaw.verbs.views import find_part, result_directory, show_end
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnlaw.core.output_options import ENDINGS, require_directory_name
 from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.render.output_options import ENDINGS, require_directory_name
 from attnlaw.render.terminal.console import print_message
 
 

@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from attnlaw import study as studies
+from attnlaw import study
 from attnlaw.command.report import Report
-from attnlaw.core.output_options import require_directory_name
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
+from attnlaw.render.output_options import require_directory_name
 from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
 from attnlaw.study import Backend, StudyStatus, read_study
 from attnlaw.study.export import export
+from attnlaw.study.file import template
 from attnlaw.study.run import Cost
 from attnlaw.study.shipped import shipped_studies, study_description
 from attnlaw.study.store import open_store
-from attnlaw.study.template import template
 from attnlaw.verbs import find_verb
 
 MOST_ERRORS = 5  # that are told apart
@@ -72,7 +72,7 @@ class List(Settings):
 class New(Settings):
     """Print a study file to fill in: every key of a verb with its meaning, what it may be, and its default.
 
-    The same from Python: attnlaw.study.template.template(verb)
+    The same from Python: attnlaw.study.file.template(verb)
     """
 
     verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
@@ -107,7 +107,7 @@ class Run(StudyRunSettings):
     )
 
     def execute(self) -> int:
-        ended = _compute(studies.run, self, force=self.force)
+        ended = _compute(study.run, self, force=self.force)
         if self.figures is not None and ended != STOPPED:
             Report(directories=(self.out,), out=None, figures=self.figures).execute()
         return ended
@@ -123,7 +123,7 @@ class Resume(StudyRunSettings):
     failed: bool = setting(False, "Also try what failed once more.")
 
     def execute(self) -> int:
-        return _compute(studies.resume, self, retry_failed=self.failed)
+        return _compute(study.resume, self, retry_failed=self.failed)
 
 
 @settings_dataclass
@@ -136,7 +136,7 @@ class Status(StudyLocation):
     json: bool = setting(False, "Print JSON and nothing else.")
 
     def execute(self) -> int:
-        _print_status(studies.status(read_study(self.file), self.out), self)
+        _print_status(study.status(read_study(self.file), self.out), self)
         return 0
 
 

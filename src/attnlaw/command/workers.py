@@ -8,9 +8,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.output_options import OutputOptions, Workers
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb
+from attnlaw.render.output_options import OutputOptions
+from attnlaw.verbs.workers import Workers
 
 if TYPE_CHECKING:
     from attnlaw.study.backends import Backend

@@ -1,4 +1,4 @@
-"""Arrays that a function was given: what they must be, in one line."""
+"""Arrays: the types that annotations share, and checks of arrays that a user passes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attnlaw.core.errors import InputError
+
+Reals = NDArray[np.float64]
+Complexes = NDArray[np.complex128]
+Indices = NDArray[np.intp]
 
 
 def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:
@@ -25,7 +29,7 @@ def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any])
 
 def require_spectral_values(
     name: str, values: ArrayLike, remedy: str, positive: bool = False, empty: bool = False
-) -> NDArray[np.float64]:
+) -> Reals:
     """Eigenvalues or singular values, flat: finite, none below 0, some unless `empty` is as good.
 
     Where `positive`, one of them is above 0.

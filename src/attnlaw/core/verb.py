@@ -24,15 +24,14 @@ from importlib import import_module
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from attnlaw.core import result as results
+from attnlaw.core import result
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.lazy import resolve
+from attnlaw.core.lazy import resolve, version
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds, to_cells
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
-from attnlaw.core.version import version
 
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
@@ -139,7 +138,7 @@ class Verb(Generic[S, R]):
         given |= dict(zip(places, words, strict=False))
         cases = self.cases({name: value for name, value in given.items() if value is not None})
         records = []
-        shown = nullcontext(progress) if progress is not None else results.load_views().progress(self.name)
+        shown = nullcontext(progress) if progress is not None else result.load_views().progress(self.name)
         with shown as report:
             for record in self.run(cases, report):
                 if isinstance(record, InputError):

@@ -12,8 +12,8 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import Result
-from attnlaw.lab.state import State
-from attnlaw.lab.training import Training
+from attnlaw.lab.background import Training
+from attnlaw.lab.controls import State
 from attnlaw.render.charts.style import inline_svg
 from attnlaw.render.pages.html import macros
 from attnlaw.verbs.views import figures_of

@@ -9,9 +9,8 @@ from typing import Any
 
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.verb import Verb
-from attnlaw.lab.controls import Control, build_controls
+from attnlaw.lab.controls import Control, State, build_controls, idle_settings, settings_from_controls
 from attnlaw.lab.html import lab_html
-from attnlaw.lab.state import State, idle_settings, settings_from_controls
 from attnlaw.verbs import VERBS, find_verb
 
 

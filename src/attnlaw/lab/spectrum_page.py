@@ -15,7 +15,7 @@ from attnlaw.analysis.audit.rows import spectrum_from_row
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
-from attnlaw.analysis.fit.values import positive_values
+from attnlaw.analysis.fit.null import positive_values
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome, format_value, format_with_error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Reals = NDArray[np.float64]
+from attnlaw.core.arrays import Reals
 
 
 @dataclass(frozen=True)

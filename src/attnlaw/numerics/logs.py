@@ -1,4 +1,7 @@
-"""Sums of numbers that are only held as natural logarithms."""
+"""Sums of numbers that are only held as natural logarithms.
+
+The power with which one positive quantity follows another.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +30,20 @@ def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = Non
 def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
     """ln of the sum of exponentials of a list."""
     return float(log_sums(np.asarray(logs, dtype=np.float64)))
+
+
+def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
+    """Least-squares slope of log error against log ratio and its standard error, None below three points.
+
+    >>> slope, error = fit_exponent([1, 2, 4, 8], [1, 0.5, 0.25, 0.125])
+    >>> round(slope, 12), error < 1e-12
+    (-1.0, True)
+    """
+    x, y = np.log(np.asarray(ratios, dtype=float)), np.log(np.asarray(errors, dtype=float))
+    centred = x - x.mean()
+    spread = float(centred @ centred)
+    slope = float(centred @ y / spread)
+    if x.size < 3:
+        return slope, None
+    rest = y - y.mean() - slope * centred
+    return slope, float(np.sqrt(rest @ rest / (x.size - 2) / spread))

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
+import scipy
 
-Reals = NDArray[np.float64]
+from attnlaw.core.arrays import Reals
+
 MOST_STEPS = 200
 
 
@@ -71,7 +71,7 @@ def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
     u = y * omega
     z = np.clip(np.zeros_like(u), u, u + V)
     for _ in range(MOST_STEPS):
-        tail = expit(-z)
+        tail = scipy.special.expit(-z)
         rise = 1 + V * tail * (1 - tail)
         step = (z - u - V * tail) / rise
         z = z - step
@@ -95,8 +95,8 @@ SQUARE = Loss(
 LOGISTIC = Loss(
     "logistic",
     value=lambda y, z: np.logaddexp(0.0, -y * z),
-    slope=lambda y, z: -y * expit(-y * z),
-    curvature=lambda y, z: expit(z) * expit(-z),
+    slope=lambda y, z: -y * scipy.special.expit(-y * z),
+    curvature=lambda y, z: scipy.special.expit(z) * scipy.special.expit(-z),
     proximal=_logistic_prox,
     # From -V to 0 it holds z back near 0; the bends at both ends are a few units wide.
     corners=lambda V: tuple(place + wide for place in (-V, 0.0) for wide in (-8.0, -3.0, 0.0, 3.0, 8.0)),

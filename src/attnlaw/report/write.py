@@ -12,12 +12,12 @@ from pathlib import Path
 
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.files import writable_directory, write_all
-from attnlaw.core.output_options import ENDINGS
 from attnlaw.core.result import MANIFEST, Result
 from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
 from attnlaw.render.charts.paper import figure_files
+from attnlaw.render.output_options import ENDINGS
 from attnlaw.render.pages.page import Part, failure_sentences, results_page
 from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page

@@ -18,12 +18,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

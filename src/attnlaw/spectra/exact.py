@@ -15,17 +15,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import svdvals
 
 from attnlaw.checkpoints.norms import NormFold
+from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
-from attnlaw.numerics.gram import add_gram
-from attnlaw.numerics.two_stage import symmetric_eigenvalues
-from attnlaw.spectra.applied import applied_matrix
-from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio
-from attnlaw.spectra.scaling import power_scaled
-from attnlaw.spectra.spectrum import Applied, Spectrum
+from attnlaw.numerics.symmetric import add_gram, symmetric_eigenvalues
+from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio, power_scaled
+from attnlaw.spectra.spectrum import Applied, Spectrum, applied_matrix
 
 GRAM_LIMIT = 2e-3
 # Entries worked on at a time where a copy is needed: 2 MB, which stays in a core's cache.
@@ -33,10 +31,8 @@ BLOCK = 2**18
 # Entries of a slab, where a Gram matrix is made in another precision than the matrix has: 32 MB at most.
 SLAB = 2**22
 
-Matrix = NDArray[np.float64]
 
-
-def matrix_spectrum(matrix: Matrix, fold: NormFold | None = None, rounding: float | None = None) -> Spectrum:
+def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float | None = None) -> Spectrum:
     """The spectrum of a matrix; all min(rows, cols) singular values.
 
     With `fold` its sizes as applied stand beside them. `rounding` is the relative error that its entries were
@@ -56,10 +52,10 @@ def matrix_spectrum(matrix: Matrix, fold: NormFold | None = None, rounding: floa
     return rescale_spectrum(spectrum, scale)
 
 
-SingularValueResult = tuple[Matrix, Applied | None, str, str]
+SingularValueResult = tuple[Reals, Applied | None, str, str]
 
 
-def _in_float32(matrix: Matrix, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
+def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
     """Singular values, sizes as applied, route, precision; None where float32 adds more than storing did."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
     least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
@@ -73,15 +69,13 @@ def _in_float32(matrix: Matrix, fold: NormFold | None, rounding: float) -> Singu
     return np.sqrt(eigenvalues), applied, "gram", FLOAT32
 
 
-def _in_float64(matrix: Matrix, fold: NormFold | None) -> SingularValueResult:
+def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
     values, route = _singular_values(matrix, eigenvalues)
     return values, applied, route, FLOAT64
 
 
-def _eigenvalues(
-    matrix: Matrix, fold: NormFold | None, dtype: np.dtype[Any]
-) -> tuple[Matrix, Applied | None]:
+def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
     """The eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
@@ -150,7 +144,7 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     )
 
 
-def absolute_sum(matrix: Matrix) -> float:
+def absolute_sum(matrix: Reals) -> float:
     """Sum of absolute entries of an array that is contiguous in either order, in blocks.
 
     Not BLAS: its sum depends on where the array lies in memory, so two runs could differ in a last digit.
@@ -159,8 +153,8 @@ def absolute_sum(matrix: Matrix) -> float:
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))
 
 
-def _singular_values(matrix: Matrix, eigenvalues: Matrix) -> tuple[Matrix, str]:
+def _singular_values(matrix: Reals, eigenvalues: Reals) -> tuple[Reals, str]:
     """From the Gram matrix's eigenvalues, descending, where they are fine enough, and the route taken."""
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), "gram"
-    return svdvals(matrix.astype(np.float64, copy=False), check_finite=False), "svd"
+    return scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False), "svd"

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 
 ROUND_OFF = 1e-13
@@ -28,24 +28,23 @@ FIRST_CHECK, MAX_STEPS, CONVERGED_ERROR = 40, 100, 1e-4
 # The chance that a stated error is too small.
 CHANCE = 1e-3
 
-Matrix = NDArray[np.float64]
-Operator = Callable[[Matrix], Matrix]
+Operator = Callable[[Reals], Reals]
 
 
 @dataclass(frozen=True, eq=False)
 class KrylovRun:
     """Lanczos tridiagonals, one row for each start: its squared norm, the diagonal, the entries beside it."""
 
-    squared_norm: Matrix
-    diagonal: Matrix
-    off_diagonal: Matrix
+    squared_norm: Reals
+    diagonal: Reals
+    off_diagonal: Reals
 
     def rows(self, chosen: slice) -> KrylovRun:
         return KrylovRun(self.squared_norm[chosen], self.diagonal[chosen], self.off_diagonal[chosen])
 
 
 def lanczos(
-    gram: Operator, starts: Matrix, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
+    gram: Operator, starts: Reals, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
 ) -> KrylovRun:
     """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past.
 
@@ -76,12 +75,12 @@ def lanczos(
     return KrylovRun(norms**2, diagonal, beside)
 
 
-def _divide_columns(columns: Matrix, norms: Matrix) -> Matrix:
+def _divide_columns(columns: Reals, norms: Reals) -> Reals:
     """Unit columns; a column of zeros (an invariant space was reached) stays zero."""
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
-def tridiagonals(run: KrylovRun) -> Matrix:
+def tridiagonals(run: KrylovRun) -> Reals:
     count, steps = run.diagonal.shape
     matrices = np.zeros((count, steps, steps))
     place = np.arange(steps)
@@ -116,7 +115,7 @@ def _largest(run: KrylovRun, size: int) -> Estimate:
     return Estimate(top, float(np.sqrt(values[-1] + beyond)) - top + ROUND_OFF * top if top > 0 else 0.0)
 
 
-def _distance_above(values: Matrix, off_diagonal: Matrix, size: int) -> float:
+def _distance_above(values: Reals, off_diagonal: Reals, size: int) -> float:
     """How far beyond the last of `values`, ascending, the largest eigenvalue may lie; by bisection of ln."""
     if np.any(off_diagonal == 0):  # the run ended in an invariant space, which holds the leading eigenvector
         return 0.0

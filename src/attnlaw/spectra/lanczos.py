@@ -23,14 +23,13 @@ lies far below what the steps resolve and moves neither side.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.checkpoints.norms import NormFold
-from attnlaw.spectra.applied import applied_matrix
+from attnlaw.core.arrays import Reals
 from attnlaw.spectra.exact import entry_norms, matrix_spectrum, rescale_spectrum
 from attnlaw.spectra.krylov import ROUND_OFF, KrylovRun, Operator, lanczos, tridiagonals
-from attnlaw.spectra.scaling import power_scaled
-from attnlaw.spectra.spectrum import Multiplicities, Spectrum
+from attnlaw.spectra.precision import power_scaled
+from attnlaw.spectra.spectrum import Multiplicities, Spectrum, applied_matrix
 
 DEFLATED = 64
 PROBES = 16
@@ -38,10 +37,8 @@ STEPS = 40
 LEADING_STEPS = 3
 POWER_STEPS = 1
 
-Matrix = NDArray[np.float64]
 
-
-def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
+def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
     """Nodes and multiplicities that stand for the spectrum of a float64 matrix, with their errors.
 
     The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
@@ -60,7 +57,7 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: NormFold | None = 
     size = wide.shape[0]
     rng = np.random.default_rng(seed)
 
-    def gram(block: Matrix) -> Matrix:
+    def gram(block: Reals) -> Reals:
         return wide @ (wide.T @ block)
 
     leading = _leading_vectors(gram, size, min(DEFLATED, size // 2), rng)
@@ -88,7 +85,7 @@ def approximate_spectrum(matrix: Matrix, seed: int = 0, fold: NormFold | None = 
     return rescale_spectrum(spectrum, scale)
 
 
-def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Generator) -> Matrix:
+def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Generator) -> Reals:
     """Ritz vectors of a randomised subspace iteration, ascending."""
     basis = np.linalg.qr(gram(rng.standard_normal((size, count))))[0]
     for _ in range(POWER_STEPS):
@@ -104,13 +101,13 @@ def _largest(run: KrylovRun) -> tuple[float, float]:
     return top, residual / (2 * top) if top > 0 else 0.0
 
 
-def _gauss_rules(run: KrylovRun) -> tuple[Matrix, Matrix]:
+def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
     """Nodes (eigenvalues of the Gram matrix) and weights, both (starts, steps)."""
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
-def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Matrix, Matrix]:
+def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
     """Nodes and weights of the rules with one node more, which is 0; both (starts, steps + 1).
 
     Their tridiagonals are singular and end in a row of their own: T = B B^T with B lower bidiagonal,
@@ -130,7 +127,7 @@ def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Matrix, Matrix]:
     return nodes, run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
-def _calibrate(rules: tuple[Matrix, Matrix], mass: float, trace: float) -> tuple[Matrix, Matrix]:
+def _calibrate(rules: tuple[Reals, Reals], mass: float, trace: float) -> tuple[Reals, Reals]:
     """Weights times a + b node, so that every rule has the known mass and first moment."""
     nodes, weights = rules
     m0, m1, m2 = ((weights * nodes**k).sum(axis=1) for k in range(3))
@@ -142,9 +139,7 @@ def _calibrate(rules: tuple[Matrix, Matrix], mass: float, trace: float) -> tuple
     return nodes, weights * (a[:, None] + b[:, None] * nodes)
 
 
-def _spectrum(
-    top: float, deflated: tuple[Matrix, Matrix], rest: tuple[Matrix, Matrix]
-) -> tuple[Matrix, Matrix]:
+def _spectrum(top: float, deflated: tuple[Reals, Reals], rest: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
     """Singular values in descending order, and how often each counts according to each probe.
 
     The largest value leads with multiplicity zero: the deflated nodes count it already.

@@ -12,23 +12,24 @@ from zlib import crc32
 import numpy as np
 
 from attnlaw.checkpoints.blocks import Attention, FactorSource, Product
-from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
 from attnlaw.checkpoints.norms import NONE
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, STORAGE, Arithmetic, ModelSettings
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.numerics.cores import usable_cores
+from attnlaw.numerics.openblas import usable_cores
+from attnlaw.numerics.threads import in_threads
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.factor_sizes import block_factors
+from attnlaw.spectra.factored import LARGE as MANY_ENTRIES
 from attnlaw.spectra.factored import Root, spectrum_and_roots
+from attnlaw.spectra.head_sizes import block_factors
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.precision import rounding
-from attnlaw.spectra.sampled import LARGE as MANY_ENTRIES
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
-from attnlaw.spectra.threads import in_threads
 
 # Bytes of matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
 IN_FLIGHT = 8 * 10**8
@@ -251,7 +252,7 @@ def _head(
     unit: Unit,
     block: FactorSource,
     head: int,
-    pair: tuple[Matrix, Matrix],
+    pair: tuple[Reals, Reals],
     reader: ScoreReader | None,
 ) -> tuple[Spectrum, tuple[Root, Root]]:
     """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.

@@ -23,21 +23,22 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import block_diag, svd, svdvals
+import scipy
 
 from attnlaw.checkpoints.blocks import Attention, View
-from attnlaw.checkpoints.model import Matrix, Model, Vector
+from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.norms import LAYER, NONE, Norm
+from attnlaw.core.arrays import Reals
 from attnlaw.spectra.factored import Root, triangular_factor
-from attnlaw.spectra.score_sizes import Lengths, ScorePart, ScoreSizes
+from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """Queries or keys of a head: y = z `root` + `shift` with |z|^2 <= `square`."""
 
-    root: Matrix
-    shift: Vector
+    root: Reals
+    shift: Reals
     square: float
 
     def columns(self, chosen: slice) -> Side:
@@ -68,7 +69,7 @@ def missing_sizes_reason(block: Attention) -> str | None:
     return None
 
 
-SideBuilder = Callable[[int, Matrix, Root], Side]
+SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
@@ -83,7 +84,7 @@ class ScoreReader:
         self._shared = None if shared is None else _side_builder(model, shared, source, None, 1)
 
     def __call__(
-        self, head: int, factors: tuple[Matrix, Matrix], roots: tuple[Root, Root]
+        self, head: int, factors: tuple[Reals, Reals], roots: tuple[Root, Root]
     ) -> ScoreSizes | None:
         """The sizes of a head, from its factors and their folded roots; None where they exceed float64."""
         rotary, turned = self._block.scores.rotary, self._turned
@@ -107,7 +108,7 @@ class ScoreReader:
             )
             return ScoreSizes(whole, tuple(parts))
 
-    def _keys(self, head: int, factor: Matrix, root: Root) -> list[Side]:
+    def _keys(self, head: int, factor: Reals, root: Root) -> list[Side]:
         """Keys as one side, or in latent attention with a norm inside, their own part and the shared one."""
         block = self._block
         group = block.kv_head(head)
@@ -148,7 +149,7 @@ def _side_builder(
     f, square = _spread(fed.kind, view.shape[0] if inner is None else inner.shape[0])
     bias = model.shift(fed)
 
-    def side(head: int, factor: Matrix, root: Root) -> Side:
+    def side(head: int, factor: Reals, root: Root) -> Side:
         if inner is not None:
             factor = inner[:, head * size : (head + 1) * size]
             root = triangular_factor(model.applied(fed, factor))
@@ -167,7 +168,7 @@ def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> Sid
     f, square = _spread(norm.kind, size * heads if norm.joint else size)
     centred = norm.kind == LAYER and not norm.joint
 
-    def side(head: int, factor: Matrix, root: Root) -> Side:
+    def side(head: int, factor: Reals, root: Root) -> Side:
         diagonal = np.diag(gain[head])
         return Side(f**0.5 * (diagonal - diagonal.mean(axis=0) if centred else diagonal), bias[head], square)
 
@@ -180,7 +181,7 @@ def _spread(kind: str, count: int) -> tuple[float, float]:
     return f, count / f
 
 
-def _output_at_zero(model: Model, view: View) -> Vector:
+def _output_at_zero(model: Model, view: View) -> Reals:
     """What a map with its biases adds to every output; behind a norm the maps before it add nothing."""
     if view.after is None or view.norm is not None:
         return model.bias(view)
@@ -198,13 +199,13 @@ def _turned_in_last_key(turned: slice, keys: list[Side]) -> slice:
 def _join_sides(sides: list[Side]) -> Side:
     if len(sides) == 1:
         return sides[0]
-    root = block_diag(*(side.root for side in sides))
+    root = scipy.linalg.block_diag(*(side.root for side in sides))
     return Side(root, np.hstack([side.shift for side in sides]), sum(side.square for side in sides))
 
 
 def _part(query: Side, key: Side, turned: bool) -> ScorePart:
     return ScorePart(
-        svdvals(query.root @ key.root.T, check_finite=False),
+        scipy.linalg.svdvals(query.root @ key.root.T, check_finite=False),
         float(np.linalg.norm(query.root @ key.shift)),
         float(np.linalg.norm(key.root @ query.shift)),
         float(query.shift @ key.shift),
@@ -216,10 +217,10 @@ def _part(query: Side, key: Side, turned: bool) -> ScorePart:
 def _lengths(side: Side) -> Lengths:
     values = np.zeros(side.shift.size)
     if not side.shift.any():
-        singular_values = svdvals(side.root, check_finite=False)
+        singular_values = scipy.linalg.svdvals(side.root, check_finite=False)
         values[: singular_values.size] = singular_values
         return Lengths(values, np.zeros_like(values), side.square)
-    _, singular_values, right = svd(side.root, check_finite=False)
+    _, singular_values, right = scipy.linalg.svd(side.root, check_finite=False)
     values[: singular_values.size] = singular_values
     return Lengths(values, (right @ side.shift) ** 2, side.square)
 

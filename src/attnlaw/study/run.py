@@ -16,7 +16,7 @@ from typing import Any
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS
-from attnlaw.core.values import infinity_as_text
+from attnlaw.core.settings import infinity_as_text
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.export import export, require_same_study

@@ -9,32 +9,173 @@
 Gradient flow of any loss of a product A B^T keeps D = A^T A - B^T B, with weight decay gamma up to
 e^(-2 gamma tau), without biases and rotary positions; what `factor_difference_kept` does beside that is done
 by Adam and by noise. `factor_imbalance` is D over the sizes of the factors: it also falls while they grow.
+
+Modes of heads: singular values that stand out of the null's bulk, followed from step to step.
+
+A mode is a singular value beyond the edge of the head's finite-size null, with its two directions. From one
+measurement to the next it is the one that shares its directions most: the assignment of largest sum of
+`(u.u')^2 (v.v')^2`, where `|u.u'| |v.v'|` is at least a quarter. A value that was no mode before has just
+left the bulk; a mode that is not found again has gone back to it.
+
+A run that resumes has no directions of earlier steps: there the largest value is taken for the mode that was
+the largest before, and so on.
+
+Stronger first: whether directions that end up larger left the bulk earlier, head by head.
+
+Within a head, every two modes that left at different steps are a pair; it is concordant where the larger of
+them left first. `tau = (concordant - discordant)/pairs`, over the pairs of all heads. The p-value is that of
+exchangeable steps: how often steps that are shuffled within each head order as many pairs, one-sided.
+
+In the theory of one head a target's mode x is learned at `ln(x/s)/(8 G x)` (docs/dynamics.md): stronger
+first. Of a real run it is an analogy: its target is not known, and what left earlier had longer to grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+import scipy
 
 from attnlaw.analysis.audit.rows import place_row
 from attnlaw.analysis.columns import PLACE
-from attnlaw.analysis.fit.null import null_of_spectrum
-from attnlaw.analysis.fit.values import without_round_off
+from attnlaw.analysis.fit.null import null_of_spectrum, without_round_off
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation, Network
+from attnlaw.core.arrays import Reals
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.training.modes import HeadKey, ModeTracker, top_singular_vectors
 from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MODES
-from attnlaw.training.order import stronger_first
 
-Reals = NDArray[np.float64]
+HeadKey = tuple[Any, ...]  # where a head stands
+LEAST_OVERLAP = 0.25  # the least product of overlaps of a mode with itself, a measurement later
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """A singular value beyond the bulk; `number` counts the modes of its head in the order they left in.
+
+    `left_step` is the first measured step at which it stood out; None where it did so when the run began.
+    """
+
+    number: int
+    left_step: int | None
+    value: float
+    u: Reals | None = field(default=None, repr=False)
+    v: Reals | None = field(default=None, repr=False)
+
+
+@dataclass
+class ModeTracker:
+    """The modes of every head at the last measurement, by head; `counts`: how many each has had."""
+
+    modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
+    counts: dict[HeadKey, int] = field(default_factory=dict)
+    has_begun: bool = False
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
+        """That of stored rows of one step, whose places are the columns of `key`."""
+        tracker = cls(has_begun=True)
+        for row in rows:
+            place = tuple(row[name] for name in key)
+            tracker.modes.setdefault(place, []).append(Mode(row["mode"], row["left_step"], row["value"]))
+            tracker.counts[place] = max(tracker.counts.get(place, 0), row["mode"] + 1)
+        return tracker
+
+    def follow(
+        self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
+    ) -> dict[HeadKey, list[Mode]]:
+        """The modes of all heads at a step, from the values beyond the bulk and their directions.
+
+        `seen`: by head values (k,), descending, u (rows, k) and v (cols, k).
+        """
+        modes = {}
+        for place, (values, u, v) in seen.items():
+            earlier = self.modes.get(place, [])
+            same = _match_modes(earlier, values, u, v)
+            head_modes = []
+            for i, value in enumerate(values.tolist()):
+                before = same.get(i)
+                if before is None:
+                    number = self.counts.get(place, 0)
+                    self.counts[place] = number + 1
+                    before = Mode(number, step if self.has_begun else None, value)
+                head_modes.append(Mode(before.number, before.left_step, value, u[:, i], v[:, i]))
+            modes[place] = head_modes
+        self.modes, self.has_begun = modes, True
+        return modes
+
+
+def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
+    """Which value is which mode of before."""
+    if not earlier or not values.size:
+        return {}
+    lefts = [mode.u for mode in earlier if mode.u is not None]
+    rights = [mode.v for mode in earlier if mode.v is not None]
+    if not lefts:
+        ranked = sorted(earlier, key=lambda mode: -mode.value)
+        return dict(zip(range(values.size), ranked, strict=False))
+    shared = np.abs(np.stack(lefts) @ u) * np.abs(np.stack(rights) @ v)
+    rows, columns = scipy.optimize.linear_sum_assignment(shared**2, maximize=True)
+    return {
+        int(j): earlier[i]
+        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+        if shared[i, j] >= LEAST_OVERLAP
+    }
+
+
+def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
+    """The largest singular values of `left @ right` with their directions: (count,), (rows, .), (cols, .)."""
+    q_left, r_left = np.linalg.qr(left)
+    q_right, r_right = np.linalg.qr(right.T)
+    u, values, v = np.linalg.svd(r_left @ r_right.T)
+    return values[:count], q_left @ u[:, :count], q_right @ v[:count].T
+
+
+SHUFFLES = 999
+
+
+@dataclass(frozen=True)
+class OrderAgreement:
+    """`tau` from -1 (weaker first) to 1 (stronger first) over so many `pairs`, and its one-sided p-value."""
+
+    tau: float
+    p_value: float
+    pairs: int
+
+
+def stronger_first(
+    heads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
+) -> OrderAgreement | None:
+    """The order of modes, given the sizes of each head's modes and the steps at which they left.
+
+    None where no two modes of a head left at different steps.
+
+    >>> stronger_first([([5.0, 4.0, 3.0], [10, 20, 30]), ([2.0, 1.0], [40, 40])])
+    OrderAgreement(tau=1.0, p_value=0.16..., pairs=3)
+    """
+    rng = np.random.default_rng(seed)
+    score, pairs, shuffled = 0.0, 0, np.zeros(SHUFFLES)
+    for given in heads:
+        sizes, steps = (np.asarray(numbers, dtype=float) for numbers in given)
+        first, second = np.triu_indices(sizes.size, 1)
+        larger = np.sign(sizes[first] - sizes[second])
+        score += float(larger @ np.sign(steps[second] - steps[first]))
+        pairs += int(np.count_nonzero((steps[first] != steps[second]) & (larger != 0)))
+        drawn = rng.permuted(np.tile(steps, (SHUFFLES, 1)), axis=1)
+        shuffled += np.sign(drawn[:, second] - drawn[:, first]) @ larger
+    if pairs == 0:
+        return None
+    return OrderAgreement(
+        score / pairs, (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES), pairs
+    )
+
+
 PLACE_NAMES = tuple(column.name for column in PLACE)
 FACTOR_SIZES = ("factor_imbalance", "factor_difference")
 HEAD_QUANTITIES = ("means", "modes")  # what reads the factors of heads once more

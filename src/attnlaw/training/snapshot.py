@@ -25,9 +25,8 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.analysis.audit.rows import log10, place_row
 from attnlaw.analysis.check.verdicts import Verdicts
-from attnlaw.analysis.fit.null import null_of_spectrum
+from attnlaw.analysis.fit.null import eigenvalues, null_of_spectrum, without_round_off
 from attnlaw.analysis.fit.tail import power_law_tails
-from attnlaw.analysis.fit.values import eigenvalues, without_round_off
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import LAYER_GROUPS, MatrixLocation, Network

@@ -14,8 +14,8 @@ import torch
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.audit.remarks import null_test_sentence
 from attnlaw.analysis.audit.rows import log10
+from attnlaw.analysis.audit.summary import null_test_sentence
 from attnlaw.report.write import write_report
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxies import proxies

@@ -18,12 +18,12 @@ import attnlaw
 from attnlaw.analysis.audit.rows import schema
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.findings import RULES, Evidence, Finding, Subject, TensorLocation, apply_rules
+from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.analysis.findings.duplicates import cosine, project_map, sketch_heads
 from attnlaw.analysis.findings.evidence import Balance
-from attnlaw.analysis.findings.gather import EvidenceCollector
+from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.orientation import side_fits, side_grams
 from attnlaw.analysis.findings.scan import decibels, is_mask, scan
-from attnlaw.analysis.findings.text import group_findings
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors

@@ -103,8 +103,8 @@ def test_sampled_norms_carry_their_error_into_the_proxy(
     exact = attnlaw.audit(folder, exact=True)
     assert attnlaw.audit(folder).matrices.equals(exact.matrices)  # 64 x 64 entries are few
     monkeypatch.setattr(measure, "MANY_ENTRIES", 1000)
-    monkeypatch.setattr("attnlaw.spectra.sampled.COLUMNS", 8)
-    monkeypatch.setattr("attnlaw.spectra.sampled.ACCURACY", 0.05)
+    monkeypatch.setattr("attnlaw.spectra.factored.COLUMNS", 8)
+    monkeypatch.setattr("attnlaw.spectra.factored.ACCURACY", 0.05)
     sampled = attnlaw.audit(folder)
     heads = pl.col("inner").is_not_null()
     norms, two = (audit.matrices.filter(heads)["norm_11"].to_numpy() for audit in (sampled, exact))

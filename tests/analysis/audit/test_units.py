@@ -15,7 +15,7 @@ from analysis.audit.damages import DAMAGES, Weights
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.analysis.findings.text import group_findings
+from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from analysis.check.frames import FINDINGS, TABLES, findings, heads, written
 
-from attnlaw.analysis.check.baseline import Baseline
-from attnlaw.analysis.check.judge import judge
+from attnlaw.analysis.check.evaluate import judge
+from attnlaw.analysis.check.tables import Baseline
 from attnlaw.core.errors import InputError
 from attnlaw.core.result import Result
 from attnlaw.verbs.audit import VERB as AUDIT

@@ -13,7 +13,7 @@ from analysis.check.frames import findings
 from command.in_process import invoke
 
 import attnlaw
-from attnlaw.analysis.check import rule_tables as measured
+from attnlaw.analysis.check import tables as measured
 from attnlaw.analysis.findings import RULES
 
 MODEL = Path("examples/tiny-decoder").resolve()

@@ -10,8 +10,8 @@ import pytest
 from analysis.check.pairs import read, write
 from command.in_process import invoke
 
+from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.check.levels import LEVELS
-from attnlaw.analysis.check.tensors import TENSORS
 from attnlaw.analysis.columns import PLACE
 from attnlaw.analysis.findings import LEVELS as DECLARED
 

@@ -16,11 +16,8 @@ from analysis.check.frames import FINDINGS, TABLES, findings, heads, table, writ
 from markdown_it import MarkdownIt
 from rich.console import Console
 
-from attnlaw.analysis.check.github import add_to_summary, commands
-from attnlaw.analysis.check.judge import judge
-from attnlaw.analysis.check.junit import junit
-from attnlaw.analysis.check.markdown import code, markdown
-from attnlaw.analysis.check.sarif import sarif
+from attnlaw.analysis.check.evaluate import judge
+from attnlaw.analysis.check.reports import add_to_summary, code, commands, junit, markdown, sarif
 from attnlaw.analysis.check.verdicts import Verdicts
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result

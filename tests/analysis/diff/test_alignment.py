@@ -13,7 +13,7 @@ from attnlaw.analysis.diff.alignment import (
     rounding_share_null,
 )
 from attnlaw.analysis.diff.rounding import FLOATS
-from attnlaw.analysis.diff.vectors import MatrixVectors
+from attnlaw.analysis.diff.update import MatrixVectors
 
 
 def uniform(rng, n, k):

@@ -64,7 +64,7 @@ def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
 
 @pytest.mark.slow
 def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
-    from attnlaw.analysis.diff.tensor_pairs import pair_tensors
+    from attnlaw.analysis.diff.tensors import pair_tensors
 
     base = open_model(real_checkpoint("smollm2"))
     pairs = {pair.base: pair.model for pair in pair_tensors(base, open_model(llama(tmp_path / "m", smollm2)))}
@@ -76,7 +76,7 @@ def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
 @pytest.mark.slow
 def test_the_rounding_of_a_quantised_model_is_below_its_floor(smollm2, tmp_path):
     """A base that differs from a Q4_1 file by less than half a step: nothing lies above the floor."""
-    from attnlaw.analysis.diff.rounding_floor import stored_steps
+    from attnlaw.analysis.diff.rounding import stored_steps
 
     rng = np.random.default_rng(0)
     tensors = open_model(real_checkpoint("smollm2")).tensors

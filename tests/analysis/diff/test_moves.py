@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from attnlaw.analysis.diff.direction_changes import count_intruders, head_moves, matrix_moves, overlap
-from attnlaw.analysis.diff.noise import noise_spectrum
-from attnlaw.analysis.diff.vectors import MatrixVectors, ProductVectors
+from attnlaw.analysis.diff.map_changes import count_intruders, head_moves, matrix_moves, overlap
+from attnlaw.analysis.diff.rounding import noise_spectrum
+from attnlaw.analysis.diff.update import MatrixVectors, ProductVectors
 
 
 def test_moves_of_a_matrix_under_noise():

@@ -6,10 +6,8 @@ import pytest
 from analysis.diff.pair import FIGURES, NAMES, absmax_grid, as_bfloat16, compared, damaged, opened, weights
 
 from attnlaw.analysis.diff.diff import diff
-from attnlaw.analysis.diff.direction_changes import count_intruders
-from attnlaw.analysis.diff.map_changes import compare_heads, compare_matrices
-from attnlaw.analysis.diff.update import head_update_values, product_inner
-from attnlaw.analysis.diff.vectors import MatrixVectors
+from attnlaw.analysis.diff.map_changes import compare_heads, compare_matrices, count_intruders
+from attnlaw.analysis.diff.update import MatrixVectors, head_update_values, product_inner
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.settings import ModelSettings
 

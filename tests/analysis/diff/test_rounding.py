@@ -4,8 +4,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attnlaw.analysis.diff.rounding import FLOATS, INTEGERS, IntegerFormat, detect_format, rounding_null
-from attnlaw.analysis.diff.rounding_floor import edge, rank_above, stored_steps
+from attnlaw.analysis.diff.rounding import (
+    FLOATS,
+    INTEGERS,
+    IntegerFormat,
+    detect_format,
+    edge,
+    rank_above,
+    rounding_null,
+    stored_steps,
+)
 
 NARROW = [name for name in FLOATS if name not in ("float64", "float32")]
 

@@ -8,8 +8,7 @@ from attnlaw.analysis.columns import FITS
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.fit import FITTERS, fit_law, ks_distance
-from attnlaw.analysis.fit.null import null_shape
-from attnlaw.analysis.fit.values import shape_ratio
+from attnlaw.analysis.fit.null import null_shape, shape_ratio
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.quantity import to_cells

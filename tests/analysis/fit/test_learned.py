@@ -7,12 +7,11 @@ import pytest
 from analysis.fit.blurred import blurred
 from scipy import stats
 
-from attnlaw.analysis.fit.angle_table import angle_tables
-from attnlaw.analysis.fit.learned import fit_learned
-from attnlaw.theory.laws.folded import Folded
+from attnlaw.analysis.fit.learned import angle_tables, fit_learned
 from attnlaw.theory.laws.free_convolution import FreeConvolution
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+from attnlaw.theory.laws.transformed import Folded
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.target import Target

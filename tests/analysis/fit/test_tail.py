@@ -7,8 +7,14 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from attnlaw.analysis.fit.tail import hill, least_distance, power_law_tail, power_law_tails
-from attnlaw.analysis.fit.tail_checks import goodness_of_fit, lognormal_tail
+from attnlaw.analysis.fit.tail import (
+    goodness_of_fit,
+    hill,
+    least_distance,
+    lognormal_tail,
+    power_law_tail,
+    power_law_tails,
+)
 from attnlaw.core.errors import InputError
 
 

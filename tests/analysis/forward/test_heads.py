@@ -12,15 +12,13 @@ import pytest
 from analysis.forward.tiny_models import save_tiny
 from real_checkpoints import real_checkpoint
 
-from attnlaw.analysis.forward.findings import RULES, head_findings
-from attnlaw.analysis.forward.heads import Head, measure_heads, row_spread
+from attnlaw.analysis.forward.heads import Head, measure_heads, random_weights_participation, row_spread
+from attnlaw.analysis.forward.inputs import InputSettings, open_tokenizer, raw_inputs, read_input
 from attnlaw.analysis.forward.lens import linearise
 from attnlaw.analysis.forward.load import load_base_model
-from attnlaw.analysis.forward.nulls import random_weights_participation
+from attnlaw.analysis.forward.remarks import RULES, head_findings
 from attnlaw.analysis.forward.scores import FrozenScores
 from attnlaw.analysis.forward.trace import Trace, trace_forward
-from attnlaw.checkpoints.inputs import InputSettings, raw_inputs, read_input
-from attnlaw.checkpoints.tokenizer import open_tokenizer
 from attnlaw.theory.bounds.logits import Logits
 
 ROOT = Path(__file__).parents[3]

@@ -19,11 +19,11 @@ from attnlaw.analysis.forward.margins import (
     median_with_interval,
     relative_margins,
 )
-from attnlaw.analysis.forward.worst_case import log10_worst_case
+from attnlaw.analysis.forward.scales import log10_worst_case
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.spectra.measure import Selection, measure
-from attnlaw.theory.bounds.activations import lipschitz
+from attnlaw.theory.bounds.factors import lipschitz
 from attnlaw.theory.bounds.holdout import holdout_bound
 
 ROOT = Path(__file__).parents[3]

@@ -19,7 +19,7 @@ from attnlaw.analysis.forward.amplification import amplification
 from attnlaw.analysis.forward.condition import condition
 from attnlaw.analysis.forward.load import load_classifier
 from attnlaw.analysis.forward.margins import measure_margins
-from attnlaw.analysis.forward.worst_case import log10_worst_case
+from attnlaw.analysis.forward.scales import log10_worst_case
 from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.measure import Selection, measure
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import erf
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.bounds.activations import LIPSCHITZ, lipschitz
+from attnlaw.theory.bounds.factors import LIPSCHITZ, lipschitz
 
 
 def gelu(x):

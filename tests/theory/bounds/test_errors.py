@@ -13,7 +13,7 @@ from attnlaw.spectra import matrix_spectrum, product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.spectrum import Applied
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.theory.bounds.activations import lipschitz
+from attnlaw.theory.bounds.factors import lipschitz
 from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 from attnlaw.theory.bounds.proxies import proxies
 

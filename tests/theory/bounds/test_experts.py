@@ -14,8 +14,7 @@ from theory.bounds.plain_numbers import log_gamma
 from attnlaw import audit
 from attnlaw.checkpoints.network import Heads, Layer, Maps, Network
 from attnlaw.spectra import matrix_spectrum
-from attnlaw.theory.bounds.activations import lipschitz
-from attnlaw.theory.bounds.factors import log_layer_factor
+from attnlaw.theory.bounds.factors import lipschitz, log_layer_factor
 from attnlaw.theory.bounds.proxies import proxies
 
 N, WIDTH, TOKENS, EXPERTS = 6, 10, 5, 4

@@ -21,7 +21,7 @@ import attnlaw
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.norms import Scores
 from attnlaw.checkpoints.open import open_model
-from attnlaw.spectra.score_sizes import Lengths, ScorePart, ScoreSizes
+from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.scores import block_scores
 from attnlaw.theory.bounds.logits import (
     APPLIED_AGAIN,

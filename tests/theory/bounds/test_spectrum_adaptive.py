@@ -12,9 +12,14 @@ from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra import Spectrum, matrix_spectrum, product_spectrum
 from attnlaw.spectra.lanczos import approximate_spectrum
-from attnlaw.theory.bounds.adaptivity import value_of_adaptivity
 from attnlaw.theory.bounds.factors import MatrixFactors
-from attnlaw.theory.bounds.spectrum_adaptive import contribution, index_grid, log_contribution, proxy
+from attnlaw.theory.bounds.spectrum_adaptive import (
+    contribution,
+    index_grid,
+    log_contribution,
+    proxy,
+    value_of_adaptivity,
+)
 
 VALUES = st.lists(st.floats(1e-5, 1e3), min_size=1, max_size=10).map(lambda v: np.sort(np.array(v))[::-1])
 LOG_SCALES = st.floats(-60, 900)

@@ -8,7 +8,7 @@ import pytest
 from attnlaw.theory.dynamics.potential import potential_of
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.trajectory import trajectory
-from attnlaw.theory.laws.mirrored import Mirrored
+from attnlaw.theory.laws.transformed import Mirrored
 from attnlaw.theory.learn.agreement import spectrum_distance
 from attnlaw.theory.learn.problem import Problem, Target
 

@@ -9,7 +9,7 @@ import pytest
 from command.in_process import invoke
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.dynamics import ensemble
+from attnlaw.theory.dynamics import tied as ensemble
 from attnlaw.theory.dynamics.agreement import trajectory_agreement
 from attnlaw.theory.dynamics.potential import potential_of
 from attnlaw.theory.dynamics.schedule import Schedule

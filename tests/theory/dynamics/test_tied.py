@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.linalg import expm
 from theory.dynamics.matrix_flow import extrapolated, tied_flow
 
-from attnlaw.theory.dynamics.ensemble import riccati_step
 from attnlaw.theory.dynamics.potential import potential_of
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.dynamics.tied import TiedStart, flow, start_of, target_nodes
+from attnlaw.theory.dynamics.tied import TiedStart, flow, riccati_step, start_of, target_nodes
 from attnlaw.theory.dynamics.trajectory import trajectory
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import state_evolution

@@ -17,8 +17,8 @@ from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import simulate_dynamics
 from attnlaw.theory.dynamics.trajectory import trajectory
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.training_data import draw_risk
-from attnlaw.theory.learn.untied_sensing import draw_pairs, draw_squares
+from attnlaw.theory.learn.sensing import draw_pairs, draw_squares
+from attnlaw.theory.learn.training import draw_risk
 
 SCHEDULE = {"scale": 0.8, "scale_key": 0.6}
 

@@ -17,8 +17,7 @@ from attnlaw.theory.dynamics.settings import parse_log_times
 from attnlaw.theory.dynamics.trajectory import trajectory
 from attnlaw.theory.learn.problem import ObservationGroup, Problem
 from attnlaw.theory.learn.simulate import simulate
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.sweep import curve
+from attnlaw.theory.learn.state_evolution import curve, state_evolution
 from attnlaw.verbs.dynamics import SIMULATE, VERB
 
 

@@ -15,7 +15,7 @@ from real_checkpoints import real_checkpoint
 import attnlaw
 from attnlaw.checkpoints.norms import Rotary
 from attnlaw.checkpoints.open import open_model
-from attnlaw.spectra.factor_sizes import gauge_of
+from attnlaw.spectra.head_sizes import gauge_of
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.implicit_bias.balance import null_excess
 

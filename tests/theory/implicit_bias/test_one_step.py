@@ -11,11 +11,10 @@ from theory.regression.agree import holds, z_score
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.implicit_bias.early_stopping import hard
-from attnlaw.theory.implicit_bias.one_step import one_step, one_step_law
+from attnlaw.theory.implicit_bias.single_index import one_step, one_step_law
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.rectified import rectify
-from attnlaw.theory.laws.thresholded import Thresholded
+from attnlaw.theory.laws.transformed import Thresholded, rectify
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.target import Target

@@ -11,8 +11,7 @@ from theory.regression.agree import holds
 from attnlaw.core.errors import BadSetting
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.implicit_bias.early_stopping import flow_at_threshold, flow_at_time
-from attnlaw.theory.implicit_bias.index_problem import SingleIndex
-from attnlaw.theory.implicit_bias.single_index import moments, predict_index, simulate_index
+from attnlaw.theory.implicit_bias.single_index import SingleIndex, moments, predict_index, simulate_index
 
 # p = 2000, s = 10, noise 0.25: link, samples, init, risk, kept.
 REFERENCE = [

@@ -13,8 +13,7 @@ from theory.init.shapes import SMALL
 from theory.init.two_samples import chain_statistics, p_values, statistics
 
 from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.feed_forward import unit_kernel
-from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.finite import Finite, unit_kernel
 from attnlaw.theory.limit.wishart import bartlett, compress, symmetric_root
 
 DRAWS = 5000

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from attnlaw.theory.init import Architecture, Deviations, Tokens
-from attnlaw.theory.init.finite import Finite
-from attnlaw.theory.init.passes import run_layers
-from attnlaw.theory.limit.grams import cosine_matrix, mean_cosine
+from attnlaw.theory.init.finite import Finite, run_layers
+from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 
 DRAWS = 400
 

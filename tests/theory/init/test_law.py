@@ -13,9 +13,8 @@ from theory.init.shapes import SMALL
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.theory.init import Architecture, Tokens, initial_law
-from attnlaw.theory.init.measures import measure_layer
-from attnlaw.theory.init.passes import LayerState
-from attnlaw.theory.init.remarks import remarks
+from attnlaw.theory.init.finite import LayerState
+from attnlaw.theory.init.law import measure_layer, remarks
 from attnlaw.theory.init.tokens import random_tokens
 
 GPT2 = Architecture.from_config(SMALL["gpt2"])

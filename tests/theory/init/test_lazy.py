@@ -23,7 +23,7 @@ PADDED = Tokens((5, 9, 3, 17, 0, 0), 2, (0, 0, 1, 1, 0, 0))
 
 
 def lazy_matrix(out: int, inner: int, seed: int = 0, **more: Any) -> Any:
-    from attnlaw.theory.init.lazy import LazyMatrix
+    from attnlaw.theory.init.lazy_model import LazyMatrix
 
     return LazyMatrix(out, inner, 0.5, torch.Generator().manual_seed(seed), **more)
 

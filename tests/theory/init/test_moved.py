@@ -15,11 +15,10 @@ from theory.init.library import drawn
 from theory.init.shapes import SMALL
 
 import attnlaw
+from attnlaw.analysis.audit.growth import initial_size, initial_spread
 from attnlaw.checkpoints.open import open_model
 from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.finite import Finite
-from attnlaw.theory.init.growth import initial_size, initial_spread
-from attnlaw.theory.init.passes import run_layers
+from attnlaw.theory.init.finite import Finite, run_layers
 
 SIZE, SPREAD = "frobenius_norm_over_initial", "score_spread_over_initial"
 SIGMAS = 4.5

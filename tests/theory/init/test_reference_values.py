@@ -12,14 +12,12 @@ from theory.init.two_samples import p_values
 
 from attnlaw.theory.init import Architecture, Tokens, initial_law
 from attnlaw.theory.init import logits as head_module
-from attnlaw.theory.init.feed_forward import hidden_gram, unit_kernel
-from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.architecture import KEPT
+from attnlaw.theory.init.finite import Finite, hidden_gram, run_layers, unit_kernel
 from attnlaw.theory.init.infinite import Infinite
 from attnlaw.theory.init.law import at_width
 from attnlaw.theory.init.logits import logits_of
-from attnlaw.theory.init.passes import run_layers
 from attnlaw.theory.init.tokens import random_tokens
-from attnlaw.theory.init.variants import KEPT
 
 GPT2 = {"model_type": "gpt2"}
 SIGMAS = 4.5  # a test of one value fails by chance once in 150,000 times

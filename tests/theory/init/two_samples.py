@@ -9,9 +9,8 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.finite import Finite, run_layers
 from attnlaw.theory.init.logits import logits_of
-from attnlaw.theory.init.passes import run_layers
 
 
 def statistics(

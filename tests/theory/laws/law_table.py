@@ -6,22 +6,17 @@ from dataclasses import dataclass
 
 from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw
 from attnlaw.theory.laws.discrete import Discrete
-from attnlaw.theory.laws.folded import Folded
 from attnlaw.theory.laws.free_convolution import FreeConvolution
 from attnlaw.theory.laws.head_null import HeadNull
 from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.laws.lognormal import Lognormal
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.mirrored import Mirrored
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
-from attnlaw.theory.laws.power_law import PowerLaw
-from attnlaw.theory.laws.rectified import Rectified
+from attnlaw.theory.laws.power_law import Lognormal, PowerLaw
 from attnlaw.theory.laws.semicircle import Semicircle
-from attnlaw.theory.laws.shrunk import Shrunk
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
-from attnlaw.theory.laws.thresholded import Thresholded
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
+from attnlaw.theory.laws.transformed import Folded, Mirrored, Rectified, Shrunk, Thresholded
 
 
 @dataclass(frozen=True)

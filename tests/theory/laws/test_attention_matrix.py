@@ -9,10 +9,9 @@ import pytest
 from scipy.stats import kstest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw
-from attnlaw.theory.laws.attention_sample import attention_sample, attention_spectrum
+from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, random_attention
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.participation import random_attention
+from attnlaw.theory.laws.multi_head_sample import attention_sample, attention_spectrum
 
 CASES = [
     (1.0, 1.0),

@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from theory.laws.law_table import CASES, Case
 
 from attnlaw.numerics.quadrature import gauss_legendre
-from attnlaw.theory.laws.pieces import Bounded
+from attnlaw.theory.laws.law import Bounded
 
 KS_LEVEL = 1e-3  # of 31 laws none should fall below
 

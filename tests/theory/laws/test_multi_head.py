@@ -9,12 +9,11 @@ import pytest
 from scipy.stats import kstest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw
-from attnlaw.theory.laws.attention_sample import attention_spectrum
+from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, random_attention
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
-from attnlaw.theory.laws.participation import random_attention
+from attnlaw.theory.laws.multi_head_sample import attention_spectrum
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 # Edges, moments 1 to 3, and the density at quarters between the edges, worked out by scripts (quadrature of

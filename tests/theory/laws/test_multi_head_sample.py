@@ -8,11 +8,9 @@ from scipy.sparse.linalg import eigsh
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.theory.laws.attention_shape import AttentionShape
-from attnlaw.theory.laws.attention_variants import MATRICES, SHARINGS
+from attnlaw.theory.laws.attention_shape import MATRICES, SHARINGS, AttentionShape, RandomLayer
 from attnlaw.theory.laws.finite_size import finite_size_warnings
 from attnlaw.theory.laws.multi_head_sample import _grams, distance_to_law, multi_head_sample
-from attnlaw.theory.laws.random_layer import RandomLayer
 
 MADE = [(of, sharing) for sharing in SHARINGS for of in MATRICES]
 

@@ -9,8 +9,7 @@ from oracles.plain_convolution import integral
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Base, FreeConvolution, Truncated
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.rectified import Rectification, Rectified, rectify
-from attnlaw.theory.laws.shrunk import Shrunk
+from attnlaw.theory.laws.transformed import Rectification, Rectified, Shrunk, rectify
 
 
 def parts(base: Base, a: float, b: float) -> Rectification:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from attnlaw.theory.laws.convolution_nodes import product_edges, product_nodes, product_stieltjes
 from attnlaw.theory.laws.discrete import Discrete
-from attnlaw.theory.laws.folded import Folded
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.head_null import HeadNull
-from attnlaw.theory.laws.product_nodes import product_edges, product_nodes, product_stieltjes
-from attnlaw.theory.laws.rectified import Rectified, rectify
 from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+from attnlaw.theory.laws.transformed import Folded, Rectified, rectify
 
 RATIOS = (0.1, 0.5, 1.0, 3.0)
 

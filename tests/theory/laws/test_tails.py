@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.lognormal import Lognormal
-from attnlaw.theory.laws.power_law import PowerLaw
+from attnlaw.theory.laws.power_law import Lognormal, PowerLaw
 
 LEVELS = np.array([0.0, 1e-9, 0.1, 0.5, 0.99, 1 - 1e-12])
 

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw
-from attnlaw.theory.laws.participation import centred, null_participation, participation, random_attention
-from attnlaw.theory.laws.temperature import condensed_beta, few_rows_beta, frobenius_shift
+from attnlaw.theory.laws.attention_matrix import (
+    AttentionMatrixLaw,
+    centred,
+    null_participation,
+    participation,
+    random_attention,
+)
+from attnlaw.theory.laws.finite_size import condensed_beta, few_rows_beta, frobenius_shift
 
 
 @pytest.mark.parametrize("tokens", [2, 128, 512, 4096])

@@ -18,12 +18,12 @@ from attnlaw.theory.learn.attended_key import AttendedKey, proximal, solve
 from attnlaw.theory.learn.choices import OUTPUTS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Attended
+from attnlaw.theory.learn.sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.solvers import nuclear_gap
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training_data import draw_risk
-from attnlaw.theory.learn.untied_sensing import draw_pairs, draw_squares, hidden_target
-from attnlaw.theory.learn.untied_training import nuclear_gap
+from attnlaw.theory.learn.training import draw_risk
 from attnlaw.verbs.learn import SIMULATE, VERB
 
 NAMES = ("estimation_error", "norm", "overlap", "rank_fraction", "training_loss")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from attnlaw.theory.learn.problem import Problem, Target
+from attnlaw.theory.learn.sensing import hidden_target
+from attnlaw.theory.learn.solvers import train_pair_factors
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
-from attnlaw.theory.learn.training_data import draw_risk
-from attnlaw.theory.learn.untied_sensing import hidden_target
-from attnlaw.theory.learn.untied_training import train_pair_factors
+from attnlaw.theory.learn.training import draw_risk
 
 STUDENTS = ("factorized", "direct", "bayes")
 

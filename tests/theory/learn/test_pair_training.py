@@ -10,19 +10,19 @@ from theory.learn.untied_cases import UNTIED
 
 from attnlaw.theory.learn.agreement import agreement
 from attnlaw.theory.learn.choices import PAIRS, SENSINGS
-from attnlaw.theory.learn.convex_training import train_splitting
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.theory.learn.simulate import simulate
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.training_data import draw_risk
-from attnlaw.theory.learn.untied_sensing import draw_pairs, draw_squares, hidden_target
-from attnlaw.theory.learn.untied_training import (
+from attnlaw.theory.learn.solvers import (
     nuclear_gap,
     pair_objective,
     shrink_singular_values,
     train_pair_factors,
+    train_splitting,
 )
+from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.training import draw_risk
 
 
 def untied(k0: float, alpha: float, noise: float, decay: float, **more) -> Problem:

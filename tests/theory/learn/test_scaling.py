@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import zeta
 
 from attnlaw.core.errors import InputError
-from attnlaw.numerics.power_fit import fit_exponent
+from attnlaw.numerics.logs import fit_exponent
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.scaling import ScalingLaw, leading_error, predicted_exponent, scaling_law
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions

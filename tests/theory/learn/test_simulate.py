@@ -14,7 +14,7 @@ from attnlaw.theory.learn.risk import Linear
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training_data import draw_risk
+from attnlaw.theory.learn.training import draw_risk
 
 MP = Target.marchenko_pastur(0.5)
 PLAIN = Problem(alpha=0.3, noise=0.5, weight_decay=0.6, target=MP)

@@ -14,10 +14,11 @@ from scipy.special import expit
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
+from attnlaw.numerics.small_systems import factor, inverse, solve
 from attnlaw.theory.learn import direct, factorized, softmax
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.small_systems import factor, inverse, solve
+from attnlaw.theory.learn.softmax import errors
 from attnlaw.theory.learn.softmax_channel import (
     covariance,
     derivatives,
@@ -27,7 +28,6 @@ from attnlaw.theory.learn.softmax_channel import (
     loss,
     softmax_rows,
 )
-from attnlaw.theory.learn.softmax_prediction import errors
 from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 
@@ -262,7 +262,7 @@ def test_the_response_of_a_channel_by_differences(tokens: int) -> None:
 
 def test_what_is_unstable_says_so(reference: Prediction, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reference.stability == pytest.approx(0.551, abs=2e-3)
-    monkeypatch.setattr("attnlaw.theory.learn.softmax_prediction.UNSTABLE", 0.1)
+    monkeypatch.setattr("attnlaw.theory.learn.softmax.UNSTABLE", 0.1)
     prediction = state_evolution(replace(REFERENCE, student="direct"))
     assert prediction.outcome is Outcome.UNSTABLE
     assert (

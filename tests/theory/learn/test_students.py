@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.learn.convex_training import optimality_gap, train_proximal, train_splitting
-from attnlaw.theory.learn.direct_training import train_direct
-from attnlaw.theory.learn.factor_training import factors_objective, train_factors
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Linear, Risk
 from attnlaw.theory.learn.sensing import TokenSensing
+from attnlaw.theory.learn.solvers import (
+    factors_objective,
+    optimality_gap,
+    train_direct,
+    train_factors,
+    train_proximal,
+    train_splitting,
+)
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import Trained, never_stop
-from attnlaw.theory.learn.training_data import draw_risk
+from attnlaw.theory.learn.training import Trained, draw_risk, never_stop
 
 MP = Target.marchenko_pastur(0.5)
 GROUPS = (
@@ -148,7 +152,7 @@ def test_small_decay_on_both_sides_of_interpolation(alpha: float, solver: str) -
 
 def test_a_tiny_decay_that_is_not_resolved_is_not_called_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     """FISTA after 2000 steps at lt = 1e-5: close to a fixed point in units of S, far from the minimiser."""
-    monkeypatch.setattr("attnlaw.theory.learn.convex_training.MOST_PROXIMAL_STEPS", 2000)
+    monkeypatch.setattr("attnlaw.theory.learn.solvers.MOST_PROXIMAL_STEPS", 2000)
     problem = Problem(alpha=0.2, noise=0.5, weight_decay=1e-5, target=MP)
     risk = data(problem, size=16, sensing="goe")
     exact = train(problem, risk, 0).matrix

@@ -9,8 +9,7 @@ import pytest
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.sweep import best_weight_decay, curve
+from attnlaw.theory.learn.state_evolution import best_weight_decay, curve, state_evolution
 
 PROBLEM = Problem(0.3, target=Target.marchenko_pastur(0.3), noise=0.5)
 

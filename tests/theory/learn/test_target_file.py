@@ -14,7 +14,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.study import read_study, run
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.target_file import read_target
+from attnlaw.theory.learn.target import read_target
 
 VALUES, WEIGHTS = (0.0, 0.4, 1.0, 2.2), (2.0, 1.0, 3.0, 2.0)
 TEXT = "# a comment\n0 2\n0.4, 1\n\n1.0 3 # another\n2.2 2\n"

@@ -13,8 +13,7 @@ from scipy.optimize import minimize_scalar
 from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.sweep import curve
+from attnlaw.theory.learn.state_evolution import curve, state_evolution
 from attnlaw.theory.learn.thresholds import interpolation_peak, recovery, thresholds
 
 

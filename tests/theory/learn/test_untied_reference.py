@@ -10,17 +10,17 @@ from scipy.optimize import brentq, minimize_scalar
 
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-from attnlaw.theory.laws.rectified import rectify
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+from attnlaw.theory.laws.transformed import rectify
 from attnlaw.theory.learn.bayes import denoising_error
 from attnlaw.theory.learn.direct import solve
 from attnlaw.theory.learn.factorized import ProblemBatch
 from attnlaw.theory.learn.flow import least_flow_error, small_start
 from attnlaw.theory.learn.problem import Problem, Target
+from attnlaw.theory.learn.sensing import hidden_target
 from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 from attnlaw.theory.learn.thresholds import thresholds
-from attnlaw.theory.learn.untied_sensing import hidden_target
 
 
 def untied(alpha: float, decay: float = 0.3, k0: float = 0.3, noise: float = 0.5, **more) -> Problem:

@@ -17,8 +17,8 @@ from attnlaw.core.result import Result, collect_tables
 from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.state_evolution import curve
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.sweep import curve
 from attnlaw.theory.learn.thresholds import thresholds
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.learn import SIMULATE, VERB

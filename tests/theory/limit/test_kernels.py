@@ -11,13 +11,13 @@ from scipy.special import ndtr
 from scipy.stats import norm
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit.hermite import mehler_kernel
 from attnlaw.theory.limit.kernels import (
     activation,
     apply,
     gelu,
     gelu_kernel,
     kernel_map,
+    mehler_kernel,
     moments,
     relu_kernel,
 )

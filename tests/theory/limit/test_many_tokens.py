@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnlaw.theory.limit import AttentionLayer, RandomInputs, ScoreSettings, finite, output_law
-from attnlaw.theory.limit.one_row import can_draw_row, draw_row
+from attnlaw.theory.limit.heads import can_draw_row, draw_row
 from attnlaw.theory.limit.wishart import streams
 
 DRAWS = 20_000

@@ -18,7 +18,7 @@ from attnlaw.theory.limit import (
     output_law,
     stack_law,
 )
-from attnlaw.theory.limit.memory import peak_bytes
+from attnlaw.theory.limit.limit import peak_bytes
 
 ROOT = np.random.default_rng(0).standard_normal((200, 300)) / 17
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from attnlaw.theory.limit import OutputLaw
-from attnlaw.theory.limit.merged_draws import CELL, merge_variances
+from attnlaw.theory.limit.mixture import CELL, merge_variances
 
 RANDOM = np.random.default_rng(0)
 DRAWS = {

@@ -29,7 +29,7 @@ from attnlaw.theory.limit import (
     kernel_kl,
     output_law,
 )
-from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS
+from attnlaw.theory.limit.kernels import ACTIVATIONS, MASKS
 from attnlaw.verbs.limit import VERB
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"

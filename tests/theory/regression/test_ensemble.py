@@ -11,10 +11,10 @@ import pytest
 from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.regression import error_averages as averages
-from attnlaw.theory.regression.ensemble import Ensemble
+from attnlaw.theory.regression import evolution as averages
 from attnlaw.theory.regression.evolution import ensemble_evolution
-from attnlaw.theory.regression.features import moments, spectrum
+from attnlaw.theory.regression.kernels import moments, spectrum
+from attnlaw.theory.regression.problem import Ensemble
 
 evolved = cache(ensemble_evolution)
 LOGISTIC = Ensemble(samples=600, features=450, inputs=300, loss="logistic", ridge=0.01)

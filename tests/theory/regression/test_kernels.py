@@ -18,9 +18,9 @@ from attnlaw.theory.regression.kernels import (
     kernel_weights,
     linear_equivalent,
 )
+from attnlaw.theory.regression.problem import KERNELS
 from attnlaw.theory.regression.risk import ridge_risk
 from attnlaw.theory.regression.simulate import simulate_kernel_ridge, simulate_ridge
-from attnlaw.theory.regression.variants import KERNELS
 
 
 @pytest.mark.parametrize("name", ["identity", "relu", "gelu"])

@@ -9,7 +9,7 @@ import pytest
 from real_checkpoints import real_checkpoint
 
 from attnlaw.analysis.forward.blocks import attentions
-from attnlaw.analysis.forward.entrywise import measure_head_errors
+from attnlaw.analysis.forward.lens import measure_head_errors
 from attnlaw.analysis.forward.load import load_base_model
 from attnlaw.analysis.forward.trace import trace_forward
 from attnlaw.theory.regression.effective_ranks import effective_ranks

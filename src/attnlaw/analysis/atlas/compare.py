@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from attnlaw.analysis.atlas.atlas import Atlas
-from attnlaw.analysis.atlas.columns import COLUMNS, Column, column_values
-from attnlaw.analysis.atlas.kinds import model_kinds
+from attnlaw.analysis.atlas.atlas import COLUMNS, Atlas, Column, column_values, model_kinds
 from attnlaw.analysis.columns import ATLAS
 from attnlaw.core.tables import quantity_frame
 

@@ -13,16 +13,18 @@ from attnlaw.analysis.audit.summary import (
     case_values,
     comparable_values,
     finding_values,
+    format_tower_proxies,
     logit_values,
     norm_values,
+    tower_proxies,
+    tower_table,
 )
-from attnlaw.analysis.audit.towers import format_tower_proxies, tower_proxies, tower_table
 from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import apply_rules
 from attnlaw.analysis.findings.evidence import Evidence, Subject
-from attnlaw.analysis.findings.gather import EvidenceCollector
-from attnlaw.analysis.findings.not_finite import damaged_places
+from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.rules import Finding
+from attnlaw.analysis.findings.scan import damaged_places
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network

@@ -13,8 +13,7 @@ from attnlaw.analysis.audit.rows import SPECTRUM_COLUMNS, Row, place_row, schema
 from attnlaw.analysis.columns import CURVES, FITS, PLACE
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.describe import describe
-from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum
-from attnlaw.analysis.fit.values import obstacle
+from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum, obstacle
 from attnlaw.checkpoints.network import Network
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
+from attnlaw.analysis.audit.growth import initial_deviations, initial_size, initial_spread
 from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, PLACE, SPECTRA
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product
@@ -19,7 +20,7 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import Quantity, column_kinds, to_cells
 from attnlaw.core.tables import Schema, quantity_frame, to_frame, to_schema
 from attnlaw.numerics.logs import LN10, log_sum
-from attnlaw.spectra.factor_sizes import gauge_of
+from attnlaw.spectra.head_sizes import gauge_of
 from attnlaw.spectra.spectrum import Applied, Spectrum
 from attnlaw.theory.bounds.factors import layer_alphas
 from attnlaw.theory.bounds.logits import head_logits
@@ -27,7 +28,6 @@ from attnlaw.theory.bounds.proxies import Proxies
 from attnlaw.theory.bounds.spectrum_adaptive import Contribution
 from attnlaw.theory.implicit_bias.balance import balance_of
 from attnlaw.theory.init.architecture import Deviations
-from attnlaw.theory.init.growth import initial_deviations, initial_size, initial_spread
 
 Row = dict[str, Any]
 

@@ -4,24 +4,32 @@ A unit (one matrix, or all heads of one product) depends on the checkpoint and i
 records: spectra in the order of rows, then the notes for findings. They are a few numbers for each singular
 value, 16 kB of sketches for a head and 2 MB of Gram matrices for a layer; matrices stay where they were read.
 The audit is concluded from them as it is in one process.
+
+Records of plain values and arrays as bytes, and back, to the bit; nothing in the bytes is ever run.
+
+A line of JSON tells the tree: records by the name of their class, arrays by their place. The arrays follow,
+each as numpy writes it (.npy), which keeps the order in which it lies in memory: sums over it stay the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from attnlaw.analysis.audit.audit import AuditOptions, build_audit
 from attnlaw.analysis.audit.record import Audit
-from attnlaw.analysis.findings.gather import EvidenceCollector
-from attnlaw.analysis.findings.notes import NOTED, Note
-from attnlaw.analysis.findings.observer import Observer, TensorIndex
+from attnlaw.analysis.findings.observer import NOTED, EvidenceCollector, Note, Observer, TensorIndex
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.hub import CONFIGS
 from attnlaw.checkpoints.model import Model
@@ -30,11 +38,73 @@ from attnlaw.checkpoints.open import local_model_path
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.core.packing import pack, unpack
-from attnlaw.spectra.factor_sizes import FactorSizes
+from attnlaw.spectra.head_sizes import FactorSizes, Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.measure import Selection, Unit, spectra_tree, unit_spectra, units_of
-from attnlaw.spectra.score_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
+
+
+def pack(record: Any) -> bytes:
+    """A frozen record of None, truth values, numbers, texts, bytes, tuples, arrays and such records.
+
+    >>> from attnlaw.core.estimate import Estimate
+    >>> unpack(pack(Estimate(0.1, float("inf"))), [Estimate])
+    Estimate(value=0.1, error=inf)
+    """
+    arrays: list[NDArray[Any]] = []
+    buffer = io.BytesIO()
+    buffer.write(json.dumps(_encode(record, arrays)).encode() + b"\n")
+    for array in arrays:
+        np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes, kinds: Iterable[type]) -> Any:
+    """The record that was packed; `kinds` are the classes of the records that may be in it."""
+    buffer = io.BytesIO(data)
+    tree = json.loads(buffer.readline())
+    return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
+
+
+def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
+    while True:
+        yield np.load(buffer, allow_pickle=False)
+
+
+def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    """The value as JSON holds it: what JSON has no word for is a pair of a kind and its content."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return ["array", None]
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
+    if isinstance(value, tuple):
+        return ["tuple", [_encode(part, arrays) for part in value]]
+    if is_dataclass(value) and not isinstance(value, type):
+        pairs = [[field.name, _encode(getattr(value, field.name), arrays)] for field in fields(value)]
+        return [type(value).__name__, pairs]
+    raise TypeError(f"{type(value).__name__} is no part of a record that can be packed")
+
+
+def _decode(tree: Any, kinds: dict[str, type], arrays: Iterator[NDArray[Any]]) -> Any:
+    if not isinstance(tree, list):
+        return tree
+    kind, content = tree
+    if kind == "array":
+        return next(arrays)
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "tuple":
+        return tuple(_decode(part, kinds, arrays) for part in content)
+    values = {name: _decode(part, kinds, arrays) for name, part in content}
+    record = kinds.get(kind)
+    if record is None or {field.name for field in fields(record)} != {*values}:
+        raise InputError(
+            f"a stored {kind} comes from another version of attnlaw; compute it again with --force"
+        )
+    return record(**values)
+
 
 RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes, ScorePart, Lengths, *NOTED)
 

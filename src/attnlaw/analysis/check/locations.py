@@ -1,12 +1,20 @@
-"""Where a row stands: the columns that name its place, in words and as an identity that outlives values."""
+"""Where a row stands: the columns that name its place, in words and as an identity that outlives values.
+
+The file that reports point at, and its URI relative to the working directory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from attnlaw.analysis.findings.text import place_text as spot_text
+from attnlaw.analysis.findings.apply import place_text as spot_text
+from attnlaw.checkpoints.open import find_checkpoint, single_model_path
+from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 
 MATRIX = ("layer", "stack", "kind", "head", "expert")
@@ -49,3 +57,26 @@ def fingerprint(rule: str, place: Mapping[str, Any]) -> str:
     """
     text = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def model_file(model: Any) -> str:
+    """The file of a model on disk; what was given where there is none, as of a hub or in memory."""
+    if not isinstance(model, str | os.PathLike):
+        return type(model).__name__
+    path = Path(model)
+    if not path.is_dir():
+        return os.fspath(model)
+    try:
+        return str(find_checkpoint(single_model_path(path)))
+    except InputError:  # an adapter's directory, which holds no model
+        return str(path)
+
+
+def relative_uri(path: str) -> str:
+    """A path as a URI reference, relative to the working directory; what is not on disk stays as it is.
+
+    >>> relative_uri("no such model/a b.safetensors")
+    'no%20such%20model/a%20b.safetensors'
+    """
+    plain = os.path.relpath(path) if os.path.lexists(path) else path
+    return quote(os.fsencode(Path(plain).as_posix()), safe="/._-~@")

@@ -33,10 +33,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attnlaw.analysis.check.condition import NUMBERS, nearest, read_condition, read_value
 from attnlaw.analysis.check.levels import FAIL_ON, LEVELS, OFF
 from attnlaw.analysis.check.locations import KEYS
-from attnlaw.analysis.check.rules import BASELINE, FIRST, GateRule, RuleFile, Tables
+from attnlaw.analysis.check.rules import (
+    BASELINE,
+    FIRST,
+    NUMBERS,
+    GateRule,
+    RuleFile,
+    Tables,
+    nearest,
+    read_condition,
+    read_value,
+)
 from attnlaw.checkpoints.settings import layer_range
 from attnlaw.core.errors import BadSetting, InputError, printable
 from attnlaw.core.files import parse_toml, read_bounded

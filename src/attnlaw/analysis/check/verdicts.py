@@ -6,20 +6,25 @@
 | 3 | failed: a rule that does not hold, or a finding, of the level that the gate fails at |
 
 Whatever form it is written in, the status is the same.
+
+The verdicts on a model as rows, by the tables of quantities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnlaw.analysis.check.condition import value_text
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.levels import LEVELS, OFF, is_at_least
 from attnlaw.analysis.check.locations import Place, row_place_text
-
-if TYPE_CHECKING:
-    import polars as pl
+from attnlaw.analysis.check.rules import value_text
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import to_frame, to_schema
 
 PASSED, FAILED = "passed", "failed"
 STATUS_FAILED = 3
@@ -166,34 +171,31 @@ class Verdicts:
 
     def rule_table(self) -> pl.DataFrame:
         """A row for each rule, by `attnlaw.analysis.check.columns.VERDICTS`."""
-        from attnlaw.analysis.check.rows import rule_table
 
         return rule_table(self)
 
     def value_table(self) -> pl.DataFrame:
         """A row for each rule, by `attnlaw.analysis.check.columns.VERDICT_VALUES`."""
-        from attnlaw.analysis.check.rows import value_table
 
         return value_table(self)
 
     def finding_table(self) -> pl.DataFrame:
         """A row for each finding, by `attnlaw.analysis.check.columns.FINDINGS`."""
-        from attnlaw.analysis.check.rows import finding_table
 
         return finding_table(self)
 
     def to_junit(self) -> str:
-        from attnlaw.analysis.check.junit import junit
+        from attnlaw.analysis.check.reports import junit
 
         return junit([self])
 
     def to_sarif(self) -> str:
-        from attnlaw.analysis.check.sarif import sarif
+        from attnlaw.analysis.check.reports import sarif
 
         return sarif([self])
 
     def to_markdown(self) -> str:
-        from attnlaw.analysis.check.markdown import markdown
+        from attnlaw.analysis.check.reports import markdown
 
         return markdown([self])
 
@@ -215,3 +217,41 @@ def _by_severity(problems: Any) -> tuple[Any, ...]:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def rule_table(verdicts: Verdicts) -> pl.DataFrame:
+    """A row for each rule."""
+    rows = [
+        {
+            **vars(rule),
+            "model": verdicts.model,
+            "value": rule.value if isinstance(rule.value, int | float) else None,
+            "failures": [str(failure) for failure in rule.failures],
+            "remark": None if rule.outcome == OFF else str(rule),
+            "attnlaw_version": __version__,
+        }
+        for rule in verdicts.rules
+    ]
+    return to_frame(rows, to_schema(column_kinds(VERDICTS)))
+
+
+def value_table(verdicts: Verdicts) -> pl.DataFrame:
+    """A row for each rule with the value that it compared, which need not be a number."""
+    rows = [
+        {
+            "model": verdicts.model,
+            "rule": rule.rule,
+            "found": None if rule.value is None else value_text(rule.value),
+        }
+        for rule in verdicts.rules
+    ]
+    return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
+
+
+def finding_table(verdicts: Verdicts) -> pl.DataFrame:
+    """A row for each finding."""
+    rows = [
+        {**vars(finding), **finding.place, "model": verdicts.model, "attnlaw_version": __version__}
+        for finding in verdicts.findings
+    ]
+    return to_frame(rows, to_schema(column_kinds(FINDINGS)))

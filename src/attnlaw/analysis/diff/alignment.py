@@ -19,11 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
-
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Share:
         return (self.value - self.null.value) / self.null.error
 
 
-def alignment_null(values: Matrix, n: int, k: int) -> Estimate:
+def alignment_null(values: Reals, n: int, k: int) -> Estimate:
     """The share of uniform left vectors in k of n directions, with its standard deviation.
 
     >>> alignment_null(np.ones(1), n=4, k=2)  # one vector: a Beta(1, 1) variable
@@ -59,14 +57,14 @@ def overlap_null(n: int, k: int) -> Estimate:
     return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
 
 
-def matrix_share(directions: Matrix, update: Matrix, values: Matrix) -> Share:
+def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
     """Of an update (n x m, singular values given) in the span of orthonormal directions (n x k)."""
     n, k = directions.shape
     inside = float(np.sum((directions.T @ update) ** 2))
     return Share(inside / float(np.sum(values**2)), alignment_null(values, n, k))
 
 
-def half_share(directions: Matrix, factor: Matrix, other: Matrix, n: int | None = None) -> Share | None:
+def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
     """Of the half dA B (factor n x d, other d x m) of a head's update; None where that is zero.
 
     `n` is the dimension of the space, where the rows are coordinates in a part of it.
@@ -82,7 +80,7 @@ def half_share(directions: Matrix, factor: Matrix, other: Matrix, n: int | None 
     return Share(float(np.sum((inside.T @ inside) * gram)) / total, _null(fourth, n, k))
 
 
-def rounding_share_null(directions: Matrix, steps: Matrix) -> Estimate:
+def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
     """The share that the errors of rounding with these steps (n x m) have in the directions (n x k)."""
     projector = directions @ directions.T
     inside = np.diag(projector).copy()
@@ -95,7 +93,7 @@ def rounding_share_null(directions: Matrix, steps: Matrix) -> Estimate:
     return Estimate(mean, float(np.sqrt(crossed + diagonal)) / total)
 
 
-def rounded_half_null(directions: Matrix, steps: Matrix, other: Matrix, uniform: Estimate) -> Estimate:
+def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
     """The same of the half of a head whose factor was rounded: its mean; the deviation is that of chance."""
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)

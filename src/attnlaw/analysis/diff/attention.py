@@ -9,17 +9,11 @@ import numpy as np
 
 from attnlaw.analysis.diff.map_changes import HeadFactors, MapChange, compare_heads, unchanged_map
 from attnlaw.analysis.diff.matching import heads_in_place, is_folded, match_heads, same_head_cosines
-from attnlaw.analysis.diff.pair import (
-    NO_UPDATE_VERDICTS,
-    Matrix,
-    ModelPair,
-    UnitChanges,
-    gain_of,
-    unknown_norm,
-)
+from attnlaw.analysis.diff.pair import NO_UPDATE_VERDICTS, ModelPair, UnitChanges, gain_of, unknown_norm
 from attnlaw.checkpoints.blocks import Attention, Product, StoredLayer, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.core.arrays import Reals
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +85,7 @@ class AttentionUnit:
                 map_change = compare_heads(factors, after[there], steps[there], grid)
                 yield place, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
-    def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Matrix | None, Matrix | None]]:
+    def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
         """The steps of the factors of each head that were rounded."""
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):

@@ -12,13 +12,11 @@ import polars as pl
 from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.compare import ModelComparison, compare
 from attnlaw.analysis.diff.summary import summarize
-from attnlaw.analysis.diff.tensor_pairs import TensorPair
-from attnlaw.analysis.diff.tensors import TensorChange
+from attnlaw.analysis.diff.tensors import TensorChange, TensorPair
 from attnlaw.checkpoints.adapters import is_adapter
-from attnlaw.checkpoints.directories import single_model_path
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation
-from attnlaw.checkpoints.open import ModelSource, open_model
+from attnlaw.checkpoints.open import ModelSource, open_model, single_model_path
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError, printable
 from attnlaw.core.progress import Progress, no_progress

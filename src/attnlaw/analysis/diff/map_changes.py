@@ -9,6 +9,25 @@
 Numbers are None where they have no meaning: size, scale, cosine and overlap where M0 = 0, the cosine where
 M1 = 0, ranks, shares and z where D = 0. Where nothing of D lies above the floor there is no z, either: under
 a pure change of gauge the factors differ, and D does not.
+
+How far singular values moved, against noise of the size of the update; directions that are new.
+
+Under independent noise of deviation tau in every entry of a matrix (n x m, values s)
+
+    sd of s_j = tau,    mean of its move = tau^2/2 (sum_{l != j} 2 s_j / (s_j^2 - s_l^2) + |n - m| / s_j)
+
+and of a head A B with noise of variances va in A (n x d) and vb in B (d x m), with w_l = va |B v_l|^2 + vb
+|A^T u_l|^2, to second order (E of dM = E_A B + A E_B + E_A E_B, whose last term has mean zero)
+
+    sd of s_j = sqrt(w_j)
+    mean = (va (n - d) |B v_j|^2 + vb (m - d) |A^T u_j|^2) / (2 s_j)
+           + sum_{l != j} s_j (w_j + w_l) / (2 (s_j^2 - s_l^2))
+
+where the values lie further apart than that (nearer ones repel each other alike and are left out of the sum).
+
+Intruders (arXiv 2410.21228): vectors among the model's first 10 whose cosine with every vector of the base is
+below 1/2. Values that lie near each other mix under any update, and count. So `new` counts those of which
+less than 1/4 lies in base vectors of at least half their value.
 """
 
 from __future__ import annotations
@@ -18,7 +37,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.diff.alignment import (
     Share,
@@ -27,29 +45,89 @@ from attnlaw.analysis.diff.alignment import (
     rounded_half_null,
     rounding_share_null,
 )
-from attnlaw.analysis.diff.direction_changes import (
-    LEADING_COUNT,
-    MOVED_DEVIATIONS,
-    count_intruders,
-    head_moves,
-    matrix_moves,
-    overlap,
-)
-from attnlaw.analysis.diff.noise import noise_spectrum
-from attnlaw.analysis.diff.rounding_floor import edge, rank_above
+from attnlaw.analysis.diff.rounding import edge, noise_spectrum, rank_above
 from attnlaw.analysis.diff.update import (
+    SIDES,
+    MatrixVectors,
+    ProductVectors,
+    Side,
+    SingularVectors,
     head_update_values,
     matrix_update_values,
     pad_columns,
     product_inner,
     triangle,
 )
-from attnlaw.analysis.diff.vectors import SIDES, MatrixVectors, ProductVectors, Side, SingularVectors
 from attnlaw.analysis.fit.null import null_of_shape
+from attnlaw.core.arrays import Reals
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 
-Matrix = NDArray[np.float64]
-HeadFactors = tuple[Matrix, Matrix]
+MOVED_DEVIATIONS = 4.0  # standard deviations from which a value has moved
+LEADING_COUNT = 10
+STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
+
+
+def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
+    """z of the first moves of a matrix's values, by the formulas; `size` is |dW|_F.
+
+    >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
+    array([4.97333333])
+    """
+    n, m = shape
+    tau = size / np.sqrt(n * m)
+    leading, others = before[:count, None], before[None, :]
+    apart = leading**2 - others**2
+    near = np.abs(leading - others) <= tau
+    repelled = np.where(near, 0.0, 2 * leading / np.where(near, 1.0, apart)).sum(axis=1)
+    mean = tau**2 / 2 * (repelled + abs(n - m) / before[:count])
+    return np.asarray((after[:count] - before[:count] - mean) / tau)
+
+
+def head_moves(
+    base: ProductVectors,
+    factors: tuple[Reals, Reals],
+    shape: tuple[int, int],
+    sizes: tuple[float, float],
+    after: Reals,
+    count: int,
+) -> Reals:
+    """The same of a head A B of shape (n, m); `sizes` are |dA|_F and |dB|_F."""
+    left, right = factors
+    (n, m), d, s, first = shape, left.shape[1], base.values, slice(0, count)
+    va, vb = sizes[0] ** 2 / (n * d), sizes[1] ** 2 / (m * d)
+    through_right = va * np.sum((right @ base.right) ** 2, axis=0)
+    through_left = vb * np.sum((left.T @ base.left) ** 2, axis=0)
+    variances = through_right + through_left
+    deviation = np.sqrt(variances[first])
+    leading, others = s[first, None], s[None, :]
+    near = np.abs(leading - others) <= deviation[:, None]
+    pairs = leading * (variances[first, None] + variances[None, :])
+    repelled = np.where(near, 0.0, pairs / np.where(near, 1.0, 2 * (leading**2 - others**2))).sum(axis=1)
+    beside = (n - d) * through_right[first] + (m - d) * through_left[first]
+    mean = beside / (2 * s[first]) + repelled
+    return np.asarray((after[first] - s[first] - mean) / deviation)
+
+
+def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side, tuple[int, int]]:
+    """On each side: vectors among the model's first 10 that are no base vector, and those that are new."""
+    count = min(LEADING_COUNT, model.values.size)
+    by_side: dict[Side, tuple[int, int]] = {}
+    for side in SIDES:
+        squares = base.coordinates(side, model.leading(side, count)) ** 2
+        strange = squares.max(axis=0) < STRANGE**2
+        strong = base.values[:, None] >= COMPARABLE * model.values[None, :count]
+        fresh = np.where(strong, squares, 0.0).sum(axis=0) < SHARED
+        by_side[side] = int(strange.sum()), int(fresh.sum())
+    return by_side
+
+
+def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -> float:
+    """Mean squared cosine of the angles between the spans of the first k vectors of both."""
+    crossed = base.leading(side, k).T @ model.leading(side, k)
+    return float(np.sum(crossed**2) / k)
+
+
+HeadFactors = tuple[Reals, Reals]
 
 
 # Of a map that did not change: no direction of it is another.
@@ -65,8 +143,8 @@ class MapChange:
     """
 
     numbers: Mapping[str, Any]
-    values: Matrix | None = None
-    null: Matrix | None = None
+    values: Reals | None = None
+    null: Reals | None = None
     max_gap: float | None = None
 
 
@@ -74,7 +152,7 @@ def compare_heads(
     base: HeadFactors,
     model: HeadFactors,
     steps: HeadFactors | None,
-    rounded: tuple[Matrix | None, Matrix | None] = (None, None),
+    rounded: tuple[Reals | None, Reals | None] = (None, None),
 ) -> MapChange:
     """Compare two heads by their thin factors, n x d and d x m.
 
@@ -91,16 +169,16 @@ def compare_heads(
         floor = edges[0] * after.factor_norm("right") + before.factor_norm("left") * edges[1]
     changes = left1 - left0, right1 - right0
     sizes = float(np.linalg.norm(changes[0])), float(np.linalg.norm(changes[1]))
-    halves: dict[Side, tuple[Matrix, Matrix, int]] = {
+    halves: dict[Side, tuple[Reals, Reals, int]] = {
         "left": (changes[0], right1, shape[0]),
         "right": (changes[1].T, left0.T, shape[1]),
     }
-    grids: dict[Side, tuple[Matrix | None, Matrix, Matrix]] = {
+    grids: dict[Side, tuple[Reals | None, Reals, Reals]] = {
         "left": (rounded[0], base[0], model[1]),
         "right": (_transposed(rounded[1]), base[1].T, base[0].T),
     }
 
-    def share(side: Side, directions: Matrix) -> Share | None:
+    def share(side: Side, directions: Reals) -> Share | None:
         alignment = half_share(directions, *halves[side])
         grid, factor, other = grids[side]
         if alignment is None or grid is None:
@@ -110,7 +188,7 @@ def compare_heads(
         placed = np.linalg.qr(factor @ np.linalg.lstsq(reduced_factor, directions, rcond=None)[0])[0]
         return Share(alignment.value, rounded_half_null(placed, grid, other, alignment.null))
 
-    def moves(count: int) -> Matrix:
+    def moves(count: int) -> Reals:
         return head_moves(before, (left0, right0), shape, sizes, after.values, count)
 
     map_change = _build_change(
@@ -133,7 +211,7 @@ def compare_heads(
 
 
 def compare_matrices(
-    base: Matrix, model: Matrix, floor: float, rounded: Matrix | None = None, values: Matrix | None = None
+    base: Reals, model: Reals, floor: float, rounded: Reals | None = None, values: Reals | None = None
 ) -> MapChange:
     """Compare two matrices; `floor` is what rounding leaves in the model.
 
@@ -147,14 +225,14 @@ def compare_matrices(
     k = _outliers(before.values, shape, None)
     after = MatrixVectors.first(after_map, min(max(LEADING_COUNT, k or 0), *shape))
 
-    def share(side: Side, directions: Matrix) -> Share | None:
+    def share(side: Side, directions: Reals) -> Share | None:
         turned, stepped = (update, rounded) if side == "left" else (update.T, _transposed(rounded))
         alignment = matrix_share(directions, turned, known)
         return (
             alignment if stepped is None else Share(alignment.value, rounding_share_null(directions, stepped))
         )
 
-    def moves(count: int) -> Matrix:
+    def moves(count: int) -> Reals:
         return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
 
     map_change = _build_change(
@@ -195,7 +273,7 @@ def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None
 class _MapComparison:
     before: SingularVectors
     after: SingularVectors
-    values: Matrix
+    values: Reals
     norms: tuple[float, float]
     inner_product: float
     shape: tuple[int, int]
@@ -257,7 +335,7 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
     return numbers
 
 
-def _outliers(values: Matrix, shape: tuple[int, int], inner: int | None) -> int | None:
+def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
     """Values beyond the edge of the random null; None where zeros reach into their middle half."""
     if not values[0] > 0:
         return None
@@ -284,11 +362,11 @@ def _reduce_factors(
     return lefts, (bottom0.T, bottom1.T), (scales[0], scales[1])
 
 
-def _norm(array: Matrix) -> float:
+def _norm(array: Reals) -> float:
     return float(np.linalg.norm(array))
 
 
-def _rescale(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
+def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
     """Both over one power of two, where squares of squares of their entries could leave float64."""
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
@@ -297,12 +375,12 @@ def _rescale(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix, float]:
     return first / scale, second / scale, scale
 
 
-def _relative(values: Matrix, before: SingularVectors) -> Matrix | None:
+def _relative(values: Reals, before: SingularVectors) -> Reals | None:
     """Over the largest singular value of the base."""
     return values / before.values[0] if before.values[0] > 0 else None
 
 
-def _transposed(matrix: Matrix | None) -> Matrix | None:
+def _transposed(matrix: Reals | None) -> Reals | None:
     return None if matrix is None else matrix.T
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
-Matrix = NDArray[np.float64]
-FactorsByHead = Sequence[tuple[Matrix, Matrix]]
+from attnlaw.core.arrays import Reals
+
+FactorsByHead = Sequence[tuple[Reals, Reals]]
 LEAST, GAIN = 0.5, 0.1
 # A head above this at its own place would have to be at 0.9 elsewhere: nearly the double of that head.
 SETTLED = 0.8
@@ -35,7 +36,7 @@ def match_heads(
     return _accept_moves(cosines, _assign_heads(cosines, key_value_heads))
 
 
-def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:
+def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
     """Cosine of every head of the base with every head of the model, of one kind of map."""
     norms0, norms1 = (np.array([_norm(*head) for head in heads]) for heads in (base, model))
     lefts0, rights0, lefts1, rights1 = (
@@ -49,7 +50,7 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:
     return np.asarray(inner / np.maximum(np.outer(norms0, norms1), np.finfo(float).tiny))
 
 
-def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
+def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     """The model's column that each column of the base became; None where they kept their order.
 
     Columns whose cosine at their own place is below 0.8 are sought by the largest cosine, all of them where
@@ -73,7 +74,7 @@ def match_neurons(base: Matrix, model: Matrix) -> NDArray[np.intp] | None:
     return order
 
 
-def is_folded(base: Matrix, model: Matrix, rounding: float) -> bool:
+def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
     """Whether the model is the base with its rows multiplied by numbers that differ: a gain was folded in.
 
     `rounding` is the Frobenius norm of what rounding leaves in the model.
@@ -84,12 +85,12 @@ def is_folded(base: Matrix, model: Matrix, rounding: float) -> bool:
     return bool(left <= 4 * rounding and np.ptp(ratios[squares > 0]) > 1e-3 * np.abs(ratios).max())
 
 
-def heads_in_place(cosines: Iterable[Matrix]) -> bool:
+def heads_in_place(cosines: Iterable[Reals]) -> bool:
     """Whether every head is so near to itself, in the mean over kinds of map, that none can have moved."""
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
 
-def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:
+def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
     """Cosines of heads of the same number."""
     cosines = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):
@@ -99,11 +100,11 @@ def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Matrix:
     return np.array(cosines)
 
 
-def _norm(left: Matrix, right: Matrix) -> float:
+def _norm(left: Reals, right: Reals) -> float:
     return float(np.sqrt(max(np.sum((left.T @ left) * (right @ right.T)), 0.0)))
 
 
-def _assign_heads(cosines: Matrix, groups: int) -> NDArray[np.intp]:
+def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
     """The model's head for each of the base's, so that the sum of cosines is largest."""
     heads, others = cosines.shape
     if not groups or heads != others:
@@ -124,15 +125,15 @@ def _assign_heads(cosines: Matrix, groups: int) -> NDArray[np.intp]:
     return np.concatenate([chosen[group] * size + within[group, chosen[group]] for group in range(groups)])
 
 
-def _best_assignment(cosines: Matrix) -> NDArray[np.intp]:
+def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
     """The column of every row; -1 for rows that got none."""
-    rows, columns = linear_sum_assignment(-cosines)
+    rows, columns = scipy.optimize.linear_sum_assignment(-cosines)
     assignment = np.full(cosines.shape[0], -1, dtype=np.intp)
     assignment[rows] = columns
     return assignment
 
 
-def _accept_moves(cosines: Matrix, chosen: NDArray[np.intp]) -> list[int] | None:
+def _accept_moves(cosines: Reals, chosen: NDArray[np.intp]) -> list[int] | None:
     """The assignment; None where it moves nothing, or moves something without need."""
     moved = False
     for head, there in enumerate(chosen):

@@ -7,19 +7,17 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.diff.map_changes import MapChange
-from attnlaw.analysis.diff.rounding_floor import Steps
-from attnlaw.analysis.diff.tensor_pairs import TensorPair
-from attnlaw.analysis.diff.tensors import TensorChange
+from attnlaw.analysis.diff.rounding import Steps
+from attnlaw.analysis.diff.tensors import TensorChange, TensorPair
 from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.checkpoints.norms import Norm
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
-Matrix = NDArray[np.float64]
 NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
 
 
@@ -104,7 +102,7 @@ def _chain(view: View) -> list[View]:
     return [view, *(_chain(view.after) if view.after else [])]
 
 
-def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Matrix:
+def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
     """What steps are multiplied by: 1 where nothing is folded in."""
     if not models.applied or norm is None:
         return np.ones((1, 1))

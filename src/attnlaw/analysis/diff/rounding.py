@@ -13,23 +13,43 @@ An error of rounding is uniform in +-step/2, so that over a matrix
 What is exact has no error: the variance is 1 - 1/block, or 1 - 2/block, times as large. Blocks lie along the
 rows or the columns of a stored matrix. Errors of float8_e5m2 are 0.7 percent too many this way: with two bits
 they are no longer uniform.
+
+The floor: what rounding alone leaves of singular values in the difference of two stored matrices.
+
+A stored model carries the rounding of its file, so a difference has full rank always. With v = step^2/12,
+the variance of an entry's rounding, the largest singular value of the error is near
+
+    edge = sqrt(max row sum of v) + sqrt(max column sum of v)            (of a matrix)
+    edge(A1) |B1|_2 + |A0|_2 edge(B1)                                    (of a head A B)
+
+and the rank above the floor counts singular values beyond 1.1 times that.
+
+Gaussian noise in the thin factors of a head, drawn without anything of the model's width.
+
+A factor A (n x d) with triangular factor R, plus Gaussian noise of deviation tau in every entry, has the
+triangular factor of [R + G; T]: G (d x d) is the noise in the span of A, T (Bartlett's, of n - d rows) that
+beside it, because Gaussian noise is the same in every orthonormal basis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.variants import by_name
+from attnlaw.spectra.exact import BLOCK
 
-Matrix = NDArray[np.float64]
 EXPONENT = np.uint64(0x7FF0000000000000)
 
 
@@ -45,7 +65,7 @@ class FloatFormat:
     least: int
     dtype: Any
 
-    def steps(self, weights: Matrix) -> Matrix:
+    def steps(self, weights: Reals) -> Reals:
         """The distance between neighbours in this format, at each weight.
 
         >>> FLOATS["bfloat16"].steps(np.array([1.0, 1.5, -4.0])) * 2**7
@@ -55,7 +75,7 @@ class FloatFormat:
         powers = (weights.astype(np.float64).view(np.uint64) & EXPONENT).view(np.float64)
         return np.asarray(np.maximum(powers, 2.0**self.least) * 2.0**-self.bits)
 
-    def round_weights(self, weights: NDArray[Any]) -> Matrix:
+    def round_weights(self, weights: NDArray[Any]) -> Reals:
         """The weights cast to this format."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(weights.astype(self.dtype).astype(np.float64))
@@ -89,19 +109,19 @@ class IntegerFormat:
         """Whether blocks divide the side along which they lie."""
         return self.block is None or shape[0 if self.columns else 1] % self.block == 0
 
-    def steps(self, weights: Matrix) -> Matrix:
+    def steps(self, weights: Reals) -> Reals:
         """The step of each weight's block."""
         steps = self._grid(self._blocks(weights))[1]
         return self._whole(np.broadcast_to(steps, (*steps.shape[:2], self._length(weights))), weights.shape)
 
-    def round_weights(self, weights: NDArray[Any]) -> Matrix:
+    def round_weights(self, weights: NDArray[Any]) -> Reals:
         """The weights on their grids, half to even."""
         blocks = self._blocks(weights.astype(np.float64))
         start, steps = self._grid(blocks)
         safe = np.where(steps > 0, steps, 1.0)
         return self._whole(start + steps * np.rint((blocks - start) / safe), weights.shape)
 
-    def _grid(self, blocks: Matrix) -> tuple[Matrix, Matrix]:
+    def _grid(self, blocks: Reals) -> tuple[Reals, Reals]:
         """Where the grid of each block starts, and its step."""
         if self.min_max:
             low, high = blocks.min(axis=2, keepdims=True), blocks.max(axis=2, keepdims=True)
@@ -112,11 +132,11 @@ class IntegerFormat:
     def _length(self, weights: NDArray[Any]) -> int:
         return self.block or weights.shape[0 if self.columns else 1]
 
-    def _blocks(self, weights: Matrix) -> Matrix:
+    def _blocks(self, weights: Reals) -> Reals:
         along = weights.T if self.columns else weights
         return along.reshape(along.shape[0], -1, self._length(weights))
 
-    def _whole(self, blocks: Matrix, shape: tuple[int, ...]) -> Matrix:
+    def _whole(self, blocks: Reals, shape: tuple[int, ...]) -> Reals:
         return blocks.reshape(shape[::-1]).T if self.columns else blocks.reshape(shape)
 
 
@@ -132,7 +152,7 @@ TRIED, TRIED_SHARE = 512, 0.85
 LEAST_SIZE = 1e-3
 
 
-def rounding_null(weights: Matrix, form: Format) -> Estimate:
+def rounding_null(weights: Reals, form: Format) -> Estimate:
     """|d|^2 of rounding these weights to a format, with its standard deviation.
 
     >>> weights = np.random.default_rng(0).standard_normal((256, 256))
@@ -146,7 +166,7 @@ def rounding_null(weights: Matrix, form: Format) -> Estimate:
     return Estimate(share * float(np.sum(steps**2)) / 12, float(np.sqrt(share * np.sum(steps**4) / 180)))
 
 
-def _exact_share(weights: Matrix, form: Format) -> float:
+def _exact_share(weights: Reals, form: Format) -> float:
     if isinstance(form, FloatFormat):
         return 0.0
     length: int = form.block or weights.shape[0 if form.columns else 1]
@@ -184,3 +204,125 @@ def _candidate_schemes(base: NDArray[Any], model: NDArray[Any]) -> Iterator[Inte
 def _explained_share(base: NDArray[Any], model: NDArray[Any], form: IntegerFormat) -> float:
     expected = form.round_weights(base)
     return float(np.mean(np.abs(model - expected) <= CLOSE * np.abs(expected)))
+
+
+FLOOR_MARGIN = 1.1
+# Weights that share a step in every quantised code that is decoded to numbers.
+CODED_BLOCK = 32
+SCALES_SUFFIX = " with scales"
+
+
+def edge(steps: Reals) -> float:
+    """About the largest singular value of the errors of rounding with these steps."""
+    variances = steps**2 / 12
+    return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
+
+
+def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
+    """The edge of a stored matrix's own rounding, and the sum of its variances, some rows at a time."""
+    columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
+    for rows in row_blocks(array.shape):
+        variances = stored_steps(array[rows], dtype) ** 2 / 12
+        columns += variances.sum(axis=0)
+        row_sums = variances.sum(axis=1)
+        largest, total = max(largest, float(row_sums.max())), total + float(row_sums.sum())
+    return float(np.sqrt(columns.max()) + np.sqrt(largest)), total
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Runs of rows of a matrix that stay in a core's cache.
+
+    >>> list(row_blocks((3, 200_000)))
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+    size = max(1, BLOCK // max(shape[1], 1))
+    return (slice(start, start + size) for start in range(0, shape[0], size))
+
+
+def rank_above(values: Reals, floor: float) -> int:
+    """Singular values above the floor.
+
+    >>> rank_above(np.array([3.0, 1.2, 1.0]), 1.0)
+    2
+    """
+    return int(np.count_nonzero(values > FLOOR_MARGIN * floor))
+
+
+def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
+    """The step of each entry in the type that a file says; of decoded codes that of their block."""
+    weights = array.astype(np.float64)
+    if dtype.endswith(SCALES_SUFFIX):
+        # The scale moves exponents by what is not a power of two: right to a factor of two.
+        return FLOATS[dtype.removesuffix(SCALES_SUFFIX)].steps(weights)
+    if dtype in FLOATS:  # what was read may be finer: an adapter is added in float64
+        return FLOATS[array.dtype.name].steps(weights)
+    return _coded_steps(weights)
+
+
+def _coded_steps(weights: Reals) -> Reals:
+    """The least distance of two different values in each block of a decoded quantisation."""
+    flat = weights.reshape(-1)
+    if flat.size % CODED_BLOCK:
+        return FLOATS["float32"].steps(weights)
+    blocks = flat.reshape(-1, CODED_BLOCK)
+    gaps = np.diff(np.sort(blocks, axis=1), axis=1)
+    wide = gaps > 1e-4 * np.abs(blocks).max(axis=1, keepdims=True)  # else round-off of one value
+    least = np.where(wide, gaps, np.inf).min(axis=1, keepdims=True)
+    steps = np.where(np.isfinite(least), least, np.abs(blocks).max(axis=1, keepdims=True))
+    return np.asarray(np.broadcast_to(steps, blocks.shape)).reshape(weights.shape)
+
+
+class Steps(Tensors):
+    """The steps of tensors under the tensors' names: what reads maps and heads then reads their steps.
+
+    Those of `formats` are the steps of rounding to these; all others those of the file.
+    """
+
+    def __init__(self, tensors: Tensors, formats: Mapping[str, Format] | None = None) -> None:
+        self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
+        self._tensors, self._formats = tensors, formats or {}
+
+    def dtype(self, name: str) -> str:
+        return "float64"
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        stored = self._tensors.read(name, member)
+        if name in self._formats:
+            return self._formats[name].steps(stored.astype(np.float64))
+        return stored_steps(stored, self._tensors.dtype(name))
+
+
+Factors = tuple[Reals, Reals]
+
+
+@lru_cache(maxsize=32)
+def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
+    """A draw of G and T for tau = 1, kept: all heads of a shape are compared with the same noise."""
+    rng = np.random.default_rng([seed, n, d])
+    span = min(n, d)
+    inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
+    if n > span:
+        rows = min(n - span, d)
+        beside[:rows] = np.triu(rng.standard_normal((rows, d)), 1)
+        diagonal = np.arange(rows)
+        beside[diagonal, diagonal] = np.sqrt(rng.chisquare(n - span - diagonal))
+    return inside, beside
+
+
+def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
+    """Singular values of the update that a draw of noise of these sizes in both factors makes, 2d of them.
+
+    `roots` are the triangular factors of A (n x d) and of B^T (m x d), `shape` is (n, m). One draw is enough:
+    the values of a spectrum average out among themselves.
+    """
+    parts = []
+    for seed, (root, n, size) in enumerate(zip(roots, shape, sizes, strict=True)):
+        d = root.shape[1]
+        tau = size / np.sqrt(n * d)
+        inside, beside = _unit_noise(n, d, seed)
+        parts.append((root, tau * inside, tau * beside))
+    (root, inside, beside), (root2, inside2, beside2) = parts
+    # [dA, A0] and [B1; dB], as in `attnlaw.analysis.diff.update`.
+    first = np.block([[inside, root], [beside, np.zeros_like(beside)]])
+    second = np.block([[root2 + inside2, inside2], [beside2, beside2]])
+    return np.asarray(scipy.linalg.svdvals(first @ second.T, check_finite=False))

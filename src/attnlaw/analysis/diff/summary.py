@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from attnlaw.analysis.diff.columns import MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.tensors import TensorChange
-from attnlaw.analysis.diff.vectors import SIDES
-from attnlaw.analysis.diff.verdicts import MODEL_VERDICTS, TENSOR_VERDICTS
+from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result

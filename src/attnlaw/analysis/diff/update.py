@@ -6,22 +6,31 @@ A head is M = A B, thin factors n x d and d x m; index 0 is the base, 1 the mode
 
 of rank 2d at most: QR of both stacks, SVD of the 2d x 2d core. Subtracting first is exact for float32 and
 below. [A1, -A0] [B1; B0] is the same matrix with cancellation: at dA/A = 1e-9 its values are 1e-7 off.
+
+Singular values with vectors, of a matrix that is held and of a product of thin factors.
+
+Both answer alike: leading vectors of a side, and coordinates in all vectors of a side. Left is the side of
+inputs (maps act on row vectors). A matrix keeps the vectors of its shorter side; those of the longer one,
+W^T u / s, are formed when they are asked for. Directions below 1e-7 of the largest value are round-off there
+and have no coordinates.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import svdvals
+import scipy
 
-from attnlaw.analysis.diff.rounding_floor import rank_above
-from attnlaw.numerics.two_stage import symmetric_eigenvalues
+from attnlaw.analysis.diff.rounding import rank_above
+from attnlaw.core.arrays import Reals
+from attnlaw.numerics.symmetric import symmetric_eigenvalues
 
-Matrix = NDArray[np.float64]
 RESOLVED = 1e-6
 
 
-def head_update_values(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix) -> Matrix:
+def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> Reals:
     """Singular values of `left1 @ right1 - left0 @ right0`, descending.
 
     Heads of different d are compared too: the smaller one counts as filled with zeros.
@@ -35,10 +44,10 @@ def head_update_values(left0: Matrix, right0: Matrix, left1: Matrix, right1: Mat
     first = np.hstack([left1 - left0, left0])
     second = np.vstack([bottom1, bottom1 - bottom0])
     core = triangle(first) @ triangle(second.T).T
-    return np.asarray(svdvals(core, check_finite=False))
+    return np.asarray(scipy.linalg.svdvals(core, check_finite=False))
 
 
-def matrix_update_values(update: Matrix, floor: float) -> Matrix:
+def matrix_update_values(update: Reals, floor: float) -> Reals:
     """Singular values of the difference of two matrices, descending: those above a floor can be counted.
 
     The Gram matrix resolves values down to 1e-6 of the largest. Where the floor, and a value, lie below
@@ -50,21 +59,137 @@ def matrix_update_values(update: Matrix, floor: float) -> Matrix:
     low = rank_above(np.sqrt(np.maximum(squares, 0.0)), floor) <= short.shape[0] / 4
     if not low and (resolved == squares.size or floor > RESOLVED * np.sqrt(squares[0])):
         return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
-    return np.asarray(svdvals(update, check_finite=False))
+    return np.asarray(scipy.linalg.svdvals(update, check_finite=False))
 
 
-def triangle(matrix: Matrix) -> Matrix:
+def triangle(matrix: Reals) -> Reals:
     """R of the QR factorisation."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
-def pad_columns(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+def pad_columns(first: Reals, second: Reals) -> tuple[Reals, Reals]:
     """Both with the columns of the wider one, zeros in those that are new."""
     most = max(first.shape[1], second.shape[1])
     padded_first, other = (np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in (first, second))
     return padded_first, other
 
 
-def product_inner(left0: Matrix, right0: Matrix, left1: Matrix, right1: Matrix) -> float:
+def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> float:
     """<A0 B0, A1 B1>, without forming either."""
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
+
+
+Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
+ROUND_OFF = 1e-7
+# Lanczos finds up to this share of all vectors, to this relative error.
+FEW, LANCZOS_ERROR = 0.05, 1e-8
+
+
+class SingularVectors(Protocol):
+    """What both kinds answer."""
+
+    @property
+    def values(self) -> Reals:
+        """Singular values, descending."""
+
+    def leading(self, side: Side, count: int) -> Reals:
+        """The first vectors of a side, as columns."""
+
+    def coordinates(self, side: Side, vectors: Reals) -> Reals:
+        """Inner products of all vectors of a side (rows) with the columns of `vectors`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProductVectors:
+    """Of a product: all that can differ from zero, with the triangular factors of A and B^T."""
+
+    left: Reals
+    values: Reals
+    right: Reals
+    roots: tuple[Reals, Reals]
+
+    @classmethod
+    def of(cls, left: Reals, right: Reals) -> ProductVectors:
+        """By the QR factorisations of both factors, n x d and d x m, and the SVD of their core.
+
+        >>> found = ProductVectors.of(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
+        >>> found.values, abs(found.leading("left", 1)).ravel()
+        (array([10.]), array([0.6, 0.8]))
+        """
+        (q_left, r_left), (q_right, r_right) = np.linalg.qr(left), np.linalg.qr(right.T)
+        u, values, vh = np.linalg.svd(r_left @ r_right.T)
+        count = values.size
+        return cls(q_left @ u[:, :count], values, q_right @ vh[:count].T, (r_left, r_right))
+
+    def factor_norm(self, side: Side) -> float:
+        """The spectral norm of a factor."""
+        root = self.roots[SIDES.index(side)]
+        return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ root)[-1], 0.0)))
+
+    def leading(self, side: Side, count: int) -> Reals:
+        return (self.left if side == "left" else self.right)[:, :count]
+
+    def coordinates(self, side: Side, vectors: Reals) -> Reals:
+        return (self.left if side == "left" else self.right).T @ vectors
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixVectors:
+    """Of a matrix that is held: eigenvectors of its Gram matrix on the shorter side."""
+
+    matrix: Reals
+    values: Reals
+    short: Reals
+    _long: Reals = field(default_factory=lambda: np.zeros((0, 0)))  # the first of the longer side, kept
+
+    @classmethod
+    def of(cls, matrix: Reals) -> MatrixVectors:
+        """All of them."""
+        squares, vectors = np.linalg.eigh(_gram(matrix))
+        return cls(matrix, np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1])
+
+    @classmethod
+    def first(cls, matrix: Reals, count: int) -> MatrixVectors:
+        """The first of them: few by Lanczos, more by a factorisation that stops at them."""
+        size = min(matrix.shape)
+        if count <= FEW * size:
+            start = np.random.default_rng(0).standard_normal(size)
+            squares, vectors = scipy.sparse.linalg.eigsh(
+                _gram(matrix), k=count, which="LA", v0=start, tol=LANCZOS_ERROR
+            )
+        else:
+            wanted = [size - count, size - 1]
+            squares, vectors = scipy.linalg.eigh(_gram(matrix), subset_by_index=wanted, check_finite=False)
+        order = np.argsort(-squares)
+        return cls(matrix, np.sqrt(np.maximum(squares[order], 0.0)), vectors[:, order])
+
+    def leading(self, side: Side, count: int) -> Reals:
+        if self._is_short(side):
+            return self.short[:, :count]
+        if self._long.shape[1] < count:
+            object.__setattr__(self, "_long", self._wide.T @ self.short[:, :count] * self._inverse[:count])
+        return self._long[:, :count]
+
+    def coordinates(self, side: Side, vectors: Reals) -> Reals:
+        if self._is_short(side):
+            return self.short.T @ vectors
+        return self._inverse[:, None] * (self.short.T @ (self._wide @ vectors))
+
+    def _is_short(self, side: Side) -> bool:
+        return (side == "left") == bool(self.matrix.shape[0] <= self.matrix.shape[1])
+
+    @property
+    def _wide(self) -> Reals:
+        return self.matrix if self.matrix.shape[0] <= self.matrix.shape[1] else self.matrix.T
+
+    @property
+    def _inverse(self) -> Reals:
+        """1/s, and 0 where s is round-off."""
+        living = self.values > ROUND_OFF * self.values[0]
+        return np.where(living, 1 / np.where(living, self.values, 1.0), 0.0)
+
+
+def _gram(matrix: Reals) -> Reals:
+    """On the shorter side."""
+    return matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, Similarity, Subject, TensorLocation
 from attnlaw.checkpoints.blocks import Attention, StoredLayer, View
-from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.checkpoints.model import Model
+from attnlaw.core.arrays import Reals
 
 VECTORS = 64
 # Pairs whose sketches reach this are compared exactly, and no threshold may lie below what they then reach.
@@ -26,7 +27,7 @@ NEAR, LEAST = 0.5, 0.7
 SELF, CROSS = ("qk", "vo"), ("cross_qk", "cross_vo")
 
 Sketch = NDArray[np.float32]  # (heads, 4096), rows of norm one
-Factors = tuple[Matrix, Matrix]
+Factors = tuple[Reals, Reals]
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,15 @@
 """A model that is watched while it is measured: every tensor and every map is looked at when it is read.
 
-What reading shows goes out as notes (see `notes`), to who gathers them (see `gather`): the notes of a part of
+What reading shows goes out as notes, to who gathers them (see `gather`): the notes of a part of
 the model depend on that part alone, whoever reads it.
+
+What reading some maps shows, as records: small enough to send from a worker to who gathers them.
+
+What was noted while a model was measured, put together to the evidence that rules of findings look at.
+
+Nothing is read for the findings' sake but what no measured map reads (norms, biases, embeddings), tensors
+whose samples agree, and pairs of heads whose sketches are near: these are compared exactly. Of a layer that
+is measured numbers are kept, and sketches of its heads; Gram matrices of some coordinates until it is whole.
 """
 
 from __future__ import annotations
@@ -10,23 +18,89 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.balance import rms
-from attnlaw.analysis.findings.duplicates import CROSS, SELF, Sketch, project_map, sketch_heads
-from attnlaw.analysis.findings.evidence import TensorLocation
-from attnlaw.analysis.findings.notes import Note, SideNote, SizeNote, SketchNote, TensorNote
-from attnlaw.analysis.findings.orientation import TOUCHING, Float32Array, side_grams
-from attnlaw.analysis.findings.roles import OTHER, TensorRoles, known_tensors
-from attnlaw.analysis.findings.scan import FLOATS, LARGEST_FLOAT16, decibels, is_float, is_mask, scan
+from attnlaw.analysis.findings.duplicates import (
+    CROSS,
+    SELF,
+    Sketch,
+    find_similar_heads,
+    find_similar_layers,
+    project_map,
+    sketch_heads,
+)
+from attnlaw.analysis.findings.evidence import Balance, Evidence, Orientation, StoredTensor, TensorLocation
+from attnlaw.analysis.findings.orientation import TOUCHING, Float32Array, side_grams, worst_orientation
+from attnlaw.analysis.findings.scan import (
+    FLOATS,
+    LARGEST_FLOAT16,
+    MAP,
+    OTHER,
+    Scan,
+    TensorRoles,
+    decibels,
+    is_float,
+    is_mask,
+    known_tensors,
+    scan,
+)
+from attnlaw.analysis.findings.size_rules import PAIRS, rms
 from attnlaw.checkpoints.blocks import Attention, FeedForward, View
-from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import InputError, printable
+
+
+@dataclass(frozen=True)
+class TensorNote:
+    """One look at a stored tensor, or at one matrix of a stack; the fields are those of `StoredTensor`."""
+
+    name: str
+    member: int | None
+    shape: tuple[int, ...]
+    seen: Scan
+    decibels: float | None
+    mask: bool
+
+
+@dataclass(frozen=True)
+class SizeNote:
+    """The root mean square of the entries of a map, where it is used."""
+
+    spot: TensorLocation
+    field: str
+    size: float
+
+
+@dataclass(frozen=True, eq=False)
+class SketchNote:
+    """The sketches of all heads of a block, of one kind."""
+
+    layer: int
+    kind: str
+    heads: Sketch
+
+
+@dataclass(frozen=True, eq=False)
+class SideNote:
+    """Gram matrices of the residual side and of the head side of a map (see `orientation`)."""
+
+    layer: int
+    field: str
+    residual: Float32Array | None
+    head: Float32Array | None
+
+
+Note = TensorNote | SizeNote | SketchNote | SideNote
+# The classes of all records inside notes.
+NOTED = (TensorNote, SizeNote, SketchNote, SideNote, Scan, TensorLocation)
+
 
 TensorKey = tuple[str, int | None]
 
@@ -54,9 +128,9 @@ class ObservedTensors(Tensors):
 class ObservedModel(Model):
     """A model of which each map that is read is shown to an observer."""
 
-    show: Callable[[View, Matrix], None] = lambda view, matrix: None
+    show: Callable[[View, Reals], None] = lambda view, matrix: None
 
-    def read(self, view: View) -> Matrix:
+    def read(self, view: View) -> Reals:
         matrix = super().read(view)
         self.show(view, matrix)
         return matrix
@@ -133,7 +207,7 @@ class Observer:
             )
         self._take(note)
 
-    def _note_matrix(self, view: View, matrix: Matrix) -> None:
+    def _note_matrix(self, view: View, matrix: Reals) -> None:
         uses = self._index.uses.get(view)
         if not uses:
             return
@@ -156,7 +230,7 @@ class Observer:
                     if np.isfinite(sketch).all():
                         self._take(SketchNote(use.layer, kind, sketch))
 
-    def _note_sides(self, use: TensorUse, matrix: Matrix) -> None:
+    def _note_sides(self, use: TensorUse, matrix: Reals) -> None:
         cross = isinstance(use.block, Attention) and use.block.cross
         if use.field not in TOUCHING or cross or use.spot.expert is not None:
             return
@@ -179,3 +253,133 @@ def uses_of(model: Model) -> Iterator[TensorUse]:
                 for field, view in vars(block).items():
                     if isinstance(view, View):
                         yield TensorUse(layer.index, block, field, spot)
+
+
+class EvidenceCollector:
+    """The notes of one model: measure `model`, or `take` what was noted elsewhere; then ask for `evidence`.
+
+    A note that is taken again changes nothing.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._plain, self._index = model, TensorIndex.of(model)
+        self._watch = Observer(model, self.take, self._index)
+        self.model = self._watch.model
+        self._lock = Lock()
+        self._tensors: dict[TensorKey, TensorNote] = {}
+        self._sketches: dict[tuple[int, str], Sketch] = {}
+        self._sides: dict[int, dict[str, tuple[Float32Array | None, Float32Array | None]]] = defaultdict(dict)
+        self._turned: dict[int, list[Orientation]] = {}
+        self._sizes: dict[tuple[TensorLocation, str], float] = {}
+
+    def take(self, note: Note) -> None:
+        """Keep a note."""
+        with self._lock:
+            match note:
+                case TensorNote():
+                    self._tensors[note.name, note.member] = note
+                case SizeNote():
+                    self._sizes[note.spot, note.field] = note.size
+                case SketchNote():
+                    self._sketches[note.layer, note.kind] = note.heads
+                case SideNote():
+                    self._take_side(note)
+
+    def _take_side(self, note: SideNote) -> None:
+        if note.layer in self._turned:  # a map that several kinds or layers share is read again
+            return
+        sides = self._sides[note.layer]
+        sides[note.field] = note.residual, note.head
+        if len(sides) == len(TOUCHING):
+            self._turned[note.layer] = self._layer_orientations(note.layer)
+
+    def _layer_orientations(self, layer: int) -> list[Orientation]:
+        block = self._plain.layer(layer)
+        views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
+        noted = self._sides.pop(layer)
+        sides = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
+        spots = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
+        named = {field: replace(spot, tensor=printable(spot.tensor or "")) for field, spot in spots.items()}
+        return worst_orientation(sides, named)
+
+    def evidence(self, whole: bool) -> Evidence:
+        """What was noted; with `whole` all other tensors of the file are looked at, too."""
+        if whole:
+            self._read_remaining()
+        with self._watch.timed():
+            for layer in list(self._sides):
+                self._turned[layer] = self._layer_orientations(layer)
+            layers, heads = (
+                tuple(find(self._plain, self._sketches)) for find in (find_similar_layers, find_similar_heads)
+            )
+            stored = self._tensors_with_twins()
+        return Evidence(
+            tuple(stored[name] for name in sorted(stored, key=str)),
+            layers,
+            heads,
+            tuple(orientation for layer in sorted(self._turned) for orientation in self._turned[layer]),
+            tuple(self._balances()),
+            self._watch.seconds,
+        )
+
+    def _read_remaining(self) -> None:
+        read = {name for name, _ in self._tensors}
+        for name in self._plain.tensors.shapes:
+            if name not in read:
+                try:
+                    self.model.tensors.read(name)
+                except InputError:
+                    continue  # no map needs it, and it is no plain array
+
+    def _stored(self, note: TensorNote) -> StoredTensor:
+        role, spot = self._index.roles(note.name, note.member)
+        dtype, seen = self._plain.tensors.dtype(note.name), note.seen
+        return StoredTensor(
+            replace(spot, tensor=printable(spot.tensor or note.name)),
+            role,
+            note.shape,
+            dtype,
+            dtype not in FLOATS,
+            seen.not_finite,
+            seen.peak,
+            seen.constant,
+            seen.zero_rows,
+            seen.zero_columns,
+            seen.distinct,
+            note.decibels,
+            mask=note.mask,
+        )
+
+    def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:
+        """All tensors; those whose samples of bits agree are compared."""
+        stored = {name: self._stored(note) for name, note in self._tensors.items()}
+        digests: dict[bytes, list[TensorKey]] = defaultdict(list)
+        for name, note in self._tensors.items():
+            if stored[name].role == MAP and len(note.shape) > 1:
+                digests[note.seen.digest].append(name)
+        for names in digests.values():
+            first, *others = sorted(names, key=str)
+            for name in others:
+                if self._equal(first, name):
+                    stored[name] = replace(stored[name], twin=stored[first].spot.tensor)
+        return stored
+
+    def _equal(self, first: TensorKey, second: TensorKey) -> bool:
+        array, other = (self._plain.tensors.read(*name) for name in (first, second))
+        return array.shape == other.shape and array.tobytes() == other.tobytes()
+
+    def _balances(self) -> Iterator[Balance]:
+        for use in uses_of(self._plain):
+            for pair, (above, below, kind) in PAIRS.items():
+                if use.field != above or _is_ratio_free(use.block, pair):
+                    continue
+                first, second = (self._sizes.get((use.spot, field), 0.0) for field in (above, below))
+                if 0 < first < np.inf and 0 < second < np.inf:
+                    prefix = "cross_" if isinstance(use.block, Attention) and use.block.cross else ""
+                    yield Balance(replace(use.spot, kind=f"{prefix}{kind}"), pair, first / second)
+
+
+def _is_ratio_free(block: Attention | FeedForward, pair: str) -> bool:
+    """Whether norms of queries or keys free a ratio."""
+    scores = block.scores if isinstance(block, Attention) else None
+    return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None

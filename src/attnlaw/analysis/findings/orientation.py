@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, Orientation, Subject, TensorLocation
-from attnlaw.checkpoints.model import Matrix
+from attnlaw.core.arrays import Reals
 
 COORDINATES = 256  # of the stream that are looked at
 COLUMNS = 512  # of the other side, likewise
@@ -43,7 +43,7 @@ def sample_indices(width: int, most: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
-def gram(rows: Matrix) -> Float32Array | None:
+def gram(rows: Reals) -> Float32Array | None:
     """G of a matrix whose rows are coordinates of the stream; None where it is zero or leaves float32."""
     part = rows[
         np.ix_(sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS))
@@ -54,7 +54,7 @@ def gram(rows: Matrix) -> Float32Array | None:
     return np.asarray(product / norm) if 0 < norm < np.inf else None
 
 
-def side_grams(role: str, matrix: Matrix) -> tuple[Float32Array | None, Float32Array | None]:
+def side_grams(role: str, matrix: Reals) -> tuple[Float32Array | None, Float32Array | None]:
     """G of the residual side and, of a square matrix, of the head side."""
     residual = matrix.T if role == OUTPUT else matrix
     square = role in SQUARE and matrix.shape[0] == matrix.shape[1]

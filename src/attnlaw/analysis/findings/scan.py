@@ -2,22 +2,103 @@
 
 With the sign bit cleared, the bits of floating-point numbers have the order of their magnitudes, and what is
 not finite lies above the largest number: one pass of integer maxima tells zeros, peaks and NaN.
+
+What every stored tensor of a model is for, and where it stands.
+
+| role | tensors |
+|---|---|
+| `map` | read by the maps of the layers, or by an adapter |
+| `embedding` | the embedding and the unembedding of tokens |
+| `gain` | gains of norms, stored as they are |
+| `vector` | biases, and gains stored less one: zeros are natural there |
+| `other` | all else: positions, poolers, heads of a task, buffers |
+
+What NaN and infinity leave unmeasured: the places whose maps, or the norms before them, hold any.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject
-from attnlaw.analysis.findings.roles import EMBEDDING, GAIN, MAP
+from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject, TensorLocation
+from attnlaw.checkpoints.blocks import Attention, Product, View
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.checkpoints.norms import Norm
+from attnlaw.core.errors import InputError
 from attnlaw.theory.bounds.logits import FLOAT16
+
+MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
+EMBEDDING_KINDS = ("embedding", "unembedding")
+
+
+@dataclass(frozen=True)
+class TensorRoles:
+    """The roles and spots of tensors, by name and member of a stack."""
+
+    by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
+
+    def __call__(self, name: str, member: int | None) -> tuple[str, TensorLocation]:
+        role, spot = self.by_tensor.get((name, member), (OTHER, TensorLocation()))
+        return role, replace(spot, tensor=name if member is None else f"{name}[{member}]")
+
+
+def known_tensors(model: Model) -> TensorRoles:
+    """Of a tensor that several kinds of maps share (fused projections) the kind is not told."""
+    roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
+    for place, product in model.network.leaves():
+        role = EMBEDDING if place.kind in EMBEDDING_KINDS else MAP
+        spot = TensorLocation(place.layer, place.stack, place.kind, expert=place.expert)
+        for view in _views_in_order(product):
+            known = roles.get((view.tensor, view.member))
+            if known is None or known[0] == EMBEDDING:
+                roles[view.tensor, view.member] = role, spot
+            elif known[1].layer == spot.layer:
+                kind = spot.kind if known[1].kind == spot.kind else None
+                roles[view.tensor, view.member] = role, replace(spot, kind=kind)
+    for beside in (model.embedding_view, model.unembedding_view):
+        if beside is not None:
+            roles.setdefault((beside.tensor, beside.member), (EMBEDDING, TensorLocation()))
+    for layer in model.layers:
+        spot = TensorLocation(layer.index, layer.stack)
+        for view in layer.views:
+            if view.bias is not None:
+                roles.setdefault((view.bias, None), (VECTOR, spot))
+        for norm in _norms(layer):
+            if norm.gain is not None:
+                roles.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, spot))
+            if norm.bias is not None:
+                roles.setdefault((norm.bias, None), (VECTOR, spot))
+    return TensorRoles(roles)
+
+
+def _views_in_order(product: Product) -> Iterator[View]:
+    """The views of a product, and those that are applied before them."""
+    for view in product.views:
+        current: View | None = view
+        while current is not None:
+            yield current
+            current = current.after
+
+
+def _norms(layer: object) -> Iterator[Norm]:
+    """Every norm inside the records of a layer."""
+    if isinstance(layer, Norm):
+        yield layer
+    elif isinstance(layer, tuple):
+        for part in layer:
+            yield from _norms(part)
+    elif hasattr(layer, "__dataclass_fields__"):
+        for value in vars(layer).values():
+            yield from _norms(value)
+
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
@@ -209,3 +290,46 @@ def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
             yield Hit(tensor.spot, 0.0, f"the same bits as {tensor.twin}")
+
+
+def damaged_places(model: Model) -> frozenset[MatrixLocation]:
+    """The places that read a tensor which is not finite; every tensor that a map reads is looked at."""
+    leaves = model.network.leaves()
+    known: dict[str, bool] = {}
+    places = set()
+    for place, product in leaves:
+        for name in _tensors(place, product):
+            if name not in known:
+                known[name] = _is_damaged(model, name)
+        if any(known[name] for name in _tensors(place, product)):
+            places.add(place)
+    return frozenset(places)
+
+
+def _tensors(place: MatrixLocation, product: Product) -> Iterator[str]:
+    yield from product.tensors
+    norms: tuple[Norm | None, ...] = (product.norm,)
+    biases: list[str | None] = []
+    if isinstance(product.block, Attention):
+        norms = product.block.norms(place.kind)
+        if KINDS[place.kind].scores:  # logits have the biases, and norms inside
+            how, views = product.block.scores, [*_with_earlier_views(product.block.views(place.kind))]
+            norms = (*norms, how.query_norm, how.key_norm, *(view.norm for view in views))
+            biases = [view.bias for view in views] + [norm.bias for norm in norms if norm is not None]
+    gains = [norm.gain for norm in norms if norm is not None]
+    yield from (name for name in (*gains, *biases) if name is not None)
+
+
+def _with_earlier_views(views: Iterable[View]) -> Iterator[View]:
+    """The maps, with those that are applied before them."""
+    for view in views:
+        yield view
+        yield from _with_earlier_views([view.after] if view.after else [])
+
+
+def _is_damaged(model: Model, name: str) -> bool:
+    try:
+        array = model.tensors.read(name)
+    except InputError:
+        return True  # an update of an adapter that is not finite
+    return array.size > 0 and is_float(array) and scan(array).not_finite > 0

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.checkpoints.model import Matrix, Model
+from attnlaw.checkpoints.model import Model
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
 EXTENSION = (
@@ -75,7 +76,7 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
     return tuple(betas)
 
 
-def _inputs(model: Model) -> Matrix:
+def _inputs(model: Model) -> Reals:
     """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
     X = model.embedding()
     if X.shape[1] != model.hidden_size:
@@ -92,12 +93,12 @@ def _inputs(model: Model) -> Matrix:
     return np.asarray(X[used] / size[used])
 
 
-def _covariance(X: Matrix) -> Matrix:
+def _covariance(X: Reals) -> Reals:
     return np.asarray(np.cov(X, rowvar=False, bias=True))
 
 
 def _layer_betas(
-    model: Model, layer: int, heads: tuple[int, ...], X: Matrix, covariance: Matrix
+    model: Model, layer: int, heads: tuple[int, ...], X: Reals, covariance: Reals
 ) -> list[EffectiveBeta]:
     part = model.layer(layer)
     betas = []

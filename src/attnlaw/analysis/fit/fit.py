@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.fit import tail as tails
 from attnlaw.analysis.fit.heavy_tailed import fit_kappa, kappas_of_null
 from attnlaw.analysis.fit.learned import fit_learned
-from attnlaw.analysis.fit.null import CURVE_POINTS, null_of_spectrum
-from attnlaw.analysis.fit.tail_checks import goodness_of_fit, lognormal_tail
-from attnlaw.analysis.fit.values import (
+from attnlaw.analysis.fit.null import (
+    CURVE_POINTS,
     eigenvalues,
     is_head,
+    null_of_spectrum,
     obstacle,
     positive_values,
     shape_ratio,
     without_round_off,
 )
+from attnlaw.analysis.fit.tail import goodness_of_fit, lognormal_tail
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import check_value
 from attnlaw.spectra.spectrum import Spectrum
 
-Reals = NDArray[np.float64]
 Curve = tuple[Reals, Reals]
 
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.fit.null import Null
+from attnlaw.core.arrays import Reals
 from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
 
-Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 STEP = 0.25  # octaves of kappa
 LEAST_KAPPA, LARGEST_KAPPA = 2.0**-7, 2.0**12

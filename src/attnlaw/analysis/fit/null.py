@@ -17,6 +17,11 @@ Edelman 2002).
 | edge scale | standard deviation of the null's largest value / 1.268, that of Tracy and Widom's law |
 
 The null has full rank. A spectrum with zeros in its middle half has no scale, hence no edge and no outliers.
+
+What fits read off a spectrum: its values without round-off, its shape, and whether it can be fitted.
+
+Singular values up to `1e-10 min(rows, cols) s_1` are round-off and count as zero, so that no fit depends on
+the scale of the weights; laws of eigenvalues are fitted to the squares of the others.
 """
 
 from __future__ import annotations
@@ -28,17 +33,60 @@ from functools import cached_property, lru_cache
 from threading import Lock
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaln
+import scipy
+from numpy.typing import ArrayLike
 
-from attnlaw.analysis.fit.values import inner_size, obstacle, without_round_off
-from attnlaw.numerics.tridiagonal import tridiagonal_eigenvalues
-from attnlaw.spectra.spectrum import Spectrum
+from attnlaw.core.arrays import Reals
+from attnlaw.numerics.symmetric import tridiagonal_eigenvalues
+from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 from attnlaw.theory.laws.head_null import HeadNull
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 
-Reals = NDArray[np.float64]
+LARGEST = 1e140
+
+
+def obstacle(spectrum: Spectrum) -> str | None:
+    """Why no law can be fitted to a spectrum, None where one can."""
+    if spectrum.route == "lanczos":
+        return "the spectrum is approximate, expected all singular values; measure it exactly"
+    if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
+        return f"squares of singular values near {spectrum.values[0]:.0e} leave float64; rescale the weights"
+    return None
+
+
+def is_head(spectrum: Spectrum) -> bool:
+    return spectrum.route in ("qr", "cholesky")
+
+
+def inner_size(spectrum: Spectrum) -> int | None:
+    """d of a product (where it is not known, the number of values: d up to the shorter side), or None."""
+    return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
+
+
+def shape_ratio(spectrum: Spectrum) -> float:
+    """d_head / N of a head, shorter over longer side of a matrix: the least dimension over the largest."""
+    dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
+    return min(dimensions) / max(dimensions)
+
+
+def without_round_off(spectrum: Spectrum) -> Reals:
+    """All singular values, descending, with zeros in place of round-off."""
+    tolerance = RANK_TOLERANCE * min(spectrum.shape) * spectrum.spectral
+    return np.where(spectrum.values > tolerance, spectrum.values, 0.0)
+
+
+def positive_values(spectrum: Spectrum) -> Reals:
+    """Singular values above round-off, ascending."""
+    values = without_round_off(spectrum)[::-1]
+    return np.asarray(values[values > 0])
+
+
+def eigenvalues(spectrum: Spectrum) -> Reals:
+    """Squared singular values above round-off, ascending."""
+    return np.asarray(positive_values(spectrum) ** 2)
+
+
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
 # A matrix is not random at this level, which 99 draws are the fewest to reach.
 LEVEL = 0.01
@@ -122,11 +170,9 @@ class Null:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
             return x, np.asarray(2 * x * self.law.density(x**2))
-        from scipy.ndimage import gaussian_filter1d  # slow to import, and only curves need it
-
         top = 1.05 * float(self.draws.max())
         counts, edges = np.histogram(self.draws, bins=CURVE_BINS, range=(0.0, top), density=True)
-        smooth = gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
+        smooth = scipy.ndimage.gaussian_filter1d(counts, CURVE_BINS / 100, mode="reflect")
         x = np.linspace(0.0, top, CURVE_POINTS)
         return x, np.interp(x, 0.5 * (edges[1:] + edges[:-1]), smooth)
 
@@ -251,8 +297,8 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
     That of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
     """
     k = np.arange(n + 1)
-    ways = -np.log(n + 1) - betaln(n - k + 1, k + 1)
-    return np.asarray(np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b)))
+    ways = -np.log(n + 1) - scipy.special.betaln(n - k + 1, k + 1)
+    return np.asarray(np.exp(ways + scipy.special.betaln(k + a, n - k + b) - scipy.special.betaln(a, b)))
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:

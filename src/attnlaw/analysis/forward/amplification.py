@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.forward.classifier import (
     BATCH_TOKENS,
@@ -34,7 +33,8 @@ from attnlaw.analysis.forward.classifier import (
     batches,
     open_classifier,
 )
-from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.trace import temporary_hooks
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
@@ -45,8 +45,6 @@ MAX_EXACT_CLASSES = 64  # of the exact route
 MAX_POWER_ROUNDS = 200
 TOLERANCE = 1e-3
 MAX_GRADIENT_ENTRIES = 2**24  # of gradients that the exact route keeps at once
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
     return (last[0].where(batch.visible[..., None], 0.0) if last else logits), states
 
 
-def _exact_norms(out: Any, states: Sequence[Any]) -> Array:
+def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
     """Layers x inputs: the root of the top eigenvalue of J J^T, from all K rows of J."""
     import torch
 
@@ -196,7 +194,7 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Array:
 
 def _power_iteration(
     out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
-) -> tuple[Array, list[int], list[float], bool]:
+) -> tuple[Reals, list[int], list[float], bool]:
     """Layers x inputs; rounds and the largest residual of each layer; whether every row settled."""
     import torch
 

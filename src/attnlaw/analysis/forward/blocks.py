@@ -23,22 +23,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from attnlaw.core.arrays import Reals
 
 
 class FrozenBlock(Protocol):
     """An affine map of hidden states."""
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         """The linear part, (..., s, D) to (..., s, D)."""
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         """The adjoint of the linear part."""
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         """The constant part, s x D."""
 
 
@@ -46,26 +45,26 @@ class FrozenBlock(Protocol):
 class FrozenAttention:
     """X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
 
-    probabilities: Array
-    value: Array
-    value_bias: Array
-    output: Array
-    output_bias: Array
+    probabilities: Reals
+    value: Reals
+    value_bias: Reals
+    output: Reals
+    output_bias: Reals
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         return self._mix(x @ self.value, self.probabilities) @ self.output
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         return self._mix(y @ self.output.T, self.probabilities.swapaxes(-1, -2)) @ self.value.T
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         tokens = self.probabilities.shape[-1]
         values = np.broadcast_to(self.value_bias, (tokens, self.value_bias.size))
-        offset: Array = self._mix(values, self.probabilities) @ self.output + self.output_bias
+        offset: Reals = self._mix(values, self.probabilities) @ self.output + self.output_bias
         return offset
 
-    def _mix(self, values: Array, weights: Array) -> Array:
+    def _mix(self, values: Reals, weights: Reals) -> Reals:
         """Each head's columns of (..., s, H d), mixed over tokens by its own s x s weights."""
         by_head = values.reshape(*values.shape[:-1], len(weights), -1).swapaxes(-2, -3)
         return (weights @ by_head).swapaxes(-2, -3).reshape(values.shape)
@@ -78,23 +77,23 @@ class FrozenNorm:
     T = (diag(g) (I - 11^T/D)) kron diag(1/sigma_i), with the measured sigma_i (their epsilon included).
     """
 
-    gain: Array
-    shift: Array
-    scales: Array
+    gain: Reals
+    shift: Reals
+    scales: Reals
     centred: bool
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         return self._centre(x) * self.scales[:, None] * self.gain
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         return self._centre(y * self.gain) * self.scales[:, None]
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         return np.broadcast_to(self.shift, (self.scales.size, self.shift.size))
 
-    def _centre(self, x: Array) -> Array:
-        centred: Array = x - x.mean(axis=-1, keepdims=True) if self.centred else x
+    def _centre(self, x: Reals) -> Reals:
+        centred: Reals = x - x.mean(axis=-1, keepdims=True) if self.centred else x
         return centred
 
 
@@ -105,20 +104,20 @@ class FrozenFeedForward:
     D_i holds phi(z)/z at the measured z = x_i W_in + b_in, or the measured gate of a gated block.
     """
 
-    inner: Array
-    inner_bias: Array
-    slopes: Array
-    outer: Array
-    outer_bias: Array
+    inner: Reals
+    inner_bias: Reals
+    slopes: Reals
+    outer: Reals
+    outer_bias: Reals
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         return ((x @ self.inner) * self.slopes) @ self.outer
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         return ((y @ self.outer.T) * self.slopes) @ self.inner.T
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         return (self.inner_bias * self.slopes) @ self.outer + self.outer_bias
 
 
@@ -128,18 +127,18 @@ class Chain:
 
     blocks: tuple[FrozenBlock, ...]
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         for block in self.blocks:
             x = block.linear(x)
         return x
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         for block in reversed(self.blocks):
             y = block.transpose(y)
         return y
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         first, *rest = self.blocks
         offset = first.offset
         for block in rest:
@@ -153,14 +152,14 @@ class Residual:
 
     branch: FrozenBlock
 
-    def linear(self, x: Array) -> Array:
+    def linear(self, x: Reals) -> Reals:
         return x + self.branch.linear(x)
 
-    def transpose(self, y: Array) -> Array:
+    def transpose(self, y: Reals) -> Reals:
         return y + self.branch.transpose(y)
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         return self.branch.offset
 
 

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.forward.families import FAMILIES
-from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.inputs import POSITIONS, RawInput, check_ids
 from attnlaw.analysis.forward.load import load_classifier, normalise_in_float64
-from attnlaw.analysis.forward.trace import max_input_tokens
-from attnlaw.checkpoints.inputs import POSITIONS, RawInput, check_ids
+from attnlaw.analysis.forward.trace import max_input_tokens, temporary_hooks
 from attnlaw.core.errors import BadSetting, InputError, require_extra
 from attnlaw.core.settings import check_value
 

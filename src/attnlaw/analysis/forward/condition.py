@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlaw.analysis.forward.classifier import (
     Batch,
@@ -28,13 +27,12 @@ from attnlaw.analysis.forward.classifier import (
     batches,
     open_classifier,
 )
-from attnlaw.analysis.forward.hooks import temporary_hooks
 from attnlaw.analysis.forward.margins import MARGINS
+from attnlaw.analysis.forward.trace import temporary_hooks
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class _LinearMap:
     layer: int | None
     kind: str
     module: Any
-    norm_products: Array = field(repr=False)
+    norm_products: Reals = field(repr=False)
 
 
 def condition(
@@ -145,7 +143,7 @@ def network_condition(
 
 
 def _summarise(
-    maps: Sequence[_LinearMap], norms: Array, kappa: Array, shares: Array, layers: int
+    maps: Sequence[_LinearMap], norms: Reals, kappa: Reals, shares: Reals, layers: int
 ) -> Condition:
     def median(chosen: Callable[[_LinearMap], bool]) -> float:
         return float(np.median(kappa[[chosen(linear_map) for linear_map in maps]].sum(axis=0)))

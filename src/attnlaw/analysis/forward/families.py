@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from attnlaw.analysis.forward.blocks import (
-    Array,
     Chain,
     FrozenAttention,
     FrozenBlock,
@@ -26,13 +25,14 @@ from attnlaw.analysis.forward.blocks import (
     Residual,
 )
 from attnlaw.analysis.forward.scores import FrozenScores
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
 # What one forward pass showed, torch tensors: for every module without children its input and its output, for
 # every attention module the mask that it was given and None.
 ModuleTensors = Mapping[Any, tuple[Any, Any]]
 # Weight of shape (in, out) and bias of an affine module.
-Affine = tuple[Array, Array]
+Affine = tuple[Reals, Reals]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class FamilyReader:
 
     config: str
     model: str
-    read_blocks: Callable[[Any, ModuleTensors, Sequence[Array]], Iterator[FrozenBlock]]
+    read_blocks: Callable[[Any, ModuleTensors, Sequence[Reals]], Iterator[FrozenBlock]]
     read_scores: Callable[[Any, ModuleTensors], Iterator[FrozenScores]]
     find_modules: Callable[[Any], BlockModules]
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class FamilyReader:
     causal: str | None = None
 
 
-def _bert_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+def _bert_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]) -> Iterator[FrozenBlock]:
     for layer, weights in zip(model.encoder.layer, probabilities, strict=True):
         attention, inner = layer.attention, layer.intermediate
         yield Residual(_attention(weights, _affine(attention.self.value), _affine(attention.output.dense)))
@@ -80,7 +80,7 @@ def _bert_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]
         yield _norm(layer.output.LayerNorm, seen)
 
 
-def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]) -> Iterator[FrozenBlock]:
     for layer, weights in zip(model.h, probabilities, strict=True):
         fused, bias = _affine(layer.attn.c_attn)
         third = fused.shape[1] // 3
@@ -92,7 +92,7 @@ def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]
     yield _norm(model.ln_f, seen)
 
 
-def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Array]) -> Iterator[FrozenBlock]:
+def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]) -> Iterator[FrozenBlock]:
     for layer, weights in zip(model.layers, probabilities, strict=True):
         value, output = _affine(layer.self_attn.v_proj), _affine(layer.self_attn.o_proj)
         attention = _attention(weights, _repeat_value_heads(value, output, len(weights)), output)
@@ -182,9 +182,9 @@ FAMILIES: dict[str, FamilyReader] = {
 }
 
 
-def _first_in_batch(tensor: Any) -> Array:
+def _first_in_batch(tensor: Any) -> Reals:
     """A tensor of a batch of one as float64, the batch dropped."""
-    array: Array = tensor.detach().numpy()[0]
+    array: Reals = tensor.detach().numpy()[0]
     return array
 
 
@@ -201,14 +201,14 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
     head_size = output[0].shape[0] // heads
     groups = value[1].size // head_size
 
-    def repeat(columns: Array) -> Array:
+    def repeat(columns: Reals) -> Reals:
         by_head = columns.reshape(*columns.shape[:-1], groups, head_size)
         return np.repeat(by_head, heads // groups, axis=-2).reshape(*columns.shape[:-1], -1)
 
     return repeat(value[0]), repeat(value[1])
 
 
-def _attention(probabilities: Array, value: Affine, output: Affine) -> FrozenAttention:
+def _attention(probabilities: Reals, value: Affine, output: Affine) -> FrozenAttention:
     return FrozenAttention(probabilities, *value, *output)
 
 
@@ -219,7 +219,7 @@ def _scores(
     key: Affine,
     heads: tuple[int, int],
     seen: ModuleTensors,
-    rotary: tuple[Array, Array] | None = None,
+    rotary: tuple[Reals, Reals] | None = None,
 ) -> FrozenScores:
     """The scores of an attention module; `reads` is one of its modules that its inputs go into."""
     inputs = _first_in_batch(seen[reads][0])

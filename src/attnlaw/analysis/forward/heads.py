@@ -8,6 +8,12 @@
 | PR | participation number of centred attention (`laws/participation.py`) |
 
 beta is measured on this input. It is not the `effective_beta` of `fits`, which has embeddings for inputs.
+
+The participation number of a head's attention on real tokens under random weights.
+
+Real tokens are far from orthogonal, which alone lowers the participation number (`laws/participation.py`)
+below that of independent Gaussian queries and keys. Here the head's own inputs, positions and mask are kept,
+and W_Q and W_K are redrawn.
 """
 
 from __future__ import annotations
@@ -17,17 +23,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import entr
 
-from attnlaw.analysis.forward.blocks import Array
-from attnlaw.analysis.forward.nulls import DRAWS, random_weights_participation
 from attnlaw.analysis.forward.scores import FrozenScores
+from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.bounds.logits import Logits
-from attnlaw.theory.laws.participation import centred, null_participation, participation
-from attnlaw.theory.laws.temperature import condensed_beta, few_rows_beta
+from attnlaw.theory.laws.attention_matrix import centred, null_participation, participation
+from attnlaw.theory.laws.finite_size import condensed_beta, few_rows_beta
+
+DRAWS = 20
+
+
+def random_weights_participation(
+    scores: FrozenScores, head: int, rng: np.random.Generator, draws: int = DRAWS
+) -> Estimate:
+    """The participation number with Gaussian weights on the same tokens: mean of draws and standard error.
+
+    Each of W_Q and W_K keeps its Frobenius norm; biases, which are learned, are left out. The temperature is
+    what these weights give on these tokens, not the head's own.
+    """
+    weights = scores.weights(head)
+    samples = []
+    for _ in range(draws):
+        W_Q, W_K = (random_like(weight, rng) for weight in weights)
+        attention = scores.attention(scores.scores_with(W_Q, W_K))
+        samples.append(participation(centred(attention, scores.causal)))
+    return mean_of(samples)
+
+
+def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
+    """A Gaussian matrix with the shape and the Frobenius norm of a weight.
+
+    >>> fresh = random_like(np.array([[3.0, 0.0], [0.0, 4.0]]), np.random.default_rng(0))
+    >>> round(float(np.linalg.norm(fresh)), 12)
+    5.0
+    """
+    fresh = rng.standard_normal(weight.shape)
+    return np.asarray(fresh * (np.linalg.norm(weight) / np.linalg.norm(fresh)))
 
 
 @dataclass(frozen=True)
@@ -115,7 +151,7 @@ def _measure_head(scores: FrozenScores, place: tuple[int, int], bounds: Logits, 
         beta=beta,
         beta_2=few_rows_beta(most),
         beta_c=condensed_beta(most),
-        perplexity=float(np.exp(entr(attention).sum(axis=1).mean())),
+        perplexity=float(np.exp(scipy.special.entr(attention).sum(axis=1).mean())),
         participation=_participation(scores, attention, place, beta, seed),
         largest_column_mean=float(columns.max()),
         sink=int(columns.argmax()),
@@ -130,7 +166,7 @@ def _measure_head(scores: FrozenScores, place: tuple[int, int], bounds: Logits, 
 
 
 def _participation(
-    scores: FrozenScores, attention: Array, place: tuple[int, int], beta: float, seed: int
+    scores: FrozenScores, attention: Reals, place: tuple[int, int], beta: float, seed: int
 ) -> Participation | None:
     if not (scores.unmasked or scores.causal):
         return None
@@ -143,7 +179,7 @@ def _participation(
     return Participation(value, null, random_weights_participation(scores, place[1], rng))
 
 
-def row_spread(logits: Array, allowed: NDArray[np.bool_]) -> float:
+def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
     """beta: root mean square over rows of the standard deviation of the allowed logits.
 
     Rows with one allowed pair (the first under a causal mask) have no spread and are left out.

@@ -1,29 +1,65 @@
-"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show."""
+"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show.
+
+What a low rank would cost the attention of each head, entry by entry (`spectra.entrywise`).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median_high
 from typing import Any
 
 import numpy as np
 
-from attnlaw.analysis.forward.blocks import Array, attentions
-from attnlaw.analysis.forward.entrywise import HeadErrors, measure_head_errors
-from attnlaw.analysis.forward.findings import HeadFinding, head_findings
+from attnlaw.analysis.forward.blocks import FrozenAttention, attentions
 from attnlaw.analysis.forward.heads import Head, measure_heads
+from attnlaw.analysis.forward.inputs import RawInput, check_ids, open_tokenizer, read_input
 from attnlaw.analysis.forward.load import load_base_model
 from attnlaw.analysis.forward.operator import Operator, TopSingularValues, top_singular_values
+from attnlaw.analysis.forward.remarks import HeadFinding, head_findings
 from attnlaw.analysis.forward.token_maps import TokenMap, rollout, token_map
 from attnlaw.analysis.forward.trace import Trace, max_input_tokens, trace_forward
-from attnlaw.checkpoints.inputs import RawInput, check_ids, read_input
 from attnlaw.checkpoints.open import open_model
-from attnlaw.checkpoints.tokenizer import open_tokenizer
+from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.core.progress import Progress, no_progress
+from attnlaw.spectra.entrywise import EntrywiseError, entrywise_errors, rank_within
 from attnlaw.theory.bounds.logits import Logits, logit_bounds
+
+
+@dataclass(frozen=True)
+class HeadErrors:
+    """One head on one input: `rank_within` is the least rank that keeps every weight within 0.01.
+
+    `errors` has a record for each rank that was asked for.
+    """
+
+    layer: int
+    head: int
+    rank_within: int
+    errors: tuple[EntrywiseError, ...]
+
+
+def measure_head_errors(
+    blocks: Sequence[FrozenAttention], ranks: Iterable[int], progress: Progress = no_progress
+) -> tuple[HeadErrors, ...]:
+    """The errors of every head of every attention block of a pass, at some ranks, layer by layer."""
+    tokens = int(blocks[0].probabilities.shape[-1])
+    wanted = list(ranks)
+    for rank in wanted:
+        if not 1 <= rank <= tokens:
+            raise BadSetting("entrywise", f"expected ranks from 1 to {tokens}, the tokens of the input", rank)
+    places = [(layer, head) for layer, block in enumerate(blocks) for head in range(len(block.probabilities))]
+    errors = []
+    for done, (layer, head) in enumerate(places, start=1):
+        weights = blocks[layer].probabilities[head]
+        errors.append(HeadErrors(layer, head, rank_within(weights), entrywise_errors(weights, wanted)))
+        progress(done, len(places))
+    return tuple(errors)
+
 
 TOLERANCE = 1e-10
 SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models to float32
@@ -48,7 +84,7 @@ class Lens(BriefRepr):
     operator: Operator
     reconstruction_error: float
     offset_share: float
-    rollout: Array
+    rollout: Reals
     score_error: float
     spectrum: TopSingularValues | None = None
     token_map: TokenMap | None = None

@@ -19,9 +19,8 @@ import numpy as np
 
 from attnlaw.analysis.forward.families import FAMILIES, FamilyReader
 from attnlaw.checkpoints.config import read_config
-from attnlaw.checkpoints.directories import single_model_path
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.open import open_model, single_model_path
 from attnlaw.checkpoints.tensors import require_finite, require_real
 from attnlaw.core.errors import InputError, as_input_error, require_extra
 from attnlaw.core.files import require_valid_path

@@ -9,14 +9,12 @@ from typing import Any
 from attnlaw.analysis.forward.amplification import Amplification, network_amplification
 from attnlaw.analysis.forward.classifier import Classifier, ModelInputs, as_inputs, open_classifier
 from attnlaw.analysis.forward.condition import Condition, network_condition
+from attnlaw.analysis.forward.inputs import RawInput, Tokenizer, open_tokenizer, read_input
 from attnlaw.analysis.forward.load import load_classifier
 from attnlaw.analysis.forward.margins import Difference, Margins, compare_margins, network_margins
-from attnlaw.analysis.forward.scales import MatrixScale, matrix_scales
+from attnlaw.analysis.forward.scales import MatrixScale, log10_worst_case, matrix_scales
 from attnlaw.analysis.forward.trace import max_input_tokens
-from attnlaw.analysis.forward.worst_case import log10_worst_case
-from attnlaw.checkpoints.inputs import RawInput, read_input
 from attnlaw.checkpoints.open import open_model
-from attnlaw.checkpoints.tokenizer import Tokenizer, open_tokenizer
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import BriefRepr, Outcome
 from attnlaw.core.progress import Progress, no_progress

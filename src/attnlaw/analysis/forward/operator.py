@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import ArpackError, LinearOperator, svds
+import scipy
 
-from attnlaw.analysis.forward.blocks import Array, FrozenBlock
+from attnlaw.analysis.forward.blocks import FrozenBlock
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 
@@ -32,22 +33,22 @@ class Operator:
     def size(self) -> int:
         return self.tokens * self.width
 
-    def matvec(self, vector: Array) -> Array:
+    def matvec(self, vector: Reals) -> Reals:
         """T v, for a vector or for the columns of a matrix."""
         return self._apply_to_states(vector, self.block.linear)
 
-    def rmatvec(self, vector: Array) -> Array:
+    def rmatvec(self, vector: Reals) -> Reals:
         """T^T v, for a vector or for the columns of a matrix."""
         return self._apply_to_states(vector, self.block.transpose)
 
     @property
-    def offset(self) -> Array:
+    def offset(self) -> Reals:
         """c, stacked like vec X."""
         return self.block.offset.ravel(order="F")
 
-    def as_linear_operator(self) -> LinearOperator:
+    def as_linear_operator(self) -> scipy.sparse.linalg.LinearOperator:
         """T for scipy's iterative solvers."""
-        return LinearOperator(
+        return scipy.sparse.linalg.LinearOperator(
             (self.size, self.size),
             matvec=self.matvec,
             rmatvec=self.rmatvec,
@@ -56,7 +57,7 @@ class Operator:
             dtype=np.float64,
         )
 
-    def dense(self) -> Array:
+    def dense(self) -> Reals:
         """T as a matrix, for s D up to 4096."""
         if self.size > DENSE_LIMIT:
             raise InputError(
@@ -73,7 +74,7 @@ class Operator:
         """How many hidden states go through the blocks at once."""
         return max(1, BATCH_ENTRIES // self.size)
 
-    def _apply_to_states(self, vector: Array, apply: Callable[[Array], Array]) -> Array:
+    def _apply_to_states(self, vector: Reals, apply: Callable[[Reals], Reals]) -> Reals:
         shape = vector.shape
         columns = vector.reshape(self.size, -1).T
         states = columns.reshape(-1, self.width, self.tokens).swapaxes(-1, -2)
@@ -100,8 +101,10 @@ def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
     top = check_value("top", top, int, minimum=1, maximum=operator.size - 1)
     start = np.random.default_rng(0).standard_normal(operator.size)
     try:
-        u, values, vt = svds(operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack")
-    except ArpackError as error:  # also where it did not converge
+        u, values, vt = scipy.sparse.linalg.svds(
+            operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack"
+        )
+    except scipy.sparse.linalg.ArpackError as error:  # also where it did not converge
         remark = f"no singular values: Lanczos failed ({error}); ask for another number of them"
         return TopSingularValues(None, None, remark)
     order = np.argsort(-values)

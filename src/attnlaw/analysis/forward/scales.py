@@ -17,13 +17,15 @@ Each has at most as many directions as there are tokens: with X^T = Q R its norm
 R S R^T. Under rotary positions dm/dQK is by a change of the scores that all positions share.
 
 These numbers are measured and local, no bound; their sum ranks nothing and is not given.
+
+The worst case, from the weights alone: products of factors over layers (arXiv 2605.07297).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import log
 from typing import Any
@@ -32,16 +34,40 @@ import numpy as np
 
 from attnlaw.analysis.forward.classifier import Batch, Classifier, ModelInputs, batches
 from attnlaw.analysis.forward.families import FAMILIES, BlockModules
-from attnlaw.analysis.forward.hooks import temporary_hooks
 from attnlaw.analysis.forward.margins import hard_margin
-from attnlaw.analysis.forward.worst_case import log_worst_scales
+from attnlaw.analysis.forward.trace import temporary_hooks
 from attnlaw.checkpoints.network import Network
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.directions import effective_directions
+from attnlaw.theory.bounds.factors import lipschitz, log_alpha, log_layer_factor, matrix_factors
+from attnlaw.theory.bounds.proxies import why_no_proxies
 from attnlaw.theory.bounds.spectrum_adaptive import best_index
+
+
+def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
+    """log10 of the product of the factors of layers k >= l, for each l; None where a network has none.
+
+    It is alpha_{l-1} of arXiv 2605.07297. Measured amplification is in another norm, within sqrt(T).
+    """
+    if why_no_proxies(spectra) is not None or spectra.activation is None:
+        return None
+    constant = lipschitz(spectra.activation)
+    factors = [log_layer_factor(spectra.layers[layer], constant) for layer in spectra.applications]
+    return [(factor + later) / LN10 for factor, later in zip(factors, log_alpha(spectra), strict=True)]
+
+
+def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
+    """ln of scale = gamma alpha L of every matrix, in the order of rows; None where a network has none."""
+    if why_no_proxies(spectra) is not None:
+        return None
+    leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
+    return [
+        factors.log_gamma.value + factors.log_alpha.value + log(spectra.depth) for factors in leaf_factors
+    ]
+
 
 Key = tuple[int | None, str, int | None]  # layer, kind, head
 

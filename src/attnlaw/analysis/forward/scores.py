@@ -16,26 +16,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
-from attnlaw.analysis.forward.blocks import Array
+from attnlaw.core.arrays import Reals
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenScores:
     """The scores of one attention block, made head by head when they are asked for."""
 
-    inputs: Array
-    query: Array
-    query_bias: Array
-    key: Array
-    key_bias: Array
+    inputs: Reals
+    query: Reals
+    query_bias: Reals
+    key: Reals
+    key_bias: Reals
     heads: int
     key_heads: int
     scale: float
     allowed: NDArray[np.bool_]
-    rotary: tuple[Array, Array] | None = None
+    rotary: tuple[Reals, Reals] | None = None
 
     @property
     def head_size(self) -> int:
@@ -55,24 +55,24 @@ class FrozenScores:
         """Whether every token may look at itself and all before, and at nothing else."""
         return bool((self.allowed == np.tri(self.tokens, dtype=bool)).all())
 
-    def weights(self, head: int) -> tuple[Array, Array]:
+    def weights(self, head: int) -> tuple[Reals, Reals]:
         """W_Q and W_K of a head, D x d each."""
         return self.query[:, self._columns(head)], self.key[:, self._columns(self._key_head(head))]
 
-    def logits(self, head: int) -> Array:
+    def logits(self, head: int) -> Reals:
         """The scores of a head, s x s, those that the mask takes away included."""
         W_Q, W_K = self.weights(head)
         biases = self.query_bias[self._columns(head)], self.key_bias[self._columns(self._key_head(head))]
         return self.scores_with(W_Q, W_K, *biases)
 
     def scores_with(
-        self, W_Q: Array, W_K: Array, b_Q: Array | float = 0.0, b_K: Array | float = 0.0
-    ) -> Array:
+        self, W_Q: Reals, W_K: Reals, b_Q: Reals | float = 0.0, b_K: Reals | float = 0.0
+    ) -> Reals:
         """The scores of a head with these weights on the same inputs at the same positions."""
         queries, keys = self._rotate(self.inputs @ W_Q + b_Q), self._rotate(self.inputs @ W_K + b_K)
         return np.asarray(self.scale * (queries @ keys.T))
 
-    def attention(self, logits: Array) -> Array:
+    def attention(self, logits: Reals) -> Reals:
         """The probabilities of scores, by rows over the allowed pairs."""
         return masked_softmax(logits, self.allowed)
 
@@ -83,7 +83,7 @@ class FrozenScores:
         """The key head that a query head reads."""
         return head * self.key_heads // self.heads
 
-    def _rotate(self, x: Array) -> Array:
+    def _rotate(self, x: Reals) -> Reals:
         """Rows turned with their position: number i goes with i + d/2."""
         if self.rotary is None:
             return x
@@ -92,11 +92,11 @@ class FrozenScores:
         return np.asarray(x * cos + np.concatenate([-x[:, half:], x[:, :half]], axis=1) * sin)
 
 
-def masked_softmax(logits: Array, allowed: NDArray[np.bool_]) -> Array:
+def masked_softmax(logits: Reals, allowed: NDArray[np.bool_]) -> Reals:
     """Softmax by rows over the allowed pairs, zero elsewhere.
 
     >>> masked_softmax(np.zeros((2, 2)), np.tri(2, dtype=bool))
     array([[1. , 0. ],
            [0.5, 0.5]])
     """
-    return np.asarray(softmax(np.where(allowed, logits, -np.inf), axis=1))
+    return np.asarray(scipy.special.softmax(np.where(allowed, logits, -np.inf), axis=1))

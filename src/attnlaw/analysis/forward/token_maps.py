@@ -9,8 +9,9 @@ from time import perf_counter
 
 import numpy as np
 
-from attnlaw.analysis.forward.blocks import Array, FrozenAttention
+from attnlaw.analysis.forward.blocks import FrozenAttention
 from attnlaw.analysis.forward.operator import DENSE_LIMIT, Operator
+from attnlaw.core.arrays import Reals
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 
@@ -26,15 +27,15 @@ class TokenMap:
     probes per token (None where the norms are exact).
     """
 
-    norms: Array
-    errors: Array
+    norms: Reals
+    errors: Reals
     probes: int | None
 
     @property
-    def shares(self) -> Array:
+    def shares(self) -> Reals:
         """The norms with every row summing to 1, as in a rollout; a row of zeros stays so."""
         totals = self.norms.sum(axis=1, keepdims=True)
-        shares: Array = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
+        shares: Reals = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
         return shares
 
 
@@ -74,7 +75,7 @@ def token_map(
     return TokenMap(norms, errors, None if exact else count)
 
 
-def _squared_outputs(operator: Operator, inputs: Array, j: int) -> Array:
+def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
     """For each row of `inputs`, placed at token j, the squared length of every output token."""
     moved = np.empty((len(inputs), operator.tokens))
     for start in range(0, len(inputs), operator.batch):
@@ -85,7 +86,7 @@ def _squared_outputs(operator: Operator, inputs: Array, j: int) -> Array:
     return moved
 
 
-def rollout(blocks: Iterable[FrozenAttention]) -> Array:
+def rollout(blocks: Iterable[FrozenAttention]) -> Reals:
     """Attention rollout: the product over layers of (mean_h A_h + I) / 2 (Abnar and Zuidema, 2005.00928).
 
     It knows neither values nor feed-forward blocks nor norms; rows sum to 1.
@@ -96,7 +97,7 @@ def rollout(blocks: Iterable[FrozenAttention]) -> Array:
     array([[0.75, 0.25],
            [0.25, 0.75]])
     """
-    product: Array | None = None
+    product: Reals | None = None
     for block in blocks:
         mixing = (block.probabilities.mean(axis=0) + np.eye(block.probabilities.shape[-1])) / 2
         product = mixing if product is None else mixing @ product

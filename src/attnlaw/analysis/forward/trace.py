@@ -1,20 +1,35 @@
-"""One forward pass, recorded: its input, its output and the blocks in between."""
+"""One forward pass, recorded: its input, its output and the blocks in between.
+
+Hooks on the modules of a network that hold for the passes inside a `with`, and no longer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attnlaw.analysis.forward.blocks import Array, Chain
+from attnlaw.analysis.forward.blocks import Chain
 from attnlaw.analysis.forward.families import FAMILIES
-from attnlaw.analysis.forward.hooks import temporary_hooks
+from attnlaw.analysis.forward.inputs import RawInput, check_ids
 from attnlaw.analysis.forward.operator import Operator
 from attnlaw.analysis.forward.scores import FrozenScores
-from attnlaw.checkpoints.inputs import RawInput, check_ids
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
+
+
+@contextmanager
+def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
+    """Registered hooks, taken off again when the passes inside are done or fail."""
+    held = list(hooks)
+    try:
+        yield
+    finally:
+        for hook in held:
+            hook.remove()
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +39,8 @@ class Trace:
     `scores` are those of each attention block, first to last.
     """
 
-    states: Array
-    output: Array
+    states: Reals
+    output: Reals
     chain: Chain
     scores: tuple[FrozenScores, ...]
 
@@ -74,7 +89,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
             output_hidden_states=True,
             use_cache=False,
         )
-    output: Array = result.last_hidden_state.numpy()[0]
+    output: Reals = result.last_hidden_state.numpy()[0]
     if not np.isfinite(output).all() or not output.any():
         raise InputError("the forward pass gives NaN, infinity or only zeros; the weights are damaged")
     probabilities = [weights.numpy()[0] for weights in result.attentions]

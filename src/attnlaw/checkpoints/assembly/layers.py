@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention
+from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
-from attnlaw.checkpoints.assembly.head_axis import with_joined_heads
-from attnlaw.checkpoints.assembly.layer_sizes import key_source, layer_config
 from attnlaw.checkpoints.assembly.match import (
     Match,
     MatchedStack,
@@ -26,7 +24,7 @@ from attnlaw.checkpoints.assembly.remarks import (
     model_warnings,
     unread_layers,
 )
-from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.blocks import (
     FeedForward,
     Product,

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import log
 
-from attnlaw.checkpoints.assembly.layer_sizes import layer_type
-from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.assembly.shapes import Shapes, layer_type
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family

@@ -106,7 +106,7 @@ class Initialiser:
     Every matrix is normal with the deviation under one of the keys `std` of config.json; gains are 1 and
     biases 0. With `scaled_residual`, maps back into the stream are divided by sqrt(2 depth) besides; with
     `zero_padding`, the embedding of `pad_token_id` is zero. `order` says where blocks are normalised
-    (`attnlaw.theory.init.variants`), `head` what makes logits of the last tokens. `query_key_norm`: every
+    (`attnlaw.theory.init.architecture`), `head` what makes logits of the last tokens. `query_key_norm`: every
     head
     normalises its queries and keys; `embedding_root`: embeddings are multiplied by the root of the width.
     `positions`, `window` and `experts` are keys of config.json: of the number of learned positions, of what

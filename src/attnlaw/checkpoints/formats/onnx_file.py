@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.formats.unchanged import UnchangedFile
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import links_outside
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from attnlaw.checkpoints.formats.unchanged import UnchangedFile
-from attnlaw.checkpoints.tensors import Tensors
+from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError
 
 DTYPES: dict[str, Any] = {

@@ -1,14 +1,24 @@
-"""Several files joined by an index (`*.index.json`), the layout of large Hugging Face checkpoints."""
+"""Several files joined by an index (`*.index.json`), the layout of large Hugging Face checkpoints.
+
+`consolidated.NN.pth`, the layout of Meta's LLaMA: one file for each device of a tensor-parallel model.
+
+Every part holds every name. A map whose outputs are divided among devices (`ColumnParallelLinear`) is stored
+(out / parts, in), one whose inputs are (`RowParallelLinear`) is stored (out, in / parts); norms are whole in
+each. Embeddings are divided by columns in LLaMA 1 and 2, by rows (words) in LLaMA 3.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.checkpoints.config import read_params
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import links_outside, read_bounded
@@ -74,3 +84,93 @@ def _inside(index: Path, file: str) -> Path:
             "copy the file, or name it directly"
         )
     return shard
+
+
+PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
+PARAMS = "params.json"
+WORDS = "tok_embeddings"
+# The axis along which the parts of a module's weight lie one after the other.
+AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
+
+
+class ConsolidatedTensors(Tensors):
+    """The tensors of all parts in a directory, each joined when it is read."""
+
+    def __init__(self, folder: Path, open_part: Callable[[Path], Tensors]) -> None:
+        files = _files(folder)
+        self.source = str(files[0]) if len(files) == 1 else str(folder / "consolidated.*.pth")
+        self.metadata = {}
+        self._parts = [open_part(file) for file in files]
+        first = self._parts[0]
+        for other in self._parts[1:]:
+            if odd := set(first.shapes) ^ set(other.shapes):
+                raise InputError(
+                    f"{other.source}: it and {first.source} differ in the tensor {min(odd)}, expected every "
+                    "tensor in every part; download the parts of one model again"
+                )
+        self._require_all(folder)
+        self.shapes = {name: self._shape(name) for name in first.shapes}
+
+    def dtype(self, name: str) -> str:
+        return self._parts[0].dtype(name)
+
+    def read(self, name: str, member: int | None = None) -> NDArray[Any]:
+        axis = self._axis(name)
+        if axis is None:
+            return self._parts[0].read(name, member)
+        joined = np.concatenate([part.read(name) for part in self._parts], axis=axis)
+        return joined if member is None else joined[member]
+
+    def _axis(self, name: str) -> int | None:
+        """Where the parts are joined; None where each has the whole tensor."""
+        shape, module = self._parts[0].shapes[name], name.split(".")[-2:][0]
+        if len(self._parts) == 1 or len(shape) < 2:
+            return None
+        if module not in AXES:
+            raise InputError(
+                f"{self.source}: no known way to join the parts of tensor {name}; expected Meta's names "
+                f"({', '.join(AXES)}), join them with the model's own program"
+            )
+        by_rows = module == WORDS and self._parts[0].shapes.get("norm.weight") == shape[1:]
+        return 0 if by_rows else AXES[module]
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        shapes, axis = [part.shapes[name] for part in self._parts], self._axis(name)
+        if axis is None:
+            return shapes[0]
+        if len({(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}) > 1:
+            raise InputError(
+                f"{self.source}: the parts of tensor {name} have the shapes "
+                f"{', '.join(str(list(shape)) for shape in shapes)}; download the parts of one model again"
+            )
+        joined = list(shapes[0])
+        joined[axis] = sum(shape[axis] for shape in shapes)
+        return tuple(joined)
+
+    def _require_all(self, folder: Path) -> None:
+        """Refuse a model of which parts are missing: the output maps tell into how many it was divided."""
+        shapes = self._parts[0].shapes
+        name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
+        if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:
+            return  # told where the layers are read
+        params = read_params(folder / PARAMS)
+        heads, size = params.size("n_heads"), params.size("head_dim")
+        outputs, inputs = shapes[name]
+        whole = heads * size if heads and size else outputs
+        if whole != inputs * len(self._parts):
+            raise InputError(
+                f"{self.source}: tensor {name} of a part has {inputs} inputs of {whole}, so there are "
+                f"{whole // inputs} parts, found {len(self._parts)}; download all of them, and {PARAMS}"
+            )
+
+
+def _files(folder: Path) -> list[Path]:
+    """The parts in order, none missing between them."""
+    files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
+    missing = set(range(max(files) + 1)) - set(files)
+    if missing:
+        raise InputError(
+            f"{folder}: consolidated.{min(missing):02d}.pth is missing beside the other parts; "
+            "download it into the same directory"
+        )
+    return [files[number] for number in sorted(files)]

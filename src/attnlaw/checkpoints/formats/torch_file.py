@@ -4,6 +4,13 @@ Besides what PyTorch itself takes for plain, `argparse.Namespace` is: Lightning 
 of a training in one. It is a bag of attributes: making one, and filling it, calls nothing that a file could
 not call without it. What came out of a pickle is a weight only if it is a `torch.Tensor`, not if it has the
 attributes of one: with those of its own choice a bag could pass for an array at any address.
+
+Sizes of a fairseq checkpoint: arguments of its training, beside the weights in the same pickle.
+
+`args` is an `argparse.Namespace`, or `cfg` a table whose `model` is one (or a table). Their names begin with
+`encoder_` and `decoder_` (`encoder_attention_heads`); here each side is a table of its own without that.
+
+Plain values beside the weights of a pickle: tables of numbers and texts, whatever holds them.
 """
 
 from __future__ import annotations
@@ -20,11 +27,77 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.formats.fairseq import current_name, fairseq_sizes
 from attnlaw.checkpoints.formats.pickle_screen import SuspiciousPickle, screen_file
-from attnlaw.checkpoints.formats.tables import plain_entries
 from attnlaw.checkpoints.tensors import Tensors, as_numpy
 from attnlaw.core.errors import InputError, require_extra
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+def table_of(value: Any) -> Mapping[str, Any]:
+    """The entries of a table or of a Namespace by name; of all else none."""
+    entries = vars(value) if isinstance(value, Namespace) else value
+    return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
+
+
+def plain_entries(value: Any) -> dict[str, Any]:
+    """Those entries of a table that are numbers, texts, true, false or nothing.
+
+    >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
+    {'hidden_size': 8}
+    """
+    return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
+
+
+SIDES = ("encoder", "decoder")
+FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # the values of `model_type` in the families' files
+
+
+def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes under config.json's names; none where the arguments are not fairseq's.
+
+    >>> from argparse import Namespace
+    >>> told = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
+    >>> fairseq_sizes({"args": told, "model": {}})["encoder"]
+    {'embed_dim': 8, 'attention_heads': 2, 'normalize_before': True, 'norm_first': True}
+    """
+    arguments = _arguments(checkpoint)
+    if not any(f"{side}_embed_dim" in arguments for side in SIDES):
+        return {}
+    sides = {side: _side(arguments, side) for side in SIDES}
+    first = any(side["norm_first"] for side in sides.values())
+    kind = SOUND if "conv_feature_layers" in arguments else FAIRSEQ
+    plain = {key: value for key, value in arguments.items() if isinstance(value, str)}
+    return {**plain, **sides, "norm_first": first, "model_type": kind}
+
+
+def current_name(name: str) -> str:
+    """The name that newer versions give to a tensor of an older one, as their own loader does.
+
+    >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
+    'decoder.sentence_encoder.layernorm_embedding.weight'
+    """
+    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+
+
+def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The model's arguments; those of the wav2vec model inside one that was fine-tuned."""
+    arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
+    inner = table_of(arguments.get("w2v_args"))
+    return table_of(inner.get("model")) or inner or arguments
+
+
+def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
+    sizes = {
+        key.removeprefix(f"{side}_"): value for key, value in arguments.items() if key.startswith(f"{side}_")
+    }
+    both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}
+    return {
+        **sizes,
+        **both,
+        "norm_first": bool(sizes.get("normalize_before") or arguments.get("layer_norm_first")),
+    }
+
 
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")

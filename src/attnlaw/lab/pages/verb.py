@@ -18,8 +18,8 @@ def _():
     from attnlaw.core.errors import InputError
     from attnlaw.lab import html as shown
     from attnlaw.lab import widgets
+    from attnlaw.lab.background import Training
     from attnlaw.lab.page_model import PageModel
-    from attnlaw.lab.training import Training
 
     desk = PageModel.of(**mo.app_meta().request.meta["attnlaw"])
     return InputError, Training, desk, mo, replace, shown, widgets

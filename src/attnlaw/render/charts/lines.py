@@ -22,8 +22,8 @@ from attnlaw.render.charts.encodings import (
     with_theory_legend,
 )
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import MOST_CASES, rows_by_case, varying_settings
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
+from attnlaw.render.labels import MOST_CASES, rows_by_case, varying_settings
 
 POINTS = (
     "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."

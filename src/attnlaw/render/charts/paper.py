@@ -14,9 +14,9 @@ from typing import Any
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import write_all
-from attnlaw.core.output_options import ENDINGS
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import FONT, PALETTE, as_title, draw_svg, legend_below, vl_converter
+from attnlaw.render.output_options import ENDINGS
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH

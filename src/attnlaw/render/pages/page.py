@@ -27,7 +27,8 @@ from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import (
+from attnlaw.render.charts.style import finite_or_none, inline_svg
+from attnlaw.render.labels import (
     constant_settings,
     failed_rows,
     failure_sentence,
@@ -36,7 +37,6 @@ from attnlaw.render.charts.labels import (
     showable_columns,
     variant_tables,
 )
-from attnlaw.render.charts.style import finite_or_none, inline_svg
 from attnlaw.render.pages.html import TEMPLATES, environment, macros
 
 SCRIPTS = ("explorer", "detail", "table", "page")

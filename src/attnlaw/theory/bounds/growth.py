@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
     )
 
 
-def _seed_spread(depth: Vector, width: Vector, y: Vector) -> float | None:
+def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:
     """The pooled standard deviation of models that share depth and width."""
     cells, cell = np.unique(np.column_stack([depth, width]), axis=0, return_inverse=True)
     cell = cell.ravel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scipy.stats import beta
+import scipy
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import check_value
@@ -21,4 +21,4 @@ def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
     k: int = check_value("errors", errors, int, minimum=0, maximum=m)
     if not 0 < delta < 1:
         raise BadSetting("delta", "expected a number above 0 and below 1", delta)
-    return 1.0 if k == m else float(beta.ppf(1 - delta, k + 1, m - k))
+    return 1.0 if k == m else float(scipy.stats.beta.ppf(1 - delta, k + 1, m - k))

@@ -45,7 +45,7 @@ from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.checkpoints.norms import Scores
-from attnlaw.spectra.score_sizes import Lengths, ScorePart, ScoreSizes
+from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.scores import block_scores, missing_sizes_reason
 
 # The probable maximum is of so many tokens, but for this chance.

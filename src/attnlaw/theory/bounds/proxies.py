@@ -16,12 +16,10 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.theory.bounds.activations import lipschitz
-from attnlaw.theory.bounds.adaptivity import value_of_adaptivity
-from attnlaw.theory.bounds.factors import log_alphas, log_alphas_applied, matrix_factors
+from attnlaw.theory.bounds.factors import lipschitz, log_alphas, log_alphas_applied, matrix_factors
 from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 from attnlaw.theory.bounds.norm_based import log_norm_based
-from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, proxy
+from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, proxy, value_of_adaptivity
 
 
 @dataclass(frozen=True, eq=False)

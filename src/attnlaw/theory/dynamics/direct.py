@@ -21,21 +21,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.integrate import odeint
+import scipy
 
+from attnlaw.core.arrays import Reals
 from attnlaw.theory.dynamics.potential import Potential, potential_of
 from attnlaw.theory.dynamics.quantities import average_over_potentials
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.laws.free_convolution import FreeConvolution
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.laws.mirrored import Mirrored
 from attnlaw.theory.laws.semicircle import Semicircle
+from attnlaw.theory.laws.transformed import Mirrored
 from attnlaw.theory.learn.outliers import Outlier, find_outliers
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
 RELATIVE, ABSOLUTE = 1e-10, 1e-12
 SHARP = 1e-6  # a Gaussian part below it, relative to the target's, is not seen
 
@@ -75,7 +74,7 @@ def flow(
         added = eta * potential.noise_power(q, m) / 4 if eta > 0 else 0.0
         return [-k * y[0], -k * y[1] - 2 * H, -2 * k * y[2] + added]
 
-    path = odeint(slope, [1.0, 0.0, 0.0], times, rtol=RELATIVE, atol=ABSOLUTE, mxstep=100_000)
+    path = scipy.integrate.odeint(slope, [1.0, 0.0, 0.0], times, rtol=RELATIVE, atol=ABSOLUTE, mxstep=100_000)
     states = []
     for y in path:
         q, m = numbers(y)

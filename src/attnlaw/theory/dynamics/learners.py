@@ -17,17 +17,16 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.theory.dynamics import untied
-from attnlaw.theory.dynamics.ensemble import riccati_step
 from attnlaw.theory.dynamics.potential import Potential, potential_of
 from attnlaw.theory.dynamics.quantities import trajectory_arrays
 from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.tied import riccati_step
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
 STEP = 0.1  # of a flow, over its fastest rate
 
 

@@ -16,25 +16,27 @@ student is
 A potential is made of a `Problem`. Softmax of two tokens sees one difference of scores a row: averages over
 two normals by the trapezoid rule, to 3e-7. (Gauss-Hermite fails: the logistic has poles near the axis.)
 More tokens: a fixed Sobol sequence, in `row_softmax`.
+
+The losses of Hermite outputs, which only trajectories have: as `theory.learn.risk` has the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.lazy import resolve
 from attnlaw.theory.learn.choices import OUTPUTS
 
 if TYPE_CHECKING:
     from attnlaw.theory.learn.problem import Problem
 
-Reals = NDArray[np.float64]
 REACH = 7.5  # of the trapezoid rule, in standard deviations
 STEPS = 28.0  # of the rule, over the distance of the logistic's first pole
 SCRAMBLES = 4  # of a Sobol sequence, for a standard error
@@ -175,7 +177,7 @@ class SoftmaxPotential:
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
-        return expit(scale * scores), expit(scale * np.sqrt(V) * z)[:, None], w
+        return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
         """Enough for q up to 2.5 V; beyond it halved as often as q outgrows V, so that few rules are made."""
@@ -287,10 +289,8 @@ def _jacobian(p: Reals) -> Reals:
 @lru_cache(maxsize=16)
 def _normals(dimension: int, draws: int, scramble: int) -> Reals:
     """Normal draws of a scrambled Sobol sequence, shape (draws, dimension)."""
-    from scipy.stats import norm, qmc
-
-    sobol = qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(scramble))
-    return np.asarray(norm.ppf(sobol.random(draws)))
+    sobol = scipy.stats.qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(scramble))
+    return np.asarray(scipy.stats.norm.ppf(sobol.random(draws)))
 
 
 def linear(problem: Problem) -> tuple[Potential, ...]:
@@ -316,3 +316,38 @@ def hermite2(problem: Problem) -> tuple[Potential, ...]:
 def hermite3(problem: Problem) -> tuple[Potential, ...]:
     """Of the third Hermite polynomial."""
     return (HermitePotential(3, problem.target.second_moment),)
+
+
+@dataclass(frozen=True)
+class HermiteLoss:
+    """`(h_k(h) - y)^2` of the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+
+    order: int
+    quadratic: ClassVar[bool] = False
+
+    def labels(self, fields: Reals, tokens: int) -> Reals:
+        """`h_k` of the fields."""
+        if self.order == 2:
+            return np.asarray((fields**2 - 1) / np.sqrt(2.0))
+        return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
+
+    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
+        """Sum over samples, and its gradient in the fields.
+
+        >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
+        >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
+        (1.0, [[-2.828427]])
+        """
+        rest = self.labels(fields, tokens) - labels
+        slope = np.sqrt(2.0) * fields if self.order == 2 else np.sqrt(1.5) * (fields**2 - 1)
+        return float(np.vdot(rest, rest)), 2 * rest * slope
+
+
+def hermite2_loss(problem: Problem, weights: Reals) -> HermiteLoss:
+    """The loss of the second polynomial."""
+    return HermiteLoss(2)
+
+
+def hermite3_loss(problem: Problem, weights: Reals) -> HermiteLoss:
+    """The loss of the third polynomial."""
+    return HermiteLoss(3)

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
-from attnlaw.theory.dynamics.path import NAMES, StudentPath
+from attnlaw.theory.dynamics.quantities import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import MeasuredTrajectory
 from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.sweep import best_weight_decay
+from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolution
 
 ROUND_OFF = 1e-12
 SHOWN, POINTS = 5, 200  # spectra, and points of each

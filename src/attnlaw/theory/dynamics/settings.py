@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
-from attnlaw.core.values import parse_range
+from attnlaw.core.settings import Settings, parse_range, setting, setting_like, settings_dataclass
 from attnlaw.theory.learn.choices import ATTENTIONS, DYNAMIC_OUTPUTS
 from attnlaw.theory.learn.settings import ProblemSettings
 from attnlaw.theory.learn.students import STUDENTS
@@ -106,7 +105,7 @@ class TrajectorySettings(Settings):
     def problem(self) -> Problem:
         """The problem without a number of samples; a `BadSetting` for what it cannot be."""
         from attnlaw.theory.learn.problem import Problem, Target
-        from attnlaw.theory.learn.target_file import stated_target
+        from attnlaw.theory.learn.target import stated_target
 
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         return Problem(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.lazy import resolve
@@ -21,15 +21,14 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import generators
 from attnlaw.theory.dynamics.learners import Learner
-from attnlaw.theory.dynamics.path import NAMES, StudentPath
+from attnlaw.theory.dynamics.quantities import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.trajectory import check_motion, student_dynamics
 from attnlaw.theory.learn.choices import ATTENTIONS
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.sensing import check_sensing
-from attnlaw.theory.learn.training_data import draw_risk
+from attnlaw.theory.learn.training import draw_risk
 
-Reals = NDArray[np.float64]
 LARGEST = 1e6  # of an entry: beyond it a run has diverged
 
 

@@ -12,19 +12,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.lazy import resolve
-from attnlaw.theory.dynamics.learning_rate import largest_rate_and_plateau, stability
-from attnlaw.theory.dynamics.path import StudentPath
-from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.quantities import StudentPath
+from attnlaw.theory.dynamics.schedule import Schedule, largest_rate_and_plateau, stability
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.choices import DYNAMIC_OUTPUTS
 from attnlaw.theory.learn.outliers import Outlier
 from attnlaw.theory.learn.problem import Problem
 
-Reals = NDArray[np.float64]
 FLAT, LONG, LEARNED = 0.01, 2.0, 0.5  # a plateau: alignment moves less, over this factor in time, before that
 LASTING = 0.1  # and over this part of the time to it: the start of any curve is flat in the logarithm of time
 FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, and how often

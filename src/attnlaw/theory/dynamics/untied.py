@@ -34,13 +34,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
 from attnlaw.theory.dynamics.potential import Potential, potential_of
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
 Matrices = NDArray[Any]  # complex in the theory, real where SGD starts from them
 SIZES = ((16, 64), (32, 32))  # dimension, starts
 STEP, NOISY_STEP = 0.5, 0.2  # over the fastest rate; with the noise of the gradient

@@ -13,7 +13,7 @@ with decay lambda shrinks D by (1 - eta lambda)^2 a step, and without it keeps D
 label noise shrink it. At depth 2 the flattest factors are the balanced ones (arXiv 2306.13239, `flatness`).
 Adam keeps no D: do not read the history of a model from it.
 
-`gauge` says which G leave scores as they are; `spectra.factor_sizes` has its table. The measures and their
+`gauge` says which G leave scores as they are; `spectra.head_sizes` has its table. The measures and their
 null are ours.
 """
 
@@ -28,8 +28,8 @@ from attnlaw.checkpoints.norms import Rotary
 from attnlaw.core.arrays import require_shapes
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.quadrature import gauss_legendre
-from attnlaw.spectra.factor_sizes import FULL, GAUGES, NO_GAUGE, ROTARY, FactorSizes, factor_sizes
 from attnlaw.spectra.factored import triangular_factor
+from attnlaw.spectra.head_sizes import FULL, GAUGES, NO_GAUGE, ROTARY, FactorSizes, factor_sizes
 
 # Nodes of the quadrature: at ratios up to 1 more do not change a digit.
 NODES = 64

@@ -18,13 +18,12 @@ Matrices W W^T - V V^T from W = V = a I have the same flow on their eigenvalues.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+import scipy
+from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
-
-Reals = NDArray[np.float64]
 
 
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
@@ -60,7 +59,7 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
     low = -(a2**2) / (a2 + ahead)
     with np.errstate(divide="ignore"):  # a coefficient of zero stays where it is
         place = 8 * R * t + np.log(a2 - low) - np.log(ahead)
-    r = low + R * expit(place)
+    r = low + R * scipy.special.expit(place)
     return np.asarray(np.sign(signed) * (r - a2**2 / r))
 
 

@@ -22,13 +22,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw.core.arrays import require_spectral_values
+from attnlaw.core.arrays import Reals, require_spectral_values
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 
-Matrix = NDArray[np.float64]
 SINGULAR = "give the singular values of the product"
 
 
@@ -92,11 +91,11 @@ def least_decay(values: ArrayLike, depth: int) -> float:
     return float(L * (require_spectral_values("singular values", values, SINGULAR) ** (2 / L)).sum())
 
 
-def _square(matrix: Matrix) -> float:
+def _square(matrix: Reals) -> float:
     return float(np.einsum("ij,ij->", matrix, matrix))
 
 
-def _require_chain(maps: Sequence[Matrix]) -> None:
+def _require_chain(maps: Sequence[Reals]) -> None:
     shapes = [list(matrix.shape) for matrix in maps]
     chained = all(matrix.ndim == 2 for matrix in maps) and all(
         matrix.shape[1] == other.shape[0] for matrix, other in pairwise(maps)
@@ -107,7 +106,7 @@ def _require_chain(maps: Sequence[Matrix]) -> None:
         )
 
 
-def _root(covariance: ArrayLike, maps: Sequence[Matrix]) -> Matrix:
+def _root(covariance: ArrayLike, maps: Sequence[Reals]) -> Reals:
     """A square root of the covariance of both sides of the product."""
     S = np.asarray(covariance, dtype=float)
     rows, cols = maps[0].shape[0], maps[-1].shape[1]

@@ -13,8 +13,7 @@ from attnlaw.checkpoints.config import Config, read_config
 from attnlaw.checkpoints.families import Family, Initialiser, known_families
 from attnlaw.checkpoints.open import config_path
 from attnlaw.core.errors import InputError
-from attnlaw.theory.init.architecture import Architecture, Deviations
-from attnlaw.theory.init.variants import ACTIVATIONS
+from attnlaw.theory.init.architecture import ACTIVATIONS, Architecture, Deviations
 
 # Keys of config.json that name a part which this law does not have.
 STATE_SPACE = (

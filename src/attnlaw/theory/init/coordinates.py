@@ -22,8 +22,8 @@ from attnlaw.core.errors import BadSetting, require_extra
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.draws import mean_of
+from attnlaw.theory.init.architecture import PARAMETRISATIONS
 from attnlaw.theory.init.tokens import Tokens
-from attnlaw.theory.init.variants import PARAMETRISATIONS
 
 BASE = 64  # the width at which both parametrisations are the same
 HEAD_WIDTH = 16

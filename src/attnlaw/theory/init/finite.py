@@ -11,20 +11,100 @@
 
 All weights are rotation invariant, and LayerNorm breaks that along 1 only: this is why 1 is a row of the
 state and nothing else is needed. Of width N the tokens live in r <= min(N, S) coordinates.
+
+The chain: layer after layer of a Transformer, on Gram matrices of its tokens alone.
+
+| order    | a layer                                                                      |
+|----------|------------------------------------------------------------------------------|
+| pre      | x + attention(norm x), then x + mlp(norm x)                                  |
+| post     | norm(x + attention(x)), then norm(x + mlp(x))                                |
+| parallel | x + attention(norm x) + mlp(norm x)                                          |
+| sandwich | x + norm(attention(norm x)), then x + norm(mlp(norm x))                      |
+
+Hidden units of an MLP: the Gram matrix of psi(g T Z) over its F units, exactly or by matched units.
+
+| here  | means                                                                                   |
+|-------|-----------------------------------------------------------------------------------------|
+| T     | (draws, s, m): root of the Gram matrix of what the block reads                          |
+| y     | hidden units, `psi(g T Z)`, gated `psi(g T Z) o (g T Z')`; Z standard m x F             |
+| K     | E y y^T of one unit                                                                     |
+| e     | sqrt(units / F)                                                                         |
+
+Matched units take `F ((1 - e) K + e y_m y_m^T / m)` with m drawn units for `y y^T`: mean and covariance are
+exact, higher cumulants are not, and the cost does not depend on F. An approximation, off unless asked for.
+
+Units are drawn in single precision, a few draws at a time: 1 - cos of tokens levels off near 1e-7 with them,
+as it does in networks of that precision.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from attnlaw.theory.init.architecture import Architecture
-from attnlaw.theory.init.feed_forward import experts_gram, hidden_gram
 from attnlaw.theory.init.tokens import Tokens
-from attnlaw.theory.limit.grams import gram_of, side_by_side
-from attnlaw.theory.limit.scores import softmax
+from attnlaw.theory.limit.inputs import gram_of, side_by_side
+from attnlaw.theory.limit.kernels import apply, kernel_map
+from attnlaw.theory.limit.layer import softmax
 from attnlaw.theory.limit.wishart import Array, bartlett, compress, symmetric_root
+
+_CHUNK = 2**18  # hidden units of all tokens that are drawn together
+
+
+def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
+    """y y^T over the F units of an MLP, (draws, s, s); with `units`, of so many matched ones."""
+    count = units if 0 < units < model.hidden else model.hidden
+    grams = np.empty((len(t), t.shape[1], t.shape[1]))
+    size = max(1, _CHUNK // (t.shape[1] * count))
+    for start in range(0, len(t), size):
+        y = _units(model, t[start : start + size], count, rng)
+        grams[start : start + size] = gram_of(y)
+    if count == model.hidden:
+        return grams
+    e = math.sqrt(count / model.hidden)
+    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * grams / count)
+    return gram
+
+
+def unit_kernel(model: Architecture, gram: Array) -> Array:
+    """K of one hidden unit for normalised tokens of a Gram matrix (over N)."""
+    inner = model.width * model.deviations.inner**2 * gram
+    kernel = kernel_map(model.activation, inner)
+    return kernel * inner if model.gated else kernel
+
+
+def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) -> Array:
+    gain = np.float32(math.sqrt(model.width) * model.deviations.inner)
+    single = gain * t.astype(np.float32)
+    shape = (len(t), t.shape[-1], count)
+    y = apply(model.activation, single @ rng.standard_normal(shape, dtype=np.float32))
+    if model.gated:
+        y *= single @ rng.standard_normal(shape, dtype=np.float32)
+    return y
+
+
+def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
+    """The same of experts, weighted by the router: sum_e (w_e w_e^T) o (y_e y_e^T)."""
+    weights = router_weights(model, t, rng)
+    total = np.zeros((len(t), t.shape[1], t.shape[1]))
+    for e in range(model.experts):
+        w = weights[..., e]
+        total += w[..., :, None] * w[..., None, :] * hidden_gram(model, t, units, rng)
+    return total
+
+
+def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> Array:
+    """Weights of all experts (draws, s, experts): a softmax over the best of each token, zero elsewhere."""
+    gain = math.sqrt(model.width) * model.deviations.inner
+    logits = gain * t @ rng.standard_normal((len(t), t.shape[-1], model.experts))
+    least = np.sort(logits, axis=-1)[..., -model.experts_per_token, None]
+    weights = np.where(logits >= least, np.exp(logits - logits.max(axis=-1, keepdims=True)), 0.0)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
 
 
 class Finite:
@@ -180,3 +260,41 @@ def _scaled(x: Array, epsilon: float) -> Array:
 def capped(values: Array, cap: float | None) -> Array:
     """cap tanh(values / cap)."""
     return values if cap is None else cap * np.tanh(values / cap)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerState:
+    """A layer that was passed: Gram matrices over N after it, and its heads' scores and weights.
+
+    Shapes (draws, s, s) and (draws, H, s, s). The embeddings are the layer before the first: no scores.
+    """
+
+    gram: Array
+    scores: Array | None = None
+    weights: Array | None = None
+
+
+def run_layers(state: Finite) -> Iterator[LayerState]:
+    """The embeddings and every layer in order; the state is the chunk of draws as it goes along."""
+    if state.model.first_norm:
+        state.replace(state.norm(state.x))
+    yield LayerState(gram_of(state.x))
+    for layer in range(state.model.depth):
+        scores, weights = _layer(state, layer)
+        yield LayerState(gram_of(state.x), scores, weights)
+
+
+def _layer(state: Finite, layer: int) -> tuple[Array, Array]:
+    norms = state.model.norms
+    h = state.norm(state.x) if norms.before else state.x
+    scores, weights, r = state.attention(h, layer)
+    if norms.parallel:
+        state.add(np.concatenate([r, state.mlp(h)], axis=-1))
+        return scores, weights
+    state.add(r)
+    if norms.after:
+        state.replace(state.norm(state.x))
+    state.add(state.mlp(state.norm(state.x) if norms.before else state.x))
+    if norms.after:
+        state.replace(state.norm(state.x))
+    return scores, weights

@@ -21,13 +21,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnlaw.theory.init.architecture import Architecture
-from attnlaw.theory.init.feed_forward import router_weights, unit_kernel
-from attnlaw.theory.init.finite import Finite, capped
+from attnlaw.theory.init.architecture import Architecture, WidthLimit
+from attnlaw.theory.init.finite import Finite, capped, router_weights, unit_kernel
 from attnlaw.theory.init.tokens import Tokens
-from attnlaw.theory.init.variants import WidthLimit
-from attnlaw.theory.limit.grams import gram_of, side_by_side
-from attnlaw.theory.limit.scores import softmax
+from attnlaw.theory.limit.inputs import gram_of, side_by_side
+from attnlaw.theory.limit.layer import softmax
 from attnlaw.theory.limit.wishart import Array, compress, symmetric_root
 
 SAMPLED = 1000  # heads that stand for infinitely many

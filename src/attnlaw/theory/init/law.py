@@ -1,9 +1,30 @@
-"""The law of a whole Transformer before training: by layer, of its logits and of its loss."""
+"""The law of a whole Transformer before training: by layer, of its logits and of its loss.
+
+What a person may want to know of a law first, in plain sentences. Remarks, not verdicts.
+
+| said of                | where                                                        |
+|------------------------|--------------------------------------------------------------|
+| the loss               | it starts more than `LOSS`, and two errors, above ln V       |
+| scores                 | their deviation in the first layer is above `SCORES`         |
+| tokens                 | their mean cosine is above `ALIKE` from some layer on        |
+| the embedding          | it is less than `SHARE` of the stream after the first layer  |
+
+What is measured of a layer in every draw; padding is left out.
+
+| name           | of a layer                                                                                |
+|----------------|-------------------------------------------------------------------------------------------|
+| rms            | root mean square of the residual stream's entries, over all tokens                        |
+| cosine         | mean cosine between different tokens                                                      |
+| effective_rank | exp of the entropy of the eigenvalues of the tokens' cosine matrix over s: from 1 to s    |
+| entropy        | mean entropy of a token's attention over that of uniform attention (tokens that see one   |
+|                | token are left out)                                                                       |
+| score_sd       | root mean square over heads of the deviation of the scores that count                     |
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +34,98 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
-from attnlaw.theory.init.architecture import Architecture
-from attnlaw.theory.init.finite import Finite
+from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS, Architecture
+from attnlaw.theory.init.finite import Finite, LayerState, run_layers
 from attnlaw.theory.init.gradients import slopes
 from attnlaw.theory.init.infinite import Infinite
 from attnlaw.theory.init.logits import logits_of, own_cosine
-from attnlaw.theory.init.measures import MEASURES, measure_layer
-from attnlaw.theory.init.passes import run_layers
 from attnlaw.theory.init.records import PARALLEL, InitialLaw, LayerLaw, spread_of
-from attnlaw.theory.init.remarks import remarks
-from attnlaw.theory.init.tokens import Tokens, check_tokens
-from attnlaw.theory.init.variants import KEPT, SCORE_SCALINGS
+from attnlaw.theory.init.tokens import BoolArray, Tokens, check_tokens
+from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 from attnlaw.theory.limit.wishart import Array
+
+LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
+
+
+def remarks(law: InitialLaw, exact: bool = True) -> str | None:
+    """All remarks on a law in one line; None where there is nothing to say."""
+    lines = [line for rule in RULES for line in rule(law)]
+    if not exact:
+        lines.append("hidden units are matched in mean and covariance only")
+    return "; ".join(lines) or None
+
+
+def _loss(law: InitialLaw) -> Iterator[str]:
+    above = 0.0 if law.loss is None else law.loss.value - law.uniform_loss
+    if law.loss is not None and above > max(LOSS, 2 * (law.loss.error or 0.0)):
+        std = law.architecture.deviations
+        deviation = std.embedding if law.architecture.tied else std.head
+        words = f"the loss starts {above:.2f} above ln V"
+        if law.logit_sd.value > 1:
+            words += f": a deviation of {deviation / law.logit_sd.value:.3g} would give logits of deviation 1"
+        yield words
+
+
+def _scores(law: InitialLaw) -> Iterator[str]:
+    if law.score_sd is not None and law.entropy is not None and law.score_sd.value > SCORES:
+        share = f"attention has {law.entropy.value:.0%} of the uniform entropy"
+        yield f"scores of deviation {law.score_sd.value:.2g} in layer 1: {share}"
+
+
+def _alike(law: InitialLaw) -> Iterator[str]:
+    for limit, words in ((1 - PARALLEL, "parallel to rounding"), (ALIKE, f"of mean cosine above {ALIKE}")):
+        for layer in law.layers:
+            if layer.cosine is not None and layer.cosine.value > limit:
+                yield f"tokens are {words} from layer {layer.layer} on"
+                return
+
+
+def _embedding(law: InitialLaw) -> Iterator[str]:
+    before, after = law.layers[0].rms, law.layers[1].rms
+    normed = law.architecture.norms.after
+    if not normed and before and after and 0 < before.value < SHARE * after.value:
+        yield f"the embedding is {before.value / after.value:.1%} of the stream after layer 1"
+
+
+RULES: tuple[Callable[[InitialLaw], Iterator[str]], ...] = (_loss, _scores, _alike, _embedding)
+
+
+MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
+
+
+def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict[str, Array]:
+    """The measures of a layer that it has, (draws,) each.
+
+    >>> two = LayerState(np.array([[[4.0, 2.0], [2.0, 4.0]]]))
+    >>> found = measure_layer(two, Tokens((1, 2)), np.ones((2, 2)))
+    >>> {name: round(float(values[0]), 3) for name, values in found.items()}
+    {'rms': 2.0, 'cosine': 0.5, 'effective_rank': 1.755}
+    """
+    s = tokens.seen
+    gram = state.gram[:, :s, :s]
+    squares = np.diagonal(gram, axis1=-2, axis2=-1)
+    table = {"rms": np.sqrt(squares.mean(axis=-1))}
+    if s > 1:
+        cosines = cosine_matrix(gram)
+        table["cosine"] = mean_cosine(cosines)
+        table["effective_rank"] = np.exp(_entropy(np.maximum(np.linalg.eigvalsh(cosines / s), 0.0)))
+    if state.weights is not None and state.scores is not None:
+        rows = (allowed.sum(axis=-1) > 1) & (np.arange(len(tokens)) < s)
+        if rows.any():
+            uniform = np.log(allowed[rows].sum(axis=-1)).mean()
+            table["entropy"] = _entropy(state.weights[:, :, rows]).mean(axis=(-2, -1)) / uniform
+            seen = (allowed & (np.arange(len(tokens)) < s)[:, None]).ravel()
+            flat = state.scores.reshape(*state.scores.shape[:2], -1)[..., seen]
+            table["score_sd"] = np.sqrt(flat.var(axis=-1).mean(axis=-1))
+    return table
+
+
+def _entropy(p: Array) -> Array:
+    """-sum p log p along the last axis."""
+    logs = np.log(p, out=np.zeros_like(p), where=p > 0)
+    entropy: Array = -(p * logs).sum(axis=-1)
+    return entropy
+
 
 REPLICATES = 4  # of a limit that is not random: each estimates it by its own heads
 _CHUNK = 2**19  # numbers of scores, or of queries, that are drawn together

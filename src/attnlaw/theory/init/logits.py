@@ -22,9 +22,8 @@ import numpy as np
 from attnlaw.core.lazy import resolve
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.finite import Finite, capped
-from attnlaw.theory.limit.grams import gram_of
-from attnlaw.theory.limit.hermite import coefficients, mehler_kernel
-from attnlaw.theory.limit.kernels import activation, apply, kernel_map
+from attnlaw.theory.limit.inputs import gram_of
+from attnlaw.theory.limit.kernels import activation, apply, coefficients, kernel_map, mehler_kernel
 from attnlaw.theory.limit.wishart import Array, bartlett, symmetric_root
 
 MOST_DRAWN = 4096

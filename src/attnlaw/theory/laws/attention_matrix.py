@@ -17,6 +17,17 @@ Gaussian (arXiv 2510.06685). Mean `theta`, second moment `2 theta^2 + beta^4 / t
 `tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`, solved for xi by a rational function of tau whose
 critical points are the edges: `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
 largest q gives the upper edge; two others are the ends of a gap (the pole of xi at q = r lies above both).
+
+How many directions an attention matrix uses once its mean is taken off, and what random ones have.
+
+| letter | meaning |
+|---|---|
+| n, d_K | tokens, head size |
+| A, M | an attention matrix, and uniform attention under a causal mask: row i is 1/i on its first i tokens |
+| PR | participation number `(sum s^2)^2 / sum s^4` of the singular values s: n equal ones have n |
+
+The draws are attention of independent Gaussian queries and keys. Real tokens are not orthogonal: on text,
+random weights on the same tokens are the fairer null.
 """
 
 from __future__ import annotations
@@ -27,14 +38,16 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import hyp1f1
+import scipy
+from numpy.typing import ArrayLike, NDArray
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
-from attnlaw.theory.laws.cubic_roots import monic_roots
-from attnlaw.theory.laws.law import Complexes, Law, Reals, require_scale
-from attnlaw.theory.laws.pieces import Bounded, Piece
+from attnlaw.numerics.draws import mean_of
+from attnlaw.numerics.polynomial_roots import monic_roots
+from attnlaw.theory.laws.law import Bounded, Law, Piece, require_scale
 
 MOST_BETA = 5.0
 LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
@@ -121,7 +134,7 @@ class AttentionMatrixLaw(Law):
         square = self.beta**2
         r = square / (self.theta * self.ratio)
         # 1 - c = (e^b - 1 - b)/(e^b - 1), b = beta^2, without cancellation.
-        rest = 0.5 * square**2 * float(hyp1f1(1.0, 3.0, square)) / self.theta
+        rest = 0.5 * square**2 * float(scipy.special.hyp1f1(1.0, 3.0, square)) / self.theta
         return r, r * rest
 
     def _slope(self, q: Reals) -> Reals:
@@ -159,3 +172,73 @@ def require_beta(what: str, beta: float) -> None:
             "logits, or draw finite matrices"
         )
     require_scale(f"{what}: beta", beta, LARGEST_INVERSE_BETA)
+
+
+def random_attention(
+    tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
+) -> Reals:
+    """`softmax(beta Q K^T / sqrt(d_K))` by rows, shape (n, n), Q and K standard Gaussian of size n x d_K.
+
+    >>> random_attention(3, 2, 1.0, seed=0, causal=True)[0].tolist()
+    [1.0, 0.0, 0.0]
+    """
+    Q, K = np.random.default_rng(seed).standard_normal((2, tokens, head_size))
+    scores = (beta / np.sqrt(head_size)) * (Q @ K.T)
+    if causal:
+        scores[np.triu_indices(tokens, 1)] = -np.inf
+    return np.asarray(scipy.special.softmax(scores, axis=1))
+
+
+def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
+    """`A - 1 mean_i(A)`, the column means taken off; with a causal mask `A - M`.
+
+    Column means, not 1/n: keys of unequal length raise whole columns of a random A, a rank-one spike that no
+    law of the bulk sees. Under a causal mask columns differ in length, and uniform attention has full rank.
+
+    >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
+    [[0.2, -0.2], [-0.2, 0.2]]
+    """
+    A = np.asarray(attention, dtype=float)
+    if not causal:
+        return np.asarray(A - A.mean(axis=0))
+    n = A.shape[0]
+    return np.asarray(A - np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
+
+
+def participation(matrix: NDArray[np.floating]) -> float:
+    """`(sum s^2)^2 / sum s^4` of its singular values, without computing any: `|C|_F^4 / |C C^T|_F^2`.
+
+    nan for a matrix of zeros.
+
+    >>> participation(np.diag([2.0, 2.0, 2.0, 0.0]))
+    3.0
+    """
+    C = np.asarray(matrix, dtype=float)
+    gram = C @ C.T if C.shape[0] <= C.shape[1] else C.T @ C
+    # The trace to the power of two over the squared norm; a common scale first, so that neither underflows.
+    scale = np.abs(gram).max(initial=0.0)
+    gram = gram / scale if scale > 0 else gram
+    with np.errstate(invalid="ignore"):
+        return float(np.divide(np.trace(gram) ** 2, (gram**2).sum()))
+
+
+def null_participation(
+    tokens: int, head_size: int, beta: float, seed: int, draws: int = 20, causal: bool = False
+) -> Estimate:
+    """Participation number of centred random attention at this beta: the mean of draws with its error.
+
+    Below beta_2 it is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685); drawn, it
+    holds at any beta and under a causal mask, where there is no law.
+
+    >>> str(null_participation(128, 64, 0.5, seed=0))
+    '34.9(2)'
+    """
+    check_value("draws", draws, int, minimum=2)
+    seeds = np.random.SeedSequence(seed).spawn(draws)
+    numbers = [
+        participation(
+            centred(random_attention(tokens, head_size, beta, np.random.default_rng(seed), causal), causal)
+        )
+        for seed in seeds
+    ]
+    return mean_of(numbers)

@@ -4,17 +4,69 @@
 |---|---|
 | n, h | tokens, heads |
 | d_K, d_V, d_O | sizes of a head's keys and of its values, of the output |
+
+A matrix of a random attention layer, and what to expect of its spectrum: law, spike, warnings.
+
+Which matrix of a random attention layer is meant, what its heads share, what is taken off.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
-from attnlaw.theory.laws.attention_variants import MATRICES, SHARINGS
+from attnlaw.core.variants import by_name
+from attnlaw.theory.laws.finite_size import expected_spike, finite_size_warnings
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of the layer, centred; what its heads give is `added`, or stands side by side."""
+
+    name: str
+    label: str
+    values: bool = False
+    output: bool = False
+    added: bool = False
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What heads share: one key and value for all of them, or the key of a head as its value."""
+
+    name: str
+    label: str
+    across: bool = False
+    tied: bool = False
+
+
+MATRICES = by_name(
+    Matrix("attention", "√(n/h) [A₁ … A_h]"),
+    Matrix("mean", "√(nh) mean of A₁ … A_h", added=True),
+    Matrix("values", "[A₁V₁ … A_hV_h]", values=True),
+    Matrix("output", "[A₁V₁ … A_hV_h] W", values=True, output=True, added=True),
+)
+SHARINGS = by_name(
+    Sharing("none", "each head its keys and values"),
+    Sharing("across", "one key and value for all heads", across=True),
+    Sharing("tied", "K = V within heads", tied=True),
+)
+
+
+@dataclass(frozen=True)
+class Centring:
+    """What is taken off attention matrices: their column means, or 1/n as in the papers."""
+
+    name: str
+    label: str
+    by_columns: bool
+
+
+CENTRINGS = by_name(Centring("columns", "column means", True), Centring("mean", "1/n", False))
 
 
 @dataclass(frozen=True)
@@ -76,3 +128,47 @@ class AttentionShape:
         return MultiHeadLaw(
             beta, h, gK, gV if matrix.values else None, gO if matrix.output else None, head_size=kept
         )
+
+
+@dataclass(frozen=True)
+class RandomLayer:
+    """One matrix (`of`) of a layer at one beta, centred by column means or, as in the papers, by 1/n.
+
+    >>> layer = RandomLayer(AttentionShape(1024, 16, 64), 1.0, of="attention", centring="mean")
+    >>> round(layer.law.support[1], 3), round(layer.spike, 3), len(layer.warnings)
+    (5.094, 10.005, 1)
+    """
+
+    shape: AttentionShape
+    beta: float
+    of: str = "output"
+    centring: str = "columns"
+    second_order: bool = False
+
+    def __post_init__(self) -> None:
+        check_value("centring", self.centring, str, choices=CENTRINGS)
+
+    @cached_property
+    def law(self) -> MultiHeadLaw | TiedValuesLaw:
+        return self.shape.law(self.beta, self.of, self.second_order)
+
+    @property
+    def spike(self) -> float | None:
+        """Where one value stands beyond the edge if only 1/n is taken off.
+
+        None where none does; also for K = V, where it is not predicted.
+        """
+        law, shape = self.law, self.shape
+        return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Where the law is not to be trusted at this size."""
+        shape, spike = self.shape, self.spike
+        lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
+        if spike is not None and not CENTRINGS[self.centring].by_columns:
+            lines += (
+                f"keys of unequal length: one value near {spike:.4g}, beyond the edge, is expected and is no "
+                "signal; centre by column means",
+            )
+        return lines

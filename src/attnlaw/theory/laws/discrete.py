@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.law import Complexes, Law, Reals
+from attnlaw.theory.laws.law import Law
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,22 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Complexes, Indices, Reals
 from attnlaw.core.errors import InputError
-from attnlaw.numerics.angle_series import angle_of, cosine_coefficients, integral_above
+from attnlaw.numerics.quadrature import angle_of, cosine_coefficients, integral_above
 from attnlaw.theory.laws.convolution_nodes import (
-    Indices,
     Nodes,
     biane_curve,
     biane_nodes,
     cubic_edges,
     cubic_nodes,
     cubic_stieltjes,
+    product_nodes,
+    product_stieltjes,
 )
 from attnlaw.theory.laws.discrete import Discrete
-from attnlaw.theory.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
+from attnlaw.theory.laws.law import LARGEST_RATIO, Law, require_scale
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.laws.product_nodes import product_nodes, product_stieltjes
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
 
 Base = MarchenkoPastur | Discrete | SymmetricProduct

@@ -22,10 +22,10 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.core.settings import check_value
-from attnlaw.theory.laws.cubic_roots import monic_roots, smallest_root
-from attnlaw.theory.laws.law import LARGEST_RATIO, Complexes, Law, Reals, require_scale
-from attnlaw.theory.laws.pieces import Piece
+from attnlaw.numerics.polynomial_roots import monic_roots, smallest_root
+from attnlaw.theory.laws.law import LARGEST_RATIO, Law, Piece, require_scale
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.linalg import eigvalsh_tridiagonal
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.law import Complexes, Law, Reals, require_levels, require_scale
-from attnlaw.theory.laws.pieces import Decades, HalfLine, Piece, ToZero
-from attnlaw.theory.laws.tricomi import Cut, continued_fraction, log_growth, solve_cut
+from attnlaw.numerics.tricomi import Cut, continued_fraction, log_growth, solve_cut
+from attnlaw.theory.laws.law import Decades, HalfLine, Law, Piece, ToZero, require_levels, require_scale
 
 # Beyond it the series of the density grow without end; below its inverse most mass lies below 1e-300.
 LARGEST_KAPPA = 1e5
@@ -181,5 +181,5 @@ def beta_laguerre(size: int, kappa: float, gamma: float, seed: int | np.random.G
     diagonal = rng.chisquare(kappa / gamma - kappa * i / size)
     below = rng.chisquare(kappa * (1 - i[1:] / size))
     main = diagonal + np.concatenate([[0.0], below])
-    eigenvalues = eigvalsh_tridiagonal(main, np.sqrt(diagonal[:-1] * below))
+    eigenvalues = scipy.linalg.eigvalsh_tridiagonal(main, np.sqrt(diagonal[:-1] * below))
     return np.asarray(np.maximum(eigenvalues, 0.0) * (gamma / kappa))

@@ -12,15 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.theory.laws.law import (
-    LARGEST_RATIO,
-    Complexes,
-    Law,
-    Reals,
-    at_zero,
-    require_levels,
-    require_scale,
-)
+from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.theory.laws.law import LARGEST_RATIO, Law, at_zero, require_levels, require_scale
 
 
 @dataclass(frozen=True)

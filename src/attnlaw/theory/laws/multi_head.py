@@ -36,14 +36,14 @@ from itertools import pairwise
 from math import factorial
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import hyp1f1
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 from attnlaw.theory.laws.attention_matrix import require_beta
-from attnlaw.theory.laws.law import Complexes, Law, Reals, at_zero, require_scale
-from attnlaw.theory.laws.pieces import Bounded, Decades, HardEdge, Piece
+from attnlaw.theory.laws.law import Bounded, Decades, HardEdge, Law, Piece, at_zero, require_scale
 from attnlaw.theory.laws.rational_map import RationalMap
 
 LARGEST_GAMMA = 1e4
@@ -168,7 +168,12 @@ class MultiHeadLaw(Law):
         b, orders = self.beta**2, 1 if self.head_size is None else 2
         c = np.array([b**j / factorial(j) for j in range(1, orders + 1)]) / self.theta
         # What is left of the exponential series, without cancellation.
-        rest = b ** (orders + 1) / factorial(orders + 1) * float(hyp1f1(1.0, orders + 2.0, b)) / self.theta
+        rest = (
+            b ** (orders + 1)
+            / factorial(orders + 1)
+            * float(scipy.special.hyp1f1(1.0, orders + 2.0, b))
+            / self.theta
+        )
         # g_2 = gK (d_K + 1)/2
         wide = np.array([1.0] if self.head_size is None else [1.0, 0.5 * (self.head_size + 1)])
         return RationalMap(rest, c, c / (self.key_ratio * wide), self.factors)

@@ -8,21 +8,42 @@ replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXi
 | n, h, d_K | tokens, heads, head size |
 | B_r | what head r adds: `A_r^perp` times its values |
 | gram | `F F^T`, n x n, F the matrix whose squared singular values are meant |
+
+Draws of a random attention layer beside its law: means with their errors.
+
+A finite attention matrix on random inputs beside its law: how far the limit is to be trusted.
+
+| letter | meaning |
+|---|---|
+| n, d_K | tokens and head size; `t = d_K / n` |
+| theta | `e^(beta^2) - 1`, the mean of the law; plain Marchenko-Pastur (ratio 1) of that mean is the rival |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
-from scipy.special import softmax
+import scipy
+from numpy.typing import NDArray
 
-from attnlaw.theory.laws.attention_shape import AttentionShape
-from attnlaw.theory.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS, Matrix
-from attnlaw.theory.laws.law import Law, Reals
-from attnlaw.theory.laws.random_layer import RandomLayer
+from attnlaw.core.arrays import Reals
+from attnlaw.core.estimate import Estimate
+from attnlaw.core.settings import check_value
+from attnlaw.numerics.draws import mean_of
+from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, centred, random_attention
+from attnlaw.theory.laws.attention_shape import (
+    CENTRINGS,
+    MATRICES,
+    SHARINGS,
+    AttentionShape,
+    Matrix,
+    RandomLayer,
+)
+from attnlaw.theory.laws.finite_size import finite_size_warnings
+from attnlaw.theory.laws.law import Law
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 
 
 @dataclass(frozen=True)
@@ -76,7 +97,9 @@ def multi_head_sample(
     values = _values(_left_centred(raw) if CENTRINGS[centring].by_columns else raw, shape.rank(of))
     equivalent = _values(other, shape.rank(of))
     start = np.ones(shape.tokens)  # the direction of the spike
-    top_eigenvalue = float(eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0])
+    top_eigenvalue = float(
+        scipy.sparse.linalg.eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0]
+    )
     edge = law.support[1]
     return MultiHeadSample(
         shape=shape,
@@ -161,7 +184,7 @@ def _heads(
             keys = rng.standard_normal((n, d))
             values = keys if sharing.tied else rng.standard_normal((n, shape.d_V))
         scores = (beta / np.sqrt(d)) * queries
-        attention = softmax(scores @ keys.T, axis=1) - 1 / n
+        attention = scipy.special.softmax(scores @ keys.T, axis=1) - 1 / n
         if not of.values:
             yield attention, (scores @ keys.T + rest * rng.standard_normal((n, n))) / n
             continue
@@ -173,3 +196,106 @@ def _heads(
             out = rng.standard_normal((shape.d_V, shape.d_O)) / np.sqrt(shape.heads * shape.d_V)
             parts = parts[0] @ out, parts[1] @ out
         yield parts
+
+
+MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "spike_found")
+
+
+@dataclass(frozen=True)
+class MultiHeadDraws:
+    """Means over draws of what `MultiHeadSample` has of one, with standard errors (None of a single draw).
+
+    `values` are those of the first draw. Without draws all are None.
+    """
+
+    layer: RandomLayer
+    equivalent_w1: Estimate | None = None
+    equivalent_distance: Estimate | None = None
+    law_w1: Estimate | None = None
+    law_distance: Estimate | None = None
+    spike_found: Estimate | None = None
+    values: Reals | None = None
+
+
+def multi_head_draws(
+    layer: RandomLayer,
+    draws: int,
+    seed: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> MultiHeadDraws:
+    """Draw a layer several times, each with a child of the seed.
+
+    >>> from attnlaw.theory.laws.attention_shape import AttentionShape
+    >>> found = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
+    >>> str(found.law_distance)
+    '0.040(3)'
+    """
+    given = (layer.of, layer.centring, layer.second_order)
+    drawn = []
+    for child in np.random.SeedSequence(seed).spawn(draws):
+        drawn.append(multi_head_sample(layer.shape, layer.beta, np.random.default_rng(child), *given))
+        progress(len(drawn), draws)
+    if not drawn:
+        return MultiHeadDraws(layer)
+    means = {name: mean_of([getattr(figure, name) for figure in drawn]) for name in MEASURED}
+    return MultiHeadDraws(layer, **means, values=drawn[0].values)
+
+
+@dataclass(frozen=True)
+class AttentionSample:
+    """Squared singular values of one `sqrt(n) A_perp` (ascending) and their distance from two laws.
+
+    `law_distance` and `marchenko_pastur_distance` are Kolmogorov-Smirnov distances, `edge` and
+    `marchenko_pastur_edge` the upper ends of the two laws, `largest` the largest value drawn, `beyond` the
+    number of values above `edge`. `warnings` says in words where the limit must not be relied on.
+    """
+
+    tokens: int
+    head_size: int
+    beta: float
+    values: Reals
+    law_distance: float
+    marchenko_pastur_distance: float
+    edge: float
+    marchenko_pastur_edge: float
+    largest: float
+    beyond: int
+    warnings: tuple[str, ...]
+
+
+def attention_sample(
+    tokens: int, head_size: int, beta: float, seed: int | np.random.Generator
+) -> AttentionSample:
+    """Draw `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q, K (n x d_K); compare it with its law.
+
+    >>> drawn = attention_sample(200, 200, 0.5, seed=1)
+    >>> drawn.law_distance < drawn.marchenko_pastur_distance, drawn.warnings
+    (True, ())
+    """
+    check_value("tokens", tokens, int, minimum=2)
+    check_value("head_size", head_size, int, minimum=1)
+    law = AttentionMatrixLaw(beta, head_size / tokens)
+    plain = MarchenkoPastur(1.0, law.theta)
+    values = attention_spectrum(random_attention(tokens, head_size, beta, seed))
+    edge = law.support[1]
+    return AttentionSample(
+        tokens=tokens,
+        head_size=head_size,
+        beta=beta,
+        values=values,
+        law_distance=float(scipy.stats.kstest(values, law.cdf).statistic),
+        marchenko_pastur_distance=float(scipy.stats.kstest(values, plain.cdf).statistic),
+        edge=edge,
+        marchenko_pastur_edge=plain.support[1],
+        largest=float(values[-1]),
+        beyond=int((values > edge).sum()),
+        warnings=finite_size_warnings(tokens, head_size, beta),
+    )
+
+
+def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
+    """Squared singular values of `sqrt(n) (A - 1 mean_i(A))`, ascending, for an n x n attention matrix.
+
+    Column means and not 1/n are taken off: the bulk is the same, and the spike of unequal keys is gone.
+    """
+    return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.polynomial import polynomial as poly
 from numpy.typing import NDArray
 
-from attnlaw.theory.laws.cubic_roots import monic_roots
-from attnlaw.theory.laws.law import Complexes, Reals
+from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.numerics.polynomial_roots import monic_roots
 
 Mask = NDArray[np.bool_]
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
-from attnlaw.theory.laws.law import Law, Reals
+from attnlaw.theory.laws.law import Law
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
@@ -93,7 +94,7 @@ def arrival_time(law: Law, loss: float = 0.1) -> float | None:
     late = 0.0
     while gap(late) > 0:
         late += 2.0
-    return float(np.exp(brentq(gap, -60.0, late, xtol=1e-13)))
+    return float(np.exp(scipy.optimize.brentq(gap, -60.0, late, xtol=1e-13)))
 
 
 def _spectrum(law: Law) -> tuple[Reals, Reals]:

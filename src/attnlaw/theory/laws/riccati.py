@@ -25,8 +25,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.theory.laws.law import Complexes, Law, Reals, at_zero
-from attnlaw.theory.laws.pieces import Decades, HardEdge, Piece
+from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.theory.laws.law import Decades, HardEdge, Law, Piece, at_zero
 
 OFF = 0.006  # Im z over x where a density is taken
 DOWN = 14  # steps in which Im z is brought down

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.theory.laws.law import Complexes, Law, Reals, require_scale
+from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.theory.laws.law import Law, require_scale
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.theory.laws.cubic_roots import monic_roots, smallest_root
+from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.numerics.polynomial_roots import monic_roots, smallest_root
 from attnlaw.theory.laws.head_null import HeadNull
-from attnlaw.theory.laws.law import LARGEST_RATIO, Complexes, Law, Reals, at_zero, require_scale
-from attnlaw.theory.laws.pieces import Bounded, Piece
+from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero, require_scale
 
 
 @dataclass(frozen=True)

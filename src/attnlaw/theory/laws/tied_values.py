@@ -24,14 +24,13 @@ from functools import cached_property
 from math import comb
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
-from scipy.special import hyp1f1
 
+from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.theory.laws.attention_matrix import require_beta
-from attnlaw.theory.laws.law import Complexes, Law, Reals, at_zero, require_scale
+from attnlaw.theory.laws.law import Law, Piece, at_zero, require_scale
 from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, make_piece, require_heads
-from attnlaw.theory.laws.pieces import Piece
 from attnlaw.theory.laws.rational_map import inverted_moment
 
 START = 1e3  # times the upper edge: where the continuation from infinity begins
@@ -123,7 +122,7 @@ class TiedValuesLaw(Law):
     def _letters(self) -> tuple[float, float, float]:
         """`al`, `b` and the rate `gK/h`."""
         square = self.beta**2
-        al = 0.5 * square**2 * float(hyp1f1(1.0, 3.0, square))
+        al = 0.5 * square**2 * float(scipy.special.hyp1f1(1.0, 3.0, square))
         return al, self.heads * square / self.key_ratio, self.key_ratio / self.heads
 
     def _u(self, v: Complexes) -> tuple[Complexes, Complexes]:
@@ -178,7 +177,7 @@ class TiedValuesLaw(Law):
         al, b, rate = self._letters
         high = (1 + np.sqrt(rate)) ** 2
         top = high * (al + b * high)
-        minimum = minimize_scalar(
+        minimum = scipy.optimize.minimize_scalar(
             lambda s: float(np.log(self._place(np.array(top * (1 + np.exp(s)), dtype=complex))[0].real)),
             bounds=(-30.0, 30.0),
             method="bounded",
@@ -204,7 +203,7 @@ class TiedValuesLaw(Law):
 
         grid = np.linspace(-60.0, 40.0, 2001)
         best = grid[log_x(grid).argmax()]
-        minimum = minimize_scalar(
+        minimum = scipy.optimize.minimize_scalar(
             lambda s: -float(log_x(np.array(s))),
             bounds=(best - 0.05, best + 0.05),
             method="bounded",

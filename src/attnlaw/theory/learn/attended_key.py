@@ -22,16 +22,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
+import scipy
 
+from attnlaw.core.arrays import Reals
 from attnlaw.numerics.fixed_point import Iteration
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.learn.factorized import ProblemBatch
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.softmax import FACTORS, ChannelAverages, SoftmaxPoint, angle, fixed_point
 
-Reals = NDArray[np.float64]
 REACH = 8.5  # deviations: what lies beyond weighs 2e-17
 WIDEST, PER_POLE, MOST_NODES = 0.2, 0.4, 601  # steps in deviations; in poles' distances over pi
 TOLERANCE, MOST_NEWTON, LEAST_NORM = 1e-10, 100, 1e-12
@@ -77,7 +76,7 @@ class AttendedKey:
         """The three averages and the training loss at given (E, theta, V)."""
         alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
         omega, teacher = self.fields(E, theta)
-        chosen = expit(c * teacher)
+        chosen = scipy.special.expit(c * teacher)
         slope = chosen * (1 - chosen)
         if self.problem.soft_labels:
             p = proximal(omega, chosen, V, c)
@@ -100,7 +99,7 @@ class AttendedKey:
     def curvature(self) -> float:
         """`E l''` where the student is the target."""
         z, weights = self._axis
-        chosen = expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
+        chosen = scipy.special.expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
@@ -115,7 +114,7 @@ class AttendedKey:
 
     def _at(self, p: Reals, y: Reals | float) -> tuple[Reals, Reals, Reals]:
         """H, g and the loss at the proximal point."""
-        c, sigma = self.c, expit(self.c * p)
+        c, sigma = self.c, scipy.special.expit(self.c * p)
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
     def response(self, E: float, theta: float, V: float) -> None:
@@ -124,7 +123,9 @@ class AttendedKey:
     def test_error(self, E: float, theta: float) -> float:
         """The loss on fresh labels."""
         omega, teacher = self.fields(E, theta)
-        return self.mean(np.logaddexp(0.0, self.c * omega) - expit(self.c * teacher) * self.c * omega)
+        return self.mean(
+            np.logaddexp(0.0, self.c * omega) - scipy.special.expit(self.c * teacher) * self.c * omega
+        )
 
 
 def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
@@ -137,7 +138,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
     low, high = omega - V * c * (1 - y), omega + V * c * y
     p = np.clip(omega, low, high)
     for _ in range(MOST_NEWTON):
-        sigma = expit(c * p)
+        sigma = scipy.special.expit(c * p)
         miss = p - omega + V * c * (sigma - y)
         low, high = np.where(miss < 0, p, low), np.where(miss > 0, p, high)
         step = miss / (1 + V * c * c * sigma * (1 - sigma))

@@ -18,15 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, owens_t
 
+from attnlaw.core.arrays import Indices, Reals
 from attnlaw.numerics.fixed_point import bracketed_roots
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Information = Callable[[Reals, Indices], Reals]
 SMALLEST = 1e-7
 
@@ -138,7 +137,7 @@ def label_information(q: float, V: float) -> float:
     # Four points for the narrower of the weight and the integrand; both end before nine of their widths.
     step = min(spread, 1.0) / 4
     axis = np.arange(-36, 37) * step
-    alone = np.exp(-(axis**2)) / (2 * np.pi * ndtr(axis) * ndtr(-axis))
+    alone = np.exp(-(axis**2)) / (2 * np.pi * scipy.special.ndtr(axis) * scipy.special.ndtr(-axis))
     total = 2 * float((np.exp(-(axis**2) / (2 * t)) * alone).sum()) * step / (np.sqrt(2 * np.pi) * spread)
     first, second = axis[:, None], axis[None, :]
     together = -(alone[:, None] + alone[None, :])
@@ -147,8 +146,8 @@ def label_information(q: float, V: float) -> float:
         k1, k2, r = first, sign * second, sign / 3
         Z = bivariate_normal_cdf(k1, k2, r)
         root = np.sqrt(1 - r * r)
-        d1 = np.exp(-(k1**2) / 2) / np.sqrt(2 * np.pi) * ndtr((k2 - r * k1) / root)
-        d2 = np.exp(-(k2**2) / 2) / np.sqrt(2 * np.pi) * ndtr((k1 - r * k2) / root)
+        d1 = np.exp(-(k1**2) / 2) / np.sqrt(2 * np.pi) * scipy.special.ndtr((k2 - r * k1) / root)
+        d2 = np.exp(-(k2**2) / 2) / np.sqrt(2 * np.pi) * scipy.special.ndtr((k1 - r * k2) / root)
         form = d1**2 + d2**2 + 2 * r * d1 * d2
         together = together + 2 * np.where(Z > 1e-13, form / np.maximum(Z, 1e-13), 0.0)
     # K/3 has the determinant 8/9 and the inverse [[9, -3], [-3, 9]] / 8.
@@ -169,6 +168,9 @@ def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
     root = np.sqrt(1 - r * r)
     apart = np.where(h * k < 0, 0.5, 0.0)
     value = (
-        0.5 * (ndtr(h) + ndtr(k)) - owens_t(h, (k / h - r) / root) - owens_t(k, (h / k - r) / root) - apart
+        0.5 * (scipy.special.ndtr(h) + scipy.special.ndtr(k))
+        - scipy.special.owens_t(h, (k / h - r) / root)
+        - scipy.special.owens_t(k, (h / k - r) / root)
+        - apart
     )
     return np.asarray(np.maximum(value, 0.0))

@@ -148,7 +148,7 @@ HERMITE2 = Output(
     "hermite2",
     "the second Hermite polynomial of a score",
     _entries,
-    loss="attnlaw.theory.dynamics.losses:hermite2_loss",
+    loss="attnlaw.theory.dynamics.potential:hermite2_loss",
     potential="attnlaw.theory.dynamics.potential:hermite2",
     most_tokens=1,
     has_static_theory=False,
@@ -157,7 +157,7 @@ HERMITE3 = Output(
     "hermite3",
     "the third Hermite polynomial of a score",
     _entries,
-    loss="attnlaw.theory.dynamics.losses:hermite3_loss",
+    loss="attnlaw.theory.dynamics.potential:hermite3_loss",
     potential="attnlaw.theory.dynamics.potential:hermite3",
     most_tokens=1,
     has_static_theory=False,
@@ -236,13 +236,13 @@ TOKENS = SensingChoice(
     "Gaussian tokens",
     {
         "tied": "attnlaw.theory.learn.sensing:draw_tokens",
-        "untied": "attnlaw.theory.learn.untied_sensing:draw_pairs",
+        "untied": "attnlaw.theory.learn.sensing:draw_pairs",
     },
     _token_rows,
     " or {samples}",
     {
         "tied": "attnlaw.theory.learn.sensing:fresh_draws",
-        "untied": "attnlaw.theory.learn.untied_sensing:fresh_pairs",
+        "untied": "attnlaw.theory.learn.sensing:fresh_pairs",
     },
 )
 SIGNED = SensingChoice(
@@ -264,9 +264,9 @@ GOE = SensingChoice(
 GINIBRE = SensingChoice(
     "ginibre",
     "Gaussian matrices with independent entries",
-    {"untied": "attnlaw.theory.learn.untied_sensing:draw_squares"},
+    {"untied": "attnlaw.theory.learn.sensing:draw_squares"},
     _square_rows,
     ", or {sensing} tokens",
-    {"untied": "attnlaw.theory.learn.untied_sensing:fresh_squares"},
+    {"untied": "attnlaw.theory.learn.sensing:fresh_squares"},
 )
 SENSINGS = by_name(TOKENS, SIGNED, GOE, GINIBRE)

@@ -14,15 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Indices, Reals
 from attnlaw.numerics.fixed_point import bracketed_roots
 from attnlaw.theory.learn.factorized import ProblemBatch
 from attnlaw.theory.learn.problem import Channel
 from attnlaw.theory.learn.target import Target
-
-Reals = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

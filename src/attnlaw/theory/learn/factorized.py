@@ -8,7 +8,7 @@ semidefinite (arXiv 2509.24914). Observation groups k: `alpha_k d^2` observation
 | delta | noise level: the trained matrix is a rectified `S* + delta Z` |
 | b, eps | threshold `b = lt eps`, `eps = 2 / Vhat` |
 | V, Vhat, c_k | `V = chi/Vhat`, `Vhat = sum 2 alpha_k c_k`, `c_k = 2 w_k / (1 + 2 w_k V)` |
-| J, M1, chi | integrals of `(x - b)_+` against mu_delta (`attnlaw.theory.laws.rectified`) |
+| J, M1, chi | integrals of `(x - b)_+` against mu_delta (`attnlaw.theory.laws.transformed`) |
 | E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
 
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
@@ -20,7 +20,7 @@ over both sides.
 
 Factors of width kappa below the rank that they would learn keep the share kappa of values beyond a cut t > b
 only: `f(x) = (x - b) 1(x > t)`, `mu_delta(x > t) = kappa`, and all equations stand
-(`attnlaw.theory.laws.rectified`). The loss is then not convex in S, and `attnlaw.theory.learn.stability`
+(`attnlaw.theory.laws.transformed`). The loss is then not convex in S, and `attnlaw.theory.learn.stability`
 says how far to trust them. Both extensions are ours.
 """
 
@@ -32,15 +32,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Indices, Reals
 from attnlaw.numerics.fixed_point import bracketed_roots
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.laws.rectified import SMALL, Rectification, rectify
+from attnlaw.theory.laws.transformed import SMALL, Rectification, rectify
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
-Indices = NDArray[np.intp]
 LEAST_STEPS = 1e5
 # The scan goes in small steps where roots may lie close together, then faster.
 SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5

@@ -28,11 +28,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize_scalar
 
+from attnlaw.core.arrays import Reals
 from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.laws.law import Reals
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.learn.direct import RidgePoint
 from attnlaw.theory.learn.problem import Problem
@@ -154,11 +154,11 @@ def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: fl
         while miss(high) > 0:
             high *= 1.5
         low = float(np.sqrt(noise / 2 / pairs_ratio)) * 0.999 or 1e-6
-        delta = float(brentq(miss, low, high, xtol=1e-10))
+        delta = float(scipy.optimize.brentq(miss, low, high, xtol=1e-10))
         return pairs_ratio * delta**2 - noise / 2
 
     middle = half_time(float(np.sqrt(Q)), start)
-    minimum = minimize_scalar(
+    minimum = scipy.optimize.minimize_scalar(
         at, bounds=(0.2 * middle, 5 * middle), method="bounded", options={"xatol": 1e-4}
     )
     return float(minimum.fun)

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
-from attnlaw.theory.learn.sensing import Array, Sensing, upper
-from attnlaw.theory.learn.untied_sensing import PairSensing, SquareSensing
+from attnlaw.theory.learn.sensing import PairSensing, Sensing, SquareSensing, upper
 
 if TYPE_CHECKING:
     from attnlaw.theory.learn.problem import Problem
@@ -38,16 +38,16 @@ class Linear:
     `ordered`: the columns are ordered pairs, as untied attention has them, and each counts once.
     """
 
-    weights: Array
+    weights: Reals
     ordered: bool = False
     quadratic: ClassVar[bool] = True
     drawn: ClassVar[bool] = False
 
-    def labels(self, fields: Array, tokens: int) -> Array:
+    def labels(self, fields: Reals, tokens: int) -> Reals:
         """The fields, packed."""
         return fields
 
-    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
         """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
 
         >>> value, gradient = Linear(np.ones((1, 3))).loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)), 2)
@@ -57,7 +57,7 @@ class Linear:
         weighted = self.curvature(tokens) * (fields - labels)
         return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
 
-    def curvature(self, tokens: int) -> Array:
+    def curvature(self, tokens: int) -> Reals:
         """The second derivative of the loss in the packed fields, which is diagonal."""
         return 2.0 * (1.0 if self.ordered else pair_counts(tokens)) * self.weights
 
@@ -69,7 +69,7 @@ class Softmax:
     beta: float
     quadratic: ClassVar[bool] = False
 
-    def labels(self, fields: Array, tokens: int) -> Array:
+    def labels(self, fields: Reals, tokens: int) -> Reals:
         """Attention rows of shape (n, T, T)."""
         first, second = upper(tokens)
         full = np.empty((fields.shape[0], tokens, tokens))
@@ -78,7 +78,7 @@ class Softmax:
         np.exp(full, out=full)
         return np.asarray(full / full.sum(axis=2, keepdims=True))
 
-    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
         """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
 
         >>> value, gradient = Softmax(beta=1.0).loss(np.zeros((1, 3)), np.eye(2)[None], 2)
@@ -95,7 +95,7 @@ class Softmax:
         packed = full[:, first, second] + np.where(first == second, 0.0, 1.0) * full[:, second, first]
         return value, packed
 
-    def curvature(self, tokens: int) -> Array:
+    def curvature(self, tokens: int) -> Reals:
         """A diagonal upper bound of the second derivative in the packed fields.
 
         Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2):
@@ -117,11 +117,11 @@ class Attended:
     drawn: bool = True
     quadratic: ClassVar[bool] = False
 
-    def labels(self, fields: Array, tokens: int) -> Array:
+    def labels(self, fields: Reals, tokens: int) -> Reals:
         """The probability of the first key, shape (n,)."""
-        return np.asarray(expit(self.beta * (fields[:, 0] - fields[:, 1])))
+        return np.asarray(scipy.special.expit(self.beta * (fields[:, 0] - fields[:, 1])))
 
-    def loss(self, fields: Array, labels: Array, tokens: int) -> tuple[float, Array]:
+    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
         """`sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
 
         >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
@@ -129,10 +129,10 @@ class Attended:
         (0.693147, [[-1.0, 1.0]])
         """
         v = self.beta * (fields[:, 0] - fields[:, 1])
-        slope = self.beta * (expit(v) - labels)
+        slope = self.beta * (scipy.special.expit(v) - labels)
         return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
 
-    def curvature(self, tokens: int) -> Array:
+    def curvature(self, tokens: int) -> Reals:
         """A diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
         return np.full(2, 0.5 * self.beta**2)
 
@@ -140,17 +140,17 @@ class Attended:
 Loss = Linear | Softmax | Attended
 
 
-def linear_loss(problem: Problem, weights: Array) -> Linear:
+def linear_loss(problem: Problem, weights: Reals) -> Linear:
     """The loss of the linear output."""
     return Linear(weights, ordered=problem.sides == 2)
 
 
-def softmax_loss(problem: Problem, weights: Array) -> Softmax:
+def softmax_loss(problem: Problem, weights: Reals) -> Softmax:
     """The loss of the softmax output, whose observations all weigh the same."""
     return Softmax(problem.beta)
 
 
-def attended_loss(problem: Problem, weights: Array) -> Attended:
+def attended_loss(problem: Problem, weights: Reals) -> Attended:
     """The loss on the attended key."""
     return Attended(problem.beta, drawn=not problem.soft_labels)
 
@@ -161,9 +161,9 @@ class Risk:
 
     sensing: Sensing | PairSensing | SquareSensing
     output: Loss
-    labels: Array
+    labels: Reals
 
-    def __call__(self, matrix: Array) -> tuple[float, Array]:
+    def __call__(self, matrix: Reals) -> tuple[float, Reals]:
         """R(S) and its gradient, a (d, d) matrix, symmetric if tied, with dR = Tr(gradient^T dS).
 
         >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -175,7 +175,7 @@ class Risk:
         value, weights = self.output.loss(self.sensing.fields(matrix), self.labels, self.sensing.shape[1])
         return value, self.sensing.adjoint(weights)
 
-    def curvature(self, matrix: Array) -> Array:
+    def curvature(self, matrix: Reals) -> Reals:
         """A bound of the second derivative of R applied to a matrix; equality for the linear output."""
         bound = self.output.curvature(self.sensing.shape[1])
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
@@ -202,7 +202,7 @@ def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
     return risk.output
 
 
-def pair_counts(tokens: int) -> Array:
+def pair_counts(tokens: int) -> Reals:
     """How often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
 
     >>> pair_counts(2).tolist()

@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import zeta
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
 from attnlaw.numerics.fixed_point import bracketed_roots
-from attnlaw.numerics.power_fit import fit_exponent
+from attnlaw.numerics.logs import fit_exponent
 from attnlaw.theory.learn.choices import ATTENTIONS
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
@@ -32,7 +33,6 @@ from attnlaw.theory.learn.state_evolution import state_evolutions
 from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import Target
 
-Reals = NDArray[np.float64]
 # Weight decays with noisy labels, in units of sqrt(2 alpha_T (E + Delta/2)). The best moves from the first to
 # the last as alpha grows: the bulk above b adds to E. At 4, b passes 2 delta, and E rises again.
 GOOD_DECAYS = (2.8, 3.6, 3.9)
@@ -99,7 +99,7 @@ def leading_order(problem: Problem) -> tuple[float | None, float | None]:
 
 def _leading_error(gamma: float, ratios: ArrayLike, noise: float, constant: float) -> Reals:
     N = np.asarray(ratios, dtype=float)
-    front = zeta(2 * gamma) ** (-1 / (2 * gamma)) * constant
+    front = scipy.special.zeta(2 * gamma) ** (-1 / (2 * gamma)) * constant
     power = 1 - 1 / (2 * gamma)
     if noise == 0:
         return np.asarray(np.minimum(front ** (2 * gamma) * (2 * N) ** -(2 * gamma - 1), 1.0))

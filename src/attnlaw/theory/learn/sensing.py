@@ -18,6 +18,25 @@ Attention-indexed model of arXiv:2509.24914 (base model arXiv:2506.01582). Norma
 Both sensings offer `fields(S) -> h`, its adjoint `adjoint(r) -> symmetric (d, d)`, with
 `<fields(S), r> = Tr(S adjoint(r))` for every symmetric S, and `gram()`, the matrix of `fields(adjoint(.))`.
 Tokens never form the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
+
+What a student sees of any square matrix: fields of pairs of tokens, or of Gaussian matrices.
+
+Untied attention, `pairs` of query a and key b. Normalisation:
+
+    tokens    h_ab = (x_a^T S z_b - delta Tr S) / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs,
+              delta = 1 where a token meets itself (pairs `all`, which only trajectories see)
+    ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the
+              theory solves exactly. Of `all` pairs those of one (a, b) are seen through one matrix, in both
+              orders, and a token with itself through a symmetric one, as tokens would show them
+
+| letter | meaning | shape |
+|---|---|---|
+| d, T, n | matrix size, tokens per sample, samples | |
+| P | pairs of a sample, in the order of `PAIRS` | |
+| h | fields of all samples, one column per pair | (n, P) |
+
+Both offer `fields(S)`, its adjoint `adjoint(r)`, with `<fields(S), r> = Tr(S^T adjoint(r))`, and `gram()`, as
+the sensings of symmetric matrices do (`attnlaw.theory.learn.sensing`).
 """
 
 from __future__ import annotations
@@ -28,12 +47,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
-from attnlaw.theory.learn.choices import SENSINGS
+from attnlaw.theory.learn.choices import PAIRS, SENSINGS
 
-Array = NDArray[np.float64]
 LARGEST_DENSE_BYTES = 2**31
 TEST_SEQUENCES = 8192
 
@@ -55,8 +74,8 @@ class TokenSensing:
     [[9.0, 6.0, -1.0]]
     """
 
-    x: Array
-    signs: Array = field(default_factory=lambda: np.ones(1))
+    x: Reals
+    signs: Reals = field(default_factory=lambda: np.ones(1))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -64,7 +83,7 @@ class TokenSensing:
         tokens, samples, size = self.x.shape
         return samples, tokens, size
 
-    def fields(self, matrix: Array) -> Array:
+    def fields(self, matrix: Reals) -> Reals:
         """h of shape (n, P)."""
         samples, tokens, size = self.shape
         z = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
@@ -75,7 +94,7 @@ class TokenSensing:
         h[:, first == second] -= np.trace(matrix)
         return np.asarray(self.signs[:, None] * h / np.sqrt(size))
 
-    def adjoint(self, weights: Array) -> Array:
+    def adjoint(self, weights: Reals) -> Reals:
         """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
         _, tokens, size = self.shape
         weights = self.signs[:, None] * weights
@@ -88,7 +107,7 @@ class TokenSensing:
         g[np.diag_indices(size)] -= weights[:, first == second].sum()
         return np.asarray(g / np.sqrt(size))
 
-    def gram(self) -> Array:
+    def gram(self) -> Reals:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
         samples, tokens, size = self.shape
         first, second = upper(tokens)
@@ -123,7 +142,7 @@ class MatrixSensing:
     [[4.0]]
     """
 
-    rows: Array
+    rows: Reals
     tokens: int
     size: int
 
@@ -132,13 +151,13 @@ class MatrixSensing:
         """(samples, tokens, size)."""
         return self.rows.shape[0] // (self.tokens * (self.tokens + 1) // 2), self.tokens, self.size
 
-    def fields(self, matrix: Array) -> Array:
+    def fields(self, matrix: Reals) -> Reals:
         """h of shape (n, P)."""
         i, j = upper(self.size)
         coordinates = matrix[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return (self.rows @ coordinates).reshape(self.shape[0], -1)
 
-    def adjoint(self, weights: Array) -> Array:
+    def adjoint(self, weights: Reals) -> Reals:
         """Sum over samples and pairs of weight times sensing matrix."""
         i, j = upper(self.size)
         coordinates = weights.reshape(-1) @ self.rows
@@ -146,7 +165,7 @@ class MatrixSensing:
         g[i, j] = g[j, i] = coordinates / np.where(i == j, 1.0, np.sqrt(2.0))
         return g
 
-    def gram(self) -> Array:
+    def gram(self) -> Reals:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
         return self.rows @ self.rows.T
 
@@ -195,23 +214,23 @@ def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator
 
 
 def fresh_draws(
-    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
+    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
     """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
     fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
     return fresh.fields(matrix), fresh.fields(np.diag(target))
 
 
 def fresh_gaussian(
-    name: str, matrix: Array, target: Array, tokens: int, rng: np.random.Generator
-) -> tuple[Array, Array]:
+    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
     """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
     first, second = upper(tokens)
     scale = np.where(first == second, np.sqrt(2.0), 1.0)
     return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
 
 
-def correlated(matrix: Array, target: Array, z: Array) -> tuple[Array, Array]:
+def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
     """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
     size = len(matrix)
     q, m, Q = (
@@ -229,3 +248,140 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
             f"choose a smaller {{size}}{remedy}",
             size,
         )
+
+
+@dataclass(frozen=True)
+class PairSensing:
+    """Fields of queries `x` and keys `z`, each of shape (T, n, d), for the `places` (a, b).
+
+    >>> x, z = np.array([[[1.0, 2.0]]]), np.array([[[0.0, 1.0]]])  # T = 1, n = 1, d = 2
+    >>> (PairSensing(x, z, ((0, 0),)).fields(np.array([[1.0, 3.0], [0.0, 5.0]])) * np.sqrt(2.0)).tolist()
+    [[13.0]]
+    """
+
+    x: Reals
+    z: Reals
+    places: tuple[tuple[int, int], ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(samples, tokens, size)."""
+        tokens, samples, size = self.x.shape
+        return samples, tokens, size
+
+    def fields(self, matrix: Reals) -> Reals:
+        """h of shape (n, P)."""
+        samples, _, size = self.shape
+        seen = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
+        h = np.empty((samples, len(self.places)))
+        for p, (a, b) in enumerate(self.places):
+            np.einsum("ni,ni->n", seen[a], self.z[b], out=h[:, p])
+        h[:, self._selves] -= np.trace(matrix)
+        return np.asarray(h / np.sqrt(size))
+
+    @property
+    def _selves(self) -> list[int]:
+        """The pairs of a token with itself, whose fields are centred."""
+        return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
+
+    def adjoint(self, weights: Reals) -> Reals:
+        """Sum over samples and pairs of weight times `(x_a z_b^T - delta I) / sqrt(d)`."""
+        size = self.shape[2]
+        u = np.zeros_like(self.x)
+        for p, (a, b) in enumerate(self.places):
+            u[a] += weights[:, p, None] * self.z[b]
+        g = self.x.reshape(-1, size).T @ u.reshape(-1, size)
+        g[np.diag_indices(size)] -= weights[:, self._selves].sum()
+        return np.asarray(g / np.sqrt(size))
+
+    def gram(self) -> Reals:
+        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        samples, _, size = self.shape
+        count = len(self.places)
+        check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
+        queries, keys = zip(*self.places, strict=True)
+        x = self.x[list(queries)].transpose(1, 0, 2).reshape(-1, size)
+        z = self.z[list(keys)].transpose(1, 0, 2).reshape(-1, size)
+        return (x @ x.T) * (z @ z.T) / size
+
+
+@dataclass(frozen=True)
+class SquareSensing:
+    """Fields of Gaussian matrices with independent entries, `rows` of shape (nP, d^2).
+
+    >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
+    >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
+    [[5.0]]
+    """
+
+    rows: Reals
+    samples: int
+    tokens: int
+    size: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(samples, tokens, size)."""
+        return self.samples, self.tokens, self.size
+
+    def fields(self, matrix: Reals) -> Reals:
+        """h of shape (n, P)."""
+        return (self.rows @ matrix.reshape(-1)).reshape(self.samples, -1)
+
+    def adjoint(self, weights: Reals) -> Reals:
+        """Sum over samples and pairs of weight times sensing matrix."""
+        return np.asarray((weights.reshape(-1) @ self.rows).reshape(self.size, self.size))
+
+    def gram(self) -> Reals:
+        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        return self.rows @ self.rows.T
+
+
+def draw_pairs(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> PairSensing:
+    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed. `queries`: only so many."""
+    kind = PAIRS[pairs]
+    x = rng.standard_normal((tokens if queries is None else queries, samples, size))
+    z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
+    return PairSensing(x, z, kind.visible_pairs(tokens, queries))
+
+
+def draw_squares(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> SquareSensing:
+    """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
+    rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
+    if PAIRS[pairs].mirrored:
+        square = rows.reshape(samples, tokens, tokens, size, size)
+        flipped = square.swapaxes(3, 4)
+        for a in range(tokens):
+            square[:, a, a] = (square[:, a, a] + flipped[:, a, a]) / np.sqrt(2.0)
+            for b in range(a):
+                square[:, a, b] = flipped[:, b, a]
+    return SquareSensing(rows, samples, tokens, size)
+
+
+def fresh_pairs(
+    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Reals, Reals]:
+    """Fields of a student's and of the target's matrix on 8192 fresh sequences."""
+    fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
+    return fresh.fields(matrix), fresh.fields(target)
+
+
+def fresh_squares(
+    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Reals, Reals]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
+    return correlated(matrix, target, z)
+
+
+def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
+    """`diag(s) O` with singular values s (d,) and O a random rotation (Haar).
+
+    A diagonal target is symmetric: the two orders of a pair would then show the same field.
+    """
+    q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
+    return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))

@@ -292,7 +292,7 @@ class ProblemSettings(Settings):
     def problem(self) -> Problem:
         """The same in the theory's terms; a `BadSetting` for what the target alone can tell."""
         from attnlaw.theory.learn.problem import Problem, Target
-        from attnlaw.theory.learn.target_file import stated_target
+        from attnlaw.theory.learn.target import stated_target
 
         paired = ATTENTIONS[self.attention].paired
         of_rank = Target.product if paired else Target.marchenko_pastur

@@ -26,19 +26,18 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
-from attnlaw.numerics.cores import usable_cores
 from attnlaw.numerics.draws import mean_of
+from attnlaw.numerics.openblas import usable_cores
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.sensing import Array, check_sensing
+from attnlaw.theory.learn.sensing import check_sensing
 from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import whole_share
-from attnlaw.theory.learn.train_once import train_once
-from attnlaw.theory.learn.training import Trained
-from attnlaw.theory.learn.training_data import entries
+from attnlaw.theory.learn.training import Trained, entries, train_once
 
 QUANTITIES = (
     "estimation_error",
@@ -82,7 +81,7 @@ class Measurement(BriefRepr):
     wrong_keys: Estimate | None
     solver: str
     residual: float
-    eigenvalues: Array = field(repr=False, compare=False)
+    eigenvalues: Reals = field(repr=False, compare=False)
     outcome: Outcome = Outcome.DONE
     unsolved: str | None = None
 

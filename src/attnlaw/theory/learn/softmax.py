@@ -22,6 +22,8 @@ times too large where the loss is smooth. The theory assumes replica symmetry an
 How far to trust that says the replicon value `K 2 alpha E tr[(K G)^2] / Vhat^2`, unstable above 1, `G = -dg/
 domega` and the first K that of `attnlaw.theory.learn.stability`: small differences between two students
 trained on the same data then grow. For one group of a quadratic loss it is that of the linear output.
+
+What the fixed points of the row softmax predict: values with the errors of their averages.
 """
 
 from __future__ import annotations
@@ -31,16 +33,25 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri
+import scipy
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Outcome
 from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
-from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.laws.rectified import rectify
+from attnlaw.numerics.small_systems import factor, inverse
+from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.theory.laws.transformed import Rectified, rectify
 from attnlaw.theory.learn import direct, factorized
+from attnlaw.theory.learn.outliers import find_outliers
+from attnlaw.theory.learn.prediction import (
+    UNSTABLE,
+    Prediction,
+    estimates,
+    recovered_prediction,
+    trace_or_nuclear_norm,
+)
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.small_systems import factor, inverse
 from attnlaw.theory.learn.softmax_channel import (
     covariance,
     derivatives,
@@ -52,7 +63,6 @@ from attnlaw.theory.learn.softmax_channel import (
 )
 from attnlaw.theory.learn.stability import mean_square_slope
 
-Reals = NDArray[np.float64]
 SOBOL_SEED = 20250924
 REFRESH = 10
 REPLICATES = 4
@@ -128,16 +138,16 @@ class _Channel:
     """The draws of one problem, on the last axis; the proximal points of the last step start the next."""
 
     def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
-        from scipy.stats import qmc
-
         self.problem = problem
         self.K = covariance(problem.tokens)
         self.inverse: Reals = np.asarray(np.linalg.inv(self.K), dtype=float)
         size = self.K.shape[0]
         blocks = 3 if problem.noise else 2
-        sobol = qmc.Sobol(blocks * size, scramble=True, rng=np.random.default_rng(SOBOL_SEED + scramble))
+        sobol = scipy.stats.qmc.Sobol(
+            blocks * size, scramble=True, rng=np.random.default_rng(SOBOL_SEED + scramble)
+        )
         uniform = np.clip(sobol.random_base2(log2_draws), 1e-12, 1 - 1e-12)
-        z = ndtri(uniform).reshape(-1, blocks, size) @ np.linalg.cholesky(self.K).T
+        z = scipy.special.ndtri(uniform).reshape(-1, blocks, size) @ np.linalg.cholesky(self.K).T
         z = np.ascontiguousarray(z.transpose(1, 2, 0))
         self.teacher = np.sqrt(problem.target.second_moment) * z[0]
         self.free = z[1]
@@ -349,3 +359,107 @@ def _ridge_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
 
 FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True)
 RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)
+
+
+# Of Q*: below it the gradients at the proximal points are round-off.
+UNRESOLVED = 1e-19
+
+
+Start = tuple[float, float, float]
+
+
+def predictions(
+    problems: list[Problem],
+    answer: StudentUpdate,
+    report: Callable[[int], object],
+    solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
+) -> list[Prediction]:
+    """Predictions of problems that share a target, each started at the one before along alpha."""
+    order = sorted(
+        range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
+    )
+    results: dict[int, Prediction] = {}
+    start = None
+    for done, i in enumerate(order, start=1):
+        problem = problems[i]
+        if problem.weight_decay == 0 and problem.noise == 0:
+            results[i] = recovered_prediction(problem, 0.0, 0.0, 0, 0.0 if answer.cuts else None)
+        else:
+            point = solved(problem, answer, start)
+            start = (point.E, point.theta, point.V) if point.iteration.converged else None
+            results[i] = _prediction(problem, answer, point)
+        report(done)
+    return [results[i] for i in range(len(problems))]
+
+
+def _values(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
+    """What is an average, under its name in a prediction."""
+    values = {
+        "estimation_error": point.E,
+        "prediction_error": point.test,
+        "training_loss": point.train,
+        "overlap": point.m,
+        "norm": point.q,
+        "rank_fraction": point.rank,
+        **trace_or_nuclear_norm(problem, point.trace),
+        "noise_level": point.a,
+    }
+    return {**values, "threshold": point.b} if answer.cuts else values
+
+
+def errors(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
+    """The standard error of the mean over the replicates and what the iteration left, in squares.
+
+    The iteration's error is relative to E, so for m and q it is relative to their distance from Q*.
+    """
+    tables = [_values(problem, answer, replicate) for replicate in point.replicates]
+    away = np.sqrt(problem.target.second_moment * point.E)
+    sizes = _values(problem, answer, point) | {"overlap": away, "norm": 2 * away + point.E}
+    if not answer.cuts:
+        sizes["rank_fraction"] = 0.0
+    root = np.sqrt(len(tables))
+    return {
+        name: float(
+            np.hypot(np.std([table[name] for table in tables], ddof=1) / root, point.iteration.error * size)
+        )
+        for name, size in sizes.items()
+    }
+
+
+def _prediction(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> Prediction:
+    law, iteration, threshold = problem.target.law, point.iteration, point.b if answer.cuts else None
+    bound = UNRESOLVED * problem.target.second_moment
+    if bound > point.E:
+        return recovered_prediction(problem, bound, iteration.residual, iteration.steps)
+    outcome, remark = Outcome.DONE, None
+    if point.stability is not None and point.stability > UNSTABLE:
+        outcome = Outcome.UNSTABLE
+        remark = f"unstable: replicon value {point.stability:.3g}; training runs may end apart"
+    if not iteration.converged:
+        outcome = Outcome.NOT_CONVERGED
+        remark = (
+            f"residual {iteration.residual:.1e} after {iteration.steps} steps, these values may be far off; "
+            "lower beta or raise the weight decay for a unique proximal point"
+        )
+    values = _values(problem, answer, point)
+    return Prediction(
+        problem=problem,
+        **estimates(
+            problem,
+            values.pop("estimation_error"),
+            **values,
+            errors=errors(problem, answer, point) if point.replicates else None,
+        ),
+        shrinkage=point.r,
+        spectrum=(
+            Rectified(FreeConvolution(law, point.a), point.b, point.r, problem.sides)
+            if answer.cuts
+            else FreeConvolution(law.scaled(point.r), point.r * point.a)
+        ),
+        outliers=find_outliers(problem.target, point.a, threshold, point.r),
+        stability=point.stability if iteration.converged else None,
+        outcome=outcome,
+        remark=remark,
+        residual=iteration.residual,
+        steps=iteration.steps,
+    )

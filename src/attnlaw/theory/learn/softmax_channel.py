@@ -12,7 +12,7 @@ covariance `Q K` (for two tokens `K = [[3, 1], [1, 3]]`).
 | C | second derivatives of the loss of one row in its own logits, T x T |
 
 The N draws stand on the last axis: every number of a small matrix is an array over all draws, and a
-factorisation is a few array operations for all of them (`attnlaw.theory.learn.small_systems`).
+factorisation is a few array operations for all of them (`attnlaw.numerics.small_systems`).
 
 The loss `l(v) = sum_ab (y_ab - sigma_ab)^2` is not convex: the proximal point is taken as the better of two
 local minima, reached from omega and from the teacher's own logits.
@@ -26,9 +26,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.theory.learn.small_systems import factor, solve
+from attnlaw.core.arrays import Reals
+from attnlaw.numerics.small_systems import factor, solve
 
-Reals = NDArray[np.float64]
 MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 

@@ -19,11 +19,11 @@ between two minima.
 from __future__ import annotations
 
 import numpy as np
-from scipy.fft import dct
+import scipy
 
-from attnlaw.numerics.angle_series import cosine_coefficients
+from attnlaw.core.arrays import Reals
+from attnlaw.numerics.quadrature import cosine_coefficients
 from attnlaw.theory.laws.free_convolution import Base, Truncated
-from attnlaw.theory.laws.law import Reals
 from attnlaw.theory.learn.factorized import FixedPoint, ProblemBatch
 
 SIZE, ANGLES = 160, 4096
@@ -81,4 +81,4 @@ def _interpolate_angles(values: Reals) -> Reals:
     padded = np.zeros((len(values), ANGLES))
     padded[:, : coefficients.shape[1]] = coefficients
     padded[:, 1:] /= 2
-    return np.asarray(dct(padded, type=3, axis=-1))
+    return np.asarray(scipy.fft.dct(padded, type=3, axis=-1))

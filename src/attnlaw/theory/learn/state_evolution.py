@@ -3,15 +3,22 @@
 `state_evolution(problem)` and `state_evolutions(problems)` are the theory's only doors. Problems that share
 target, student, attention and output are handed to that student's theory together: it solves them at once
 (linear output and Bayes) or one from the other (softmax).
+
+Many problems at once: learning curves, and the best weight decay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import Target
 
 
@@ -43,3 +50,61 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
         predictions.update(zip(places, results, strict=True))
         tell(len(predictions), total)
     return [predictions[index] for index in range(total)]
+
+
+def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
+    """Predictions of one problem along the sample ratio, solved together.
+
+    >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
+    >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
+    [1.183, 0.802, 0.467]
+    """
+    return state_evolutions([replace(problem, alpha=float(alpha)) for alpha in alphas], progress)
+
+
+@dataclass(frozen=True)
+class BestDecay:
+    """The weight decay of least estimation error and the prediction there.
+
+    `remark` says where the least error lies at an end of the range searched.
+    """
+
+    weight_decay: float
+    prediction: Prediction
+    remark: str | None = None
+
+
+def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
+    """The best weight decay of a student, by a grid in its logarithm that zooms in `rounds` times.
+
+    The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
+    remove. It solves `points * rounds` problems: seconds with the linear output, minutes with softmax unless
+    both are lowered. Where a student has a closed form it is not searched: the direct one with the linear
+    output, noise and no groups has `Delta/(2 Q*)`.
+
+    >>> from attnlaw.theory.learn.target import Target
+    >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))
+    >>> round(best.prediction.estimation_error.value, 4)
+    0.3652
+    """
+    student = problem.student_spec
+    if not student.penalised:
+        able = [name for name, student in STUDENTS.items() if student.penalised]
+        raise BadSetting("student", f"which has no weight decay; choose {' or '.join(able)}", problem.student)
+    closed_form = student.best_decay.get(problem.observed_output.name)
+    known = None if closed_form is None else closed_form(problem)
+    if known is not None:
+        return BestDecay(known, state_evolution(replace(problem, weight_decay=known)))
+    noise = max(channel.noise for channel in problem.channels)
+    scale = np.sqrt(2 * problem.observations * (problem.target.second_moment + noise))
+    ends = np.log(scale * np.array([1e-4, 30.0]))
+    low, high = ends
+    for _ in range(rounds):
+        grid = np.linspace(low, high, points)
+        predictions = state_evolutions([replace(problem, weight_decay=float(np.exp(at))) for at in grid])
+        least = int(np.argmin([prediction.estimation_error.value for prediction in predictions]))
+        low, high = grid[max(least - 1, 0)], grid[min(least + 1, points - 1)]
+    decay = predictions[least].problem.weight_decay
+    at_end = min(abs(np.log(decay) - ends)) < 1e-9
+    remark = f"the least error lies at an end of the range searched, {decay:.3g}; the best is beyond it"
+    return BestDecay(decay, predictions[least], remark if at_end else None)

@@ -33,12 +33,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.laws.rectified import rectify
+from attnlaw.theory.laws.transformed import rectify
 from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import Target
 
@@ -139,7 +139,7 @@ def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
     def slope(t: float) -> float:
         return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
 
-    t = float(brentq(slope, 0.0, 2.0, xtol=1e-14))
+    t = float(scipy.optimize.brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
     return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1], t
 
@@ -199,7 +199,7 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
         low -= 1.0
     while miss(high) > 0:
         high += 1.0
-    delta = float(np.exp(brentq(miss, low, high, xtol=1e-13)))
+    delta = float(np.exp(scipy.optimize.brentq(miss, low, high, xtol=1e-13)))
     chi = _excess(target, delta)[1]
     return chi / 2, chi * delta**2 - noise / 2 if is_told else None
 

@@ -2,10 +2,14 @@
 
 | student | problem | solver |
 |---|---|---|
-| factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `factor_training` |
-| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `convex_training` |
+| factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
+| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal` |
 | ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `untied_training` |
-| direct | `min over symmetric S of R(S) + lambda d |S|_F^2` | `direct_training` |
+| direct | `min over symmetric S of R(S) + lambda d |S|_F^2` | `train_direct` |
+
+The training data of a student of size d: what it sees, its noise and its labels.
+
+One data set, the student trained on it, and what it has learned (the quantities of `simulate`).
 """
 
 from __future__ import annotations
@@ -14,9 +18,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
-from attnlaw.theory.learn.sensing import Array
+from attnlaw.core.arrays import Reals
+from attnlaw.core.lazy import resolve
+from attnlaw.theory.learn.choices import PAIRS, SENSINGS
+from attnlaw.theory.learn.prediction import trace_or_nuclear_norm
+from attnlaw.theory.learn.problem import ENTRIES, Problem
+from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.sensing import TEST_SEQUENCES, draw_sensing, hidden_target, upper
 
 Check = Callable[[], None]
 """Called in every step of a solver; raises where training is to end."""
@@ -37,7 +47,7 @@ def never_stop() -> None:
 class Trained:
     """A trained matrix S (d, d), the residual of its optimality condition, steps and the solver's name."""
 
-    matrix: Array
+    matrix: Reals
     residual: float
     steps: int
     solver: str
@@ -48,22 +58,22 @@ class Trained:
         return self.residual <= RESIDUAL
 
 
-def relative_move(after: Array, before: Array) -> float:
+def relative_move(after: Reals, before: Reals) -> float:
     """|after - before|_F over the larger norm, 0 if both vanish."""
     scale = max(float(np.linalg.norm(after)), float(np.linalg.norm(before)))
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
 
 def descend(
-    objective: Callable[[Array], tuple[float, Array]], start: Array, tolerance: float, check: Check
-) -> tuple[Array, int]:
+    objective: Callable[[Reals], tuple[float, Reals]], start: Reals, tolerance: float, check: Check
+) -> tuple[Reals, int]:
     """L-BFGS until no entry of the gradient passes `tolerance`: where it ended, and its steps."""
 
-    def checked(w: Array) -> tuple[float, Array]:
+    def checked(w: Reals) -> tuple[float, Reals]:
         check()
         return objective(w)
 
-    result = minimize(
+    result = scipy.optimize.minimize(
         checked,
         start,
         jac=True,
@@ -77,3 +87,127 @@ def descend(
         },
     )
     return np.asarray(result.x), int(result.nit)
+
+
+def entries(problem: Problem) -> int:
+    """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
+    if problem.sides == 2:
+        return PAIRS[problem.pairs or ""].count(problem.tokens, problem.observed_output.queries)
+    return problem.tokens * (problem.tokens + 1) // 2
+
+
+def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
+    """Draw the training data of a student: sensing, noise and labels of the target's matrix.
+
+    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
+    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
+    observation groups, each entry's samples are shared out in consecutive blocks.
+    """
+    tokens, size = problem.tokens, len(target)
+    target = target if target.ndim == 2 else np.diag(target)
+    if problem.sides == 2:
+        draw = resolve(SENSINGS[sensing].draws[problem.attention])
+        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
+        clean = pairs.fields(target)
+        loss = resolve(problem.observed_output.loss)(problem, np.ones(clean.shape))
+        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
+        labels = loss.labels(fields, tokens)
+        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
+    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
+    weights, noise = _weights_and_noise(problem, samples)
+    first, second = upper(tokens)
+    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
+    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
+    loss = resolve(problem.observed_output.loss)(problem, weights)
+    return Risk(data, loss, loss.labels(fields, tokens))
+
+
+def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
+    """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
+    first, second = upper(problem.tokens)
+    weights = np.ones((samples, first.size))
+    noise = np.full((samples, first.size), problem.noise)
+    for place, columns in (("diagonal", first == second), ("off_diagonal", first != second)):
+        reached = 0.0
+        for group in problem.groups:
+            if getattr(ENTRIES[group.entries], place):
+                block = slice(round(reached * samples), round((reached + group.share) * samples))
+                weights[block, columns] = group.weight
+                noise[block, columns] = group.noise
+                reached += group.share
+    return weights, noise
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A trained student, its quantities, and its eigenvalues (untied: singular values), ascending."""
+
+    trained: Trained
+    values: dict[str, float]
+    eigenvalues: Reals
+
+
+def train_once(
+    problem: Problem,
+    target: Reals,
+    samples: int,
+    sensing: str,
+    rng: np.random.Generator,
+    check: Check,
+) -> TrainingRun:
+    """Draw data of a target with these eigenvalues (d,), train the student, measure what it has learned."""
+    teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
+    risk = draw_risk(problem, teacher, samples, sensing, rng)
+    trained = problem.student_spec.train(problem, risk, rng, check)
+    matrix, size = trained.matrix, target.size
+    spectrum = np.linalg.eigvalsh(matrix) if problem.sides == 1 else np.linalg.svd(matrix)[1][::-1]
+    eigenvalues = np.array(spectrum, dtype=float)
+    error = matrix - teacher
+    # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
+    eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0
+    values = {
+        "estimation_error": float(np.vdot(error, error)) / size,
+        "training_loss": risk(matrix)[0] / samples,
+        "overlap": float(np.vdot(matrix, teacher)) / size,
+        "norm": float(np.vdot(matrix, matrix)) / size,
+        **trace_or_nuclear_norm(problem, float(eigenvalues.sum()) / size),
+        "rank_fraction": float(np.mean(eigenvalues != 0.0)),
+    }
+    error_on_fresh = problem.prediction_error(values["estimation_error"])
+    if error_on_fresh is None:
+        values |= _on_fresh_sequences(problem, risk, sensing, (target, teacher), matrix, rng)
+    else:
+        values["prediction_error"] = error_on_fresh
+    if problem.observed_output.queries is not None and values["norm"] > 0:
+        cosine = values["overlap"] / np.sqrt(values["norm"] * np.vdot(teacher, teacher) / size)
+        values["angle"] = float(np.arccos(np.clip(cosine, -1.0, 1.0)))
+    return TrainingRun(trained, values, eigenvalues)
+
+
+def _on_fresh_sequences(
+    problem: Problem,
+    risk: Risk,
+    sensing: str,
+    target: tuple[Reals, Reals],
+    matrix: Reals,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """The mean loss of a student over 8192 fresh sequences with clean labels, and how often it errs.
+
+    `target` are its eigenvalues (singular values) and its matrix.
+    """
+    fresh, queries, tokens = (
+        resolve(SENSINGS[sensing].fresh[problem.attention]),
+        problem.observed_output.queries,
+        problem.tokens,
+    )
+    if problem.sides == 1:
+        student, teacher = fresh(sensing, matrix, target[0], tokens, rng)
+    else:
+        student, teacher = fresh(matrix, target[1], tokens, problem.pairs, rng, queries)
+    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
+    errors = {"prediction_error": loss / TEST_SEQUENCES}
+    if queries is not None:
+        wrong = (student[:, 0] > student[:, 1]) != (teacher[:, 0] > teacher[:, 1])
+        errors["wrong_keys"] = float(wrong.mean())
+    return errors

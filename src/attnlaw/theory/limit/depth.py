@@ -23,13 +23,12 @@ import numpy as np
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.finite import check_token, chunks, score_variance, token_roots, unit_rows
-from attnlaw.theory.limit.grams import cosine_matrix, gram_of, mean_cosine
 from attnlaw.theory.limit.heads import attention_root, score_matrices
-from attnlaw.theory.limit.kernels import apply, kernel_map
+from attnlaw.theory.limit.inputs import cosine_matrix, gram_of, mean_cosine
+from attnlaw.theory.limit.kernels import ACTIVATIONS, apply, kernel_map
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, mean_of
 from attnlaw.theory.limit.token_counts import MOST
-from attnlaw.theory.limit.variants import ACTIVATIONS
 from attnlaw.theory.limit.wishart import (
     Array,
     Streams,

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
@@ -146,7 +146,7 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
     """
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
-    values = np.abs(CubicSpline(u, difference, axis=1)(fine))
+    values = np.abs(scipy.interpolate.CubicSpline(u, difference, axis=1)(fine))
     areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
     return areas, values.max(axis=1)
 
@@ -165,8 +165,6 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
     >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
     True
     """
-    from scipy.signal import fftconvolve  # half a second of imports that nothing else here needs
-
     width = float(np.std(sample, ddof=1)) * len(sample) ** -0.2
     if not width > 0:
         raise InputError("all sampled values are equal; a kernel density estimate needs a sample that varies")
@@ -182,7 +180,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
     mass = np.bincount(cell, 1 - share, size) + np.bincount(cell + 1, share, size)
     offsets = np.arange(-pad, pad + 1) * (step / width)
     kernel = np.exp(-(offsets**2) / 2) / (np.sqrt(2 * np.pi) * width * len(sample))
-    smooth: Array = fftconvolve(mass, kernel, mode="same")
+    smooth: Array = scipy.signal.fftconvolve(mass, kernel, mode="same")
     return np.maximum(smooth[pad : pad + inside : split], 0.0)
 
 

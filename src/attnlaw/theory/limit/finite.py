@@ -16,10 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from attnlaw.core.settings import check_value
-from attnlaw.theory.limit.heads import attention_root, score_matrices, score_row
+from attnlaw.theory.limit.heads import attention_root, can_draw_row, draw_row, score_matrices, score_row
 from attnlaw.theory.limit.layer import AttentionLayer, Sample
 from attnlaw.theory.limit.mixture import OutputLaw
-from attnlaw.theory.limit.one_row import can_draw_row, draw_row
 from attnlaw.theory.limit.token_counts import MOST_DRAWS
 from attnlaw.theory.limit.wishart import Array, Streams, streams
 

@@ -8,19 +8,28 @@
 | m          | coordinates of the tokens that are kept in view (needed with a residual)          |
 
 With m > 0, a root has m leading columns `X[:, :m] / sqrt(n)`, so that `L = [X_m, rest] / sqrt(n)`.
+
+Gram matrices of tokens, (..., s, s): from their roots, as cosines, and what heads write side by side.
+
+A Gram matrix from a file: NumPy's `.npy`, or text with one row a line.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from math import prod
+from pathlib import Path
+from tokenize import TokenError
+from typing import IO, Any, Protocol
 
 import numpy as np
 
 from attnlaw.core.arrays import require_shapes
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.files import read_bounded, require_exists, require_regular_file, require_valid_path
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.kernels import activation, apply, moments
 from attnlaw.theory.limit.token_counts import MOST, check_tokens
@@ -241,3 +250,88 @@ def _normalised_gram(gram: Array) -> Array:
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
     scaled: Array = gram / lengths[:, None] / lengths
     return scaled
+
+
+def gram_of(root: Array) -> Array:
+    """`L L^T` of roots (..., s, r)."""
+    gram: Array = root @ np.swapaxes(root, -1, -2)
+    return gram
+
+
+def cosine_matrix(gram: Array) -> Array:
+    """Cosines between tokens; zero tokens count as orthogonal.
+
+    >>> cosine_matrix(np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))[0].tolist()
+    [1.0, 0.5, 0.0]
+    """
+    lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
+    scale = lengths[..., :, None] * lengths[..., None, :]
+    cosines: Array = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
+    return cosines
+
+
+def mean_cosine(cosines: Array) -> Array:
+    """The mean over pairs of different tokens; zero of one token."""
+    s = cosines.shape[-1]
+    off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
+    mean: Array = off / max(s * (s - 1), 1)
+    return mean
+
+
+def side_by_side(blocks: Array) -> Array:
+    """What heads write, (draws, H, s, q), in one row for each token, (draws, s, H q)."""
+    draws, heads, s, q = blocks.shape
+    return np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * q)
+
+
+MOST_BYTES = 2**30  # of a matrix; 11000 tokens
+REMEDY = "give an existing file"
+# What NumPy raises on a header that is none: it is parsed as a Python expression.
+DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
+
+
+def read_gram(path: Path) -> Array:
+    """The numbers in a file; whether they are a Gram matrix is for `GivenInputs` to say."""
+    wanted = "expected .npy, or text with one row a line"
+    with (
+        as_input_error(f"{path}: cannot be read", REMEDY),
+        as_input_error(f"{path}: not a matrix of numbers", wanted, *DAMAGE, with_reason=False),
+    ):
+        return _read_binary_gram(path) if path.suffix == ".npy" else _read_text_gram(path)
+
+
+def _read_text_gram(path: Path) -> Array:
+    text = read_bounded(path, megabytes=64, remedy=REMEDY).decode("utf-8")
+    rows = [line.replace(",", " ").split() for line in text.splitlines() if line.strip()]
+    return np.array(rows, dtype=np.float64)
+
+
+def _read_binary_gram(path: Path) -> Array:
+    """The array of a `.npy` file, read only where its header announces what the file holds."""
+    require_exists(require_valid_path(path), REMEDY)
+    with require_regular_file(path).open("rb") as file:
+        with warnings.catch_warnings(action="ignore"):
+            shape, order, dtype = _header(file)
+        require_real(str(path), dtype)
+        size = prod(shape) * dtype.itemsize
+        if size < 1:
+            raise ValueError(f"no numbers in a shape of {shape}")
+        if size > MOST_BYTES:
+            raise InputError(
+                f"{path}: a matrix of shape {shape} in {dtype}, larger than {MOST_BYTES // 2**30} GB; "
+                "choose fewer tokens"
+            )
+        data = file.read(size + 1)
+    if len(data) != size:
+        raise ValueError("the file does not hold as many numbers as its header says")
+    return np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if order else "C").astype(np.float64)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns come first, and type."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(file)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of the format")

@@ -16,12 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw.core.arrays import require_spectral_values
+from attnlaw.core.arrays import Reals, require_spectral_values
 from attnlaw.core.settings import check_value
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

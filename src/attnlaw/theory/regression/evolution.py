@@ -3,7 +3,7 @@
 | here | means |
 |---|---|
 | a, c | n/p, p/d |
-| o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `features`) |
+| o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `kernels`) |
 | D | ridge + Vh o |
 | g | (prox - omega)/V, the pull of a sample (see `numerics.prox`) |
 
@@ -20,6 +20,11 @@ depends on the features through m alone,
     ((1 - m)^2 + (d/n) m^2 Delta)/(1 - (d/n) m^2)
 
 which is the `direct` student of `learn` with its shrinkage for m.
+
+What K learners do together: the error of their mean and of their vote, from three overlaps.
+
+Scores omega_k of the learners and the teacher nu are jointly Gaussian: Var nu = 1, Var omega_k = q,
+Cov(omega_k, omega_l) = q1, Cov(omega_k, nu) = m (arXiv 2201.13383).
 """
 
 from __future__ import annotations
@@ -29,22 +34,66 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import root
-from scipy.special import ndtr
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.fixed_point import accelerated_iteration, bracketed_roots
 from attnlaw.numerics.prox import Loss
 from attnlaw.numerics.quadrature import panels
-from attnlaw.theory.regression import error_averages as averages
-from attnlaw.theory.regression.ensemble import Ensemble
-from attnlaw.theory.regression.features import moments, spectrum
-from attnlaw.theory.regression.variants import LOSSES
+from attnlaw.theory.regression.kernels import moments, spectrum
+from attnlaw.theory.regression.problem import LOSSES, Ensemble
 
-Reals = NDArray[np.float64]
+FAR = 9.0  # standard deviations; the mass beyond is below the floats
+NODES = 12
+
+
+def mean_square_error(m: float, q: float, q1: float, learners: float) -> float:
+    """E (nu - mean of omega)^2 = 1 - 2m + q1 + (q - q1)/K."""
+    return 1 - 2 * m + q1 + (q - q1) / learners
+
+
+def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
+    """P(sign of the mean differs from that of nu) = arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
+    return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
+
+
+def vote_error(m: float, q: float, q1: float, learners: float) -> float:
+    """P(the majority of signs differs from that of nu); a tie of an even number counts one half.
+
+    Given zeta, the part that all learners share, their signs are independent of each other and of nu's. With
+    ties at one half an even number votes as one learner fewer does.
+
+    >>> m, q, q1 = 2.150286, 18.530249, 6.747211
+    >>> round(vote_error(m, q, q1, 1) - mean_sign_error(m, q, q1, 1), 9)
+    0.0
+    """
+    if learners == math.inf:
+        return mean_sign_error(m, q, q1, learners)
+    odd = int(learners) - (learners % 2 == 0)
+    zeta, weights = gaussian_nodes()
+    positive = scipy.special.ndtr(math.sqrt(q1 / (q - q1)) * zeta)
+    elected = scipy.special.bdtrc(odd // 2, odd, positive)
+    truth = teacher_given(m, q1, zeta)
+    return float(weights @ (truth * (1 - elected) + (1 - truth) * elected))
+
+
+def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
+    """P(nu > 0 | zeta), nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta."""
+    rest = max(1 - m * m / q1, np.finfo(float).tiny)
+    return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
+
+
+def gaussian_nodes() -> tuple[Reals, Reals]:
+    """Nodes and weights for a standard normal, ever finer towards 0, where votes and signs turn."""
+    graded = FAR * 0.5 ** np.arange(30)
+    z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
+    return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
 TOLERANCE = 1e-10
 DAMPED_STEPS = 25
 NO_MINIMUM = "but no minimum was found: samples that can be separated have none without a ridge; raise it"
@@ -65,14 +114,14 @@ class EnsemblePrediction:
         """Error of the mean of K learners (or inf) on clean labels: mean square, or share of wrong signs."""
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:
-            return averages.mean_sign_error(self.m, self.q, self.q1, K)
-        return averages.mean_square_error(self.m, self.q, self.q1, K)
+            return mean_sign_error(self.m, self.q, self.q1, K)
+        return mean_square_error(self.m, self.q, self.q1, K)
 
     def vote_error(self, learners: float = 1) -> float | None:
         """Share of wrong signs of the majority of K learners; None for the square loss."""
         if not LOSSES[self.problem.loss].classifies:
             return None
-        return averages.vote_error(self.m, self.q, self.q1, _check_learners(learners))
+        return vote_error(self.m, self.q, self.q1, _check_learners(learners))
 
 
 def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
@@ -173,7 +222,7 @@ def _find_fixed_point(update: Callable[[Reals], Reals]) -> tuple[Reals, float]:
         with np.errstate(divide="raise", invalid="raise", over="raise"):
             for _ in range(DAMPED_STEPS):
                 x = 0.5 * (x + update(x))
-            x = root(lambda x: update(x) - x, x, method="hybr", tol=1e-14).x
+            x = scipy.optimize.root(lambda x: update(x) - x, x, method="hybr", tol=1e-14).x
             return x, float(np.abs(update(x) - x).max())
     except (ValueError, ArithmeticError):
         return x, math.inf
@@ -188,11 +237,11 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
     """Vh, mh, qh: label -1 mirrors label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
-    omega, steps = panels(deviation * _cuts(loss, V, deviation), averages.NODES)
+    omega, steps = panels(deviation * _cuts(loss, V, deviation), NODES)
     density = steps * _normal(omega / deviation) / deviation
     g, bend = loss.pull(np.ones_like(omega), omega, V)
     slope = m * omega / (q * rest)
-    positive = 2 * density * ndtr(slope)
+    positive = 2 * density * scipy.special.ndtr(slope)
     mh = a * float((2 * density * _normal(slope)) @ g) / rest
     return a * float(positive @ bend), mh, a * float(positive @ g**2)
 
@@ -201,19 +250,19 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
     """E g_k g_l: given zeta and the label, learners pull independently, by their means over N(., q - q1)."""
     common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
-    fine = np.arange(-averages.FAR, averages.FAR, individual / deviation)
-    omega, steps = panels(deviation * np.append(_cuts(loss, V, deviation), fine), averages.NODES)
+    fine = np.arange(-FAR, FAR, individual / deviation)
+    omega, steps = panels(deviation * np.append(_cuts(loss, V, deviation), fine), NODES)
     g = loss.pull(np.ones_like(omega), omega, V)[0] * steps / individual
-    zeta, weights = averages.gaussian_nodes()
+    zeta, weights = gaussian_nodes()
     mean = _normal((omega - common * zeta[:, None]) / individual) @ g
-    return np.array([2 * weights @ (averages.teacher_given(m, q1[0], zeta) * mean**2)])
+    return np.array([2 * weights @ (teacher_given(m, q1[0], zeta) * mean**2)])
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
     """Where integrals over omega are cut, in deviations: evenly, finer towards 0, at the loss's corners."""
-    graded = averages.FAR * 0.5 ** np.arange(16)
-    corners = np.clip(np.array(loss.corners(V)) / deviation, -averages.FAR, averages.FAR)
-    return np.concatenate([-graded, graded, corners, np.arange(-averages.FAR, averages.FAR + 1)])
+    graded = FAR * 0.5 ** np.arange(16)
+    corners = np.clip(np.array(loss.corners(V)) / deviation, -FAR, FAR)
+    return np.concatenate([-graded, graded, corners, np.arange(-FAR, FAR + 1)])
 
 
 def _normal(z: Reals) -> Reals:

@@ -14,6 +14,14 @@ With weights through `K + ridge W^-1` kernel ridge has the risk of linear ridge 
 ridge/w_g is not small against gamma_g, and not at all as the ridge vanishes; and longer inputs count less
 even without weights. f(0) and f'' add finite ranks, which drop out for a teacher without intercept.
 Corrections are of order 1/p, 3 to 20 per cent for p = 100 to 800.
+
+Random features act(F x / sqrt(d)) and their Gaussian equivalents.
+
+| here | means, g standard normal |
+|---|---|
+| kappa_1 | E g act(g), the linear part |
+| kappa_*^2 | E act(g)^2 - kappa_1^2, the rest, which acts as noise (act is odd, so its mean is 0) |
+| s | eigenvalues of F F^T/d: Marchenko-Pastur with p/d, an atom 1 - d/p at 0 where p > d |
 """
 
 from __future__ import annotations
@@ -22,15 +30,15 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+import scipy
+from numpy.typing import ArrayLike
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.limit.kernels import activation, linearised
-from attnlaw.theory.regression.problem import Regression
-from attnlaw.theory.regression.variants import KERNELS
-
-Reals = NDArray[np.float64]
+from attnlaw.theory.regression.problem import FEATURES, KERNELS, Regression
 
 
 def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, ridge: float) -> Reals:
@@ -107,3 +115,67 @@ def layer_matrix(X: Reals, Y: Reals, name: str) -> Reals:
 def _trace(covariance: ArrayLike) -> float:
     values = np.asarray(covariance)
     return float(values.sum() if values.ndim == 1 else np.trace(values))
+
+
+FAR = 12.0  # standard deviations; the mass beyond is below the floats
+
+
+def apply(name: str, x: Reals) -> Reals:
+    """act(x), entry by entry.
+
+    >>> apply("tanh:2", np.array([0.5])).round(6).tolist()
+    [0.761594]
+    """
+    chosen = FEATURES[name]
+    values: Reals = resolve(chosen.function)(x, *chosen.parameters)
+    return values
+
+
+def moments(name: str) -> tuple[float, float]:
+    """kappa_1 and kappa_*^2.
+
+    >>> [round(value, 6) for value in moments("sign")]
+    [0.797885, 0.36338]
+    """
+    chosen = FEATURES[name]
+    kappas: tuple[float, float] = resolve(chosen.moments)(*chosen.parameters)
+    return kappas
+
+
+def spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
+    """Points and weights of the law of F F^T/d, F of shape features x inputs; its atom is among them."""
+    law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
+    points, weights = law.nodes()
+    return np.append(points, [at for at, _ in law.atoms]), np.append(
+        weights, [weight for _, weight in law.atoms]
+    )
+
+
+def sign(x: Reals) -> Reals:
+    return np.sign(x)
+
+
+def sign_moments() -> tuple[float, float]:
+    return math.sqrt(2 / math.pi), 1 - 2 / math.pi
+
+
+def tanh(x: Reals, gain: float) -> Reals:
+    return np.tanh(gain * x)
+
+
+def tanh_moments(gain: float) -> tuple[float, float]:
+    """By quadrature, cut where tanh(G z) bends."""
+    linear, second = (
+        2
+        * scipy.integrate.quad(
+            _weighted, 0.0, FAR, (gain, power), points=[min(3 / gain, FAR / 2)], epsabs=1e-14, epsrel=1e-13
+        )[0]
+        for power in (1, 2)
+    )
+    return linear, second - linear**2
+
+
+def _weighted(z: float, gain: float, power: int) -> float:
+    """z tanh or tanh^2, under the density."""
+    value = math.tanh(gain * z)
+    return (z * value if power == 1 else value**2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)

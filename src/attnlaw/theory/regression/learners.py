@@ -10,19 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.numerics.prox import Loss
-from attnlaw.theory.regression.ensemble import Ensemble
-from attnlaw.theory.regression.features import apply, moments
-from attnlaw.theory.regression.variants import LOSSES
+from attnlaw.theory.regression.kernels import apply, moments
+from attnlaw.theory.regression.problem import LOSSES, Ensemble
 
-Reals = NDArray[np.float64]
 TEST_SAMPLES = 1000
 ENVELOPE = 0.1  # V of the envelope of a loss with corners
 TOLERANCE = 1e-7

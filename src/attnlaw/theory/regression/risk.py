@@ -23,14 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.numerics.fixed_point import accelerated_iteration
 from attnlaw.theory.regression.problem import Regression
 
-Reals = NDArray[np.float64]
 # Below it the sizes are too small for the limit: see `RidgeFixedPoint.effective_samples`.
 LEAST_SPARE = 10.0
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.theory.regression.kernels import kernel_matrix
 from attnlaw.theory.regression.problem import Regression
 
-Reals = NDArray[np.float64]
 # Test inputs of a kernel's risk, for each draw: their own error is part of the spread over draws.
 TEST_INPUTS = 1000
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attnlaw.core.arrays import require_shapes
+from attnlaw.core.arrays import Reals, require_shapes
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.settings import check_value
@@ -28,8 +28,6 @@ from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.theory.regression.problem import Regression
 from attnlaw.theory.regression.risk import outcome_and_remark, solve
 from attnlaw.theory.regression.simulate import draw, squared_norm
-
-Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,7 @@ from attnlaw.core.files import read_json, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.spectra.measure import Selection, units_of
 from attnlaw.training.history import History
-from attnlaw.training.margins import WatchedMargins
-from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings
+from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings, WatchedMargins
 from attnlaw.training.snapshot import Snapshot, failed_snapshot, require_unsharded, step_frame, take_snapshot
 from attnlaw.training.watchdog import GateFailed, Watchdog, failure_text
 

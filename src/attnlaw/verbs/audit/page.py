@@ -10,7 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
-from attnlaw.analysis.audit.remarks import (
+from attnlaw.analysis.audit.summary import (
     extension_remarks,
     findings_sentence,
     norm_basis_sentence,
@@ -18,11 +18,11 @@ from attnlaw.analysis.audit.remarks import (
     proxy_entries,
     proxy_remarks,
 )
-from attnlaw.analysis.findings.text import group_findings
+from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.charts.labels import failure_sentence
+from attnlaw.render.labels import failure_sentence
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (

@@ -11,11 +11,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from attnlaw.analysis.atlas.compare import range_lines, ranges_sentence
-from attnlaw.analysis.audit.remarks import findings_sentence, null_test_sentence, proxy_entries, remarks
 from attnlaw.analysis.audit.rows import fill_applied_sizes
-from attnlaw.analysis.audit.summary import COMPARABLE
+from attnlaw.analysis.audit.summary import (
+    COMPARABLE,
+    findings_sentence,
+    null_test_sentence,
+    proxy_entries,
+    remarks,
+)
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings.text import group_findings
+from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, VERDICT_VALUES, VERDICTS
+from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, TENSORS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.levels import FAIL_ON
-from attnlaw.analysis.check.tensors import TENSORS
 from attnlaw.analysis.columns import FITS, LAYERS, MATRICES
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.checkpoints.settings import ModelSettings, model_setting, require_model_exists
@@ -19,8 +18,8 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
-    from attnlaw.analysis.check.baseline import Baseline
     from attnlaw.analysis.check.rules import RuleFile
+    from attnlaw.analysis.check.tables import Baseline
     from attnlaw.analysis.check.verdicts import Verdicts
 
 GATE = "Gate"
@@ -107,16 +106,16 @@ def precheck(case: CheckSettings) -> None:
 
 
 def _read_baseline(directory: str) -> Baseline:
-    from attnlaw.analysis.check.baseline import Baseline
+    from attnlaw.analysis.check.tables import Baseline
     from attnlaw.verbs.views import load
 
     return Baseline(str(Path(directory)), load(directory))
 
 
 def run(case: CheckSettings, progress: Progress) -> Verdicts:
-    from attnlaw.analysis.check.files import model_file
-    from attnlaw.analysis.check.judge import judge
-    from attnlaw.analysis.check.rule_tables import RuleTables
+    from attnlaw.analysis.check.evaluate import judge
+    from attnlaw.analysis.check.locations import model_file
+    from attnlaw.analysis.check.tables import RuleTables
     from attnlaw.analysis.findings import RULES
 
     asked = effective_rules(case)

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.output_options import OUTPUT, OutputOptions
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting, settings_dataclass
+from attnlaw.render.output_options import OUTPUT, OutputOptions
 
 FILES = ("junit", "sarif", "markdown")
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
@@ -43,7 +43,7 @@ class Options(OutputOptions):
     def short_circuit(self) -> int | None:
         if self.explain is None:
             return None
-        from attnlaw.analysis.check.condition import nearest
+        from attnlaw.analysis.check.rules import nearest
         from attnlaw.analysis.findings import RULES
 
         if self.explain not in RULES:
@@ -59,10 +59,7 @@ class Options(OutputOptions):
         return 0
 
     def finish(self, result: Result) -> int:
-        from attnlaw.analysis.check.github import add_to_summary, commands
-        from attnlaw.analysis.check.junit import junit
-        from attnlaw.analysis.check.markdown import markdown
-        from attnlaw.analysis.check.sarif import sarif
+        from attnlaw.analysis.check.reports import add_to_summary, commands, junit, markdown, sarif
         from attnlaw.core.files import write_all
         from attnlaw.render.terminal.console import print_message
 

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.analysis.check.condition import value_text
 from attnlaw.analysis.check.levels import LEVELS, is_at_least
 from attnlaw.analysis.check.locations import place_of
+from attnlaw.analysis.check.rules import value_text
 from attnlaw.analysis.check.verdicts import FAILED, place_and_value
 from attnlaw.analysis.findings import FindingRule
 from attnlaw.core.errors import printable

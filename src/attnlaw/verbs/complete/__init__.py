@@ -9,7 +9,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.implicit_bias.variants import GRAPHS
+from attnlaw.theory.implicit_bias.single_index import GRAPHS
 
 if TYPE_CHECKING:
     from attnlaw.theory.implicit_bias.completion import Completion

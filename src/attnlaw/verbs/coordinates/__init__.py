@@ -8,7 +8,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.init.variants import PARAMETRISATIONS
+from attnlaw.theory.init.architecture import PARAMETRISATIONS
 
 if TYPE_CHECKING:
     from attnlaw.theory.init.coordinates import CoordinateCheck

@@ -10,7 +10,7 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 
 if TYPE_CHECKING:
-    from attnlaw.verbs.decoder.training_run import DecoderRun
+    from attnlaw.training.decoder import DecoderRun
 
 
 @settings_dataclass
@@ -75,7 +75,7 @@ THEORY_MODES = (
 
 @run_each_case
 def run(case: DecoderSettings, progress: Progress) -> DecoderRun:
-    from attnlaw.verbs.decoder.training_run import run_decoder
+    from attnlaw.training.decoder import run_decoder
 
     return run_decoder(case.steps, case.every, case.seed, progress)
 

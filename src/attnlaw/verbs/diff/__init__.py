@@ -6,8 +6,7 @@ import os
 from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
-from attnlaw.analysis.diff.verdicts import TENSOR_VERDICTS
+from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS, TENSOR_VERDICTS
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS
 from attnlaw.checkpoints.settings import CHECKPOINT, ModelSettings, require_model_exists
 from attnlaw.core.progress import Progress

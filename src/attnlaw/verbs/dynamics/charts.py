@@ -12,10 +12,10 @@ import polars as pl
 
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.charts.densities import ridge_panel
-from attnlaw.render.charts.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
+from attnlaw.render.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
 from attnlaw.verbs.dynamics import TIMES
 
 LABELS = {quantity.name: quantity.label for quantity in TIMES}

@@ -8,7 +8,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.implicit_bias.index_problem import SingleIndex
+from attnlaw.theory.implicit_bias.single_index import SingleIndex
 
 if TYPE_CHECKING:
     from attnlaw.theory.implicit_bias.single_index import IndexPrediction, MeasuredIndex

@@ -10,7 +10,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.regression.ensemble import Ensemble
+from attnlaw.theory.regression.problem import Ensemble
 
 if TYPE_CHECKING:
     from attnlaw.theory.regression.learners import MeasuredEnsemble

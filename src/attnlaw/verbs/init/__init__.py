@@ -10,7 +10,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.init.variants import KEPT, SCORE_SCALINGS
+from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS
 
 if TYPE_CHECKING:
     from attnlaw.theory.init.architecture import Architecture

@@ -13,10 +13,10 @@ import polars as pl
 from attnlaw.render.charts.cells import Shades, draw_field, is_evenly_spaced
 from attnlaw.render.charts.densities import draw_spectrum
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inline_data, log_axis
-from attnlaw.render.charts.labels import rows_by_case, varying_settings
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
+from attnlaw.render.labels import rows_by_case, varying_settings
 
 INTERPOLATION = "threshold_interpolation"
 RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.checkpoints.inputs import InputSettings
+from attnlaw.analysis.forward.inputs import InputSettings
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -188,8 +188,8 @@ TOKENS = (
 
 
 def run(case: LensSettings, progress: Progress) -> Lens:
+    from attnlaw.analysis.forward.inputs import single_input
     from attnlaw.analysis.forward.lens import linearise
-    from attnlaw.checkpoints.inputs import single_input
 
     given = single_input(case, "lens")
     return linearise(case.model, given, case.top, case.seed, progress, case.only, case.entrywise)

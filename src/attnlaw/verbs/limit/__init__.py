@@ -12,13 +12,13 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb
+from attnlaw.theory.limit.kernels import ACTIVATIONS, MASKS, SCALINGS
 from attnlaw.theory.limit.token_counts import BATCHES, MOST, MOST_DRAWS, check_tokens
-from attnlaw.theory.limit.variants import ACTIVATIONS, MASKS, SCALINGS
 
 if TYPE_CHECKING:
-    from attnlaw.theory.limit.compare import LawAtWidth, WidthRow
     from attnlaw.theory.limit.depth import Depth
     from attnlaw.theory.limit.inputs import Inputs
+    from attnlaw.theory.limit.limit import LawAtWidth, WidthRow
 
 TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
 FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
@@ -219,8 +219,7 @@ def _solve_widths(
     cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
     """The rows of one table, after `before` of `total`; what one width cannot do, the others still do."""
-    from attnlaw.theory.limit.compare import at_width, law_at, width_row
-    from attnlaw.theory.limit.memory import check_memory
+    from attnlaw.theory.limit.limit import at_width, check_memory, law_at, width_row
 
     first = cases[0]
     given = (first.draws, first.seed, first.token - 1)
@@ -275,8 +274,7 @@ def _extra_distances(
 def _stack(case: LimitSettings, inputs: Inputs) -> Depth:
     """The layers of a case, at no width yet."""
     from attnlaw.theory.limit.depth import Depth
-    from attnlaw.theory.limit.layer import AttentionLayer
-    from attnlaw.theory.limit.scores import ScoreSettings
+    from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
 
     scores = ScoreSettings(mask=case.mask, scaling=case.scaling)
     layer = AttentionLayer(inputs, case.heads, math.inf, case.head_width, scores)
@@ -287,8 +285,7 @@ def _inputs(case: LimitSettings) -> Inputs:
     from pathlib import Path
 
     from attnlaw.checkpoints.open import open_model
-    from attnlaw.theory.limit.gram_file import read_gram
-    from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+    from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs, read_gram
 
     if case.gram is not None:
         return GivenInputs(read_gram(Path(case.gram)))
@@ -305,8 +302,7 @@ def _inputs(case: LimitSettings) -> Inputs:
 
 def precheck(case: LimitSettings) -> None:
     """An `InputError` for a layer that cannot be or takes too much memory; a checkpoint is not opened."""
-    from attnlaw.theory.limit.compare import at_width
-    from attnlaw.theory.limit.memory import check_memory
+    from attnlaw.theory.limit.limit import at_width, check_memory
 
     if case.embeddings is None:
         stack = _stack(case, _inputs(case))
@@ -327,7 +323,7 @@ DENSITIES = (
 
 
 def _densities(row: WidthRow) -> list[dict[str, float | None]]:
-    from attnlaw.theory.limit.compare import density_of
+    from attnlaw.theory.limit.limit import density_of
 
     return density_of(row.width, row.laws_by_width)
 

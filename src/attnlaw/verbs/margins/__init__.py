@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.checkpoints.inputs import POSITIONS, InputSettings
+from attnlaw.analysis.forward.inputs import POSITIONS, InputSettings
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
@@ -167,8 +167,8 @@ def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Margin
 
 
 def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
+    from attnlaw.analysis.forward.inputs import raw_inputs
     from attnlaw.analysis.forward.measurement import measure_model
-    from attnlaw.checkpoints.inputs import raw_inputs
 
     given = raw_inputs(case)[: case.limit]
     return measure_model(

@@ -10,11 +10,11 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.laws.attention_variants import CENTRINGS, MATRICES, SHARINGS
+from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES, SHARINGS
 
 if TYPE_CHECKING:
-    from attnlaw.theory.laws.multi_head_draws import MultiHeadDraws
-    from attnlaw.theory.laws.random_layer import RandomLayer
+    from attnlaw.theory.laws.attention_shape import RandomLayer
+    from attnlaw.theory.laws.multi_head_sample import MultiHeadDraws
 
 LAYER, LAW, READOUT = "Layer", "Law", "Readout"
 MOST_BETA = 5
@@ -161,7 +161,7 @@ QUANTITIES = (
 
 
 def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
-    from attnlaw.theory.laws.multi_head_draws import multi_head_draws
+    from attnlaw.theory.laws.multi_head_sample import multi_head_draws
     from attnlaw.theory.laws.readout import arrival_time, readout
 
     layer = _layer(case)
@@ -174,8 +174,7 @@ def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
 
 
 def _layer(case: MultiHeadSettings) -> RandomLayer:
-    from attnlaw.theory.laws.attention_shape import AttentionShape
-    from attnlaw.theory.laws.random_layer import RandomLayer
+    from attnlaw.theory.laws.attention_shape import AttentionShape, RandomLayer
 
     shape = AttentionShape(
         case.tokens, case.heads, case.head_size, case.value_size, case.output_size, case.sharing
@@ -195,7 +194,7 @@ def _density(spectrum: MultiHeadSpectrum) -> list[dict[str, Any]]:
     """The law's density over each interval, denser at its ends."""
     import numpy as np
 
-    from attnlaw.theory.laws.pieces import Bounded
+    from attnlaw.theory.laws.law import Bounded
 
     law = spectrum.draws.layer.law
     rows = []

@@ -9,7 +9,7 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.regression.variants import KERNELS, WEIGHTINGS
+from attnlaw.theory.regression.problem import KERNELS, WEIGHTINGS
 
 if TYPE_CHECKING:
     from attnlaw.theory.regression.problem import Regression

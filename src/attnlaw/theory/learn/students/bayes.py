@@ -41,9 +41,8 @@ def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Pred
 def _predict(problems: list[Problem], information: Information) -> list[Prediction]:
     import numpy as np
 
-    from attnlaw.theory.laws.folded import Folded
     from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-    from attnlaw.theory.laws.shrunk import Shrunk
+    from attnlaw.theory.laws.transformed import Folded, Shrunk
     from attnlaw.theory.learn.bayes import round_off, solve
     from attnlaw.theory.learn.outliers import shrunk_outliers
     from attnlaw.theory.learn.prediction import Prediction, estimates, outcome_of, trace_or_nuclear_norm

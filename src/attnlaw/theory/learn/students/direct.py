@@ -1,6 +1,6 @@
 """The direct student: any symmetric S (untied: any S) with a ridge, without the factors' inductive bias.
 
-Its equations are in `attnlaw.theory.learn.direct` and `softmax`, its solvers in `direct_training`.
+Its equations are in `attnlaw.theory.learn.direct` and `softmax`, its solvers in `solvers`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     import numpy as np
 
     from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-    from attnlaw.theory.laws.rectified import Rectified
+    from attnlaw.theory.laws.transformed import Rectified
     from attnlaw.theory.learn.direct import solve
     from attnlaw.theory.learn.factorized import ProblemBatch, least_noise_level
     from attnlaw.theory.learn.flow import flow_points
@@ -92,15 +92,14 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """One after the other, each from the one before."""
-    from attnlaw.theory.learn.softmax import RIDGE
-    from attnlaw.theory.learn.softmax_prediction import predictions
+    from attnlaw.theory.learn.softmax import RIDGE, predictions
 
     return predictions(problems, RIDGE, report)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """Conjugate gradients on S where the loss is quadratic, else L-BFGS; flow up to a time exactly."""
-    from attnlaw.theory.learn.direct_training import train_direct, train_flow
+    from attnlaw.theory.learn.solvers import train_direct, train_flow
 
     if problem.flow_time is not None:
         return train_flow(risk, problem.weight_decay, problem.flow_time, check)

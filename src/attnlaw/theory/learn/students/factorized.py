@@ -29,7 +29,7 @@ SMALL_WEIGHT_DECAY = 0.02
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Rectified, blurred targets: a batch at once."""
     from attnlaw.theory.laws.free_convolution import FreeConvolution
-    from attnlaw.theory.laws.rectified import Rectified
+    from attnlaw.theory.laws.transformed import Rectified
     from attnlaw.theory.learn.factorized import ProblemBatch, solve
     from attnlaw.theory.learn.outliers import find_outliers
     from attnlaw.theory.learn.prediction import (
@@ -85,8 +85,7 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """One after the other, each from the one before."""
-    from attnlaw.theory.learn.softmax import FACTORS
-    from attnlaw.theory.learn.softmax_prediction import predictions
+    from attnlaw.theory.learn.softmax import FACTORS, predictions
 
     return predictions(problems, FACTORS, report)
 
@@ -94,8 +93,7 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 def attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """One after the other; the loss is convex, and every start leads to the same point."""
     from attnlaw.theory.learn.attended_key import solve
-    from attnlaw.theory.learn.softmax import FACTORS
-    from attnlaw.theory.learn.softmax_prediction import predictions
+    from attnlaw.theory.learn.softmax import FACTORS, predictions
 
     return predictions(problems, FACTORS, report, lambda problem, answer, start: solve(problem, start))
 
@@ -107,8 +105,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
     for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
     again and takes over.
     """
-    from attnlaw.theory.learn.convex_training import train_splitting
-    from attnlaw.theory.learn.factor_training import factors_objective, train_factors, train_narrow
+    from attnlaw.theory.learn.solvers import factors_objective, train_factors, train_narrow, train_splitting
 
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
@@ -142,13 +139,13 @@ def recovery(target: Target) -> float:
 
 def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
-    from attnlaw.theory.learn.convex_training import train_splitting
-    from attnlaw.theory.learn.factor_training import train_narrow
-    from attnlaw.theory.learn.untied_training import (
+    from attnlaw.theory.learn.solvers import (
         pair_matrix,
         pair_objective,
         shrink_singular_values,
+        train_narrow,
         train_pair_factors,
+        train_splitting,
     )
 
     size, decay = risk.sensing.shape[2], problem.weight_decay

@@ -1,0 +1,309 @@
+"""Reports of a gate for others: SARIF, JUnit, Markdown and annotations of GitHub.
+
+Verdicts as SARIF 2.1.0 (OASIS): one result for each row that fails and for each finding.
+
+A result keeps its identity from run to run by its rule and its place (`partialFingerprints`), whatever its
+value. Locations are the model's file, line 1, relative to the working directory; the place inside the model
+is a logical location.
+
+Verdicts as JUnit XML: a suite for each model, a case for each rule and for each finding looked for.
+
+Verdicts as Markdown, for a job's summary or a comment: the answer, then the rules, then the findings.
+
+Whatever was not written by attnlaw stands in code spans: neither markup nor HTML nor links.
+
+Verdicts as GitHub's workflow commands: one annotation for each rule that failed or found something.
+
+What stands in them is escaped as the runner reads it back: names from a file cannot end a line and begin a
+command of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from attnlaw import __version__
+from attnlaw.analysis.check.levels import OFF, is_at_least
+from attnlaw.analysis.check.locations import Place, fingerprint, relative_uri, row_place_text
+from attnlaw.analysis.check.rules import value_text
+from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
+from attnlaw.core.errors import as_input_error, printable
+from attnlaw.core.files import to_json
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+FINGERPRINT = "attnlawRuleAndPlace/v1"
+
+
+def sarif(models: Sequence[Verdicts]) -> str:
+    """The JSON text: one run with the rules and the results of all models."""
+    rules: dict[str, dict[str, Any]] = {}
+    for model in models:
+        rules |= {rule["id"]: rule for rule in _rules(model)}
+    order = {name: place for place, name in enumerate(rules)}
+    results = [
+        {"ruleIndex": order[result["ruleId"]], **result} for model in models for result in _results(model)
+    ]
+    driver = {"name": "attnlaw", "semanticVersion": _semantic(__version__), "rules": list(rules.values())}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, ascii_only=True) + "\n"
+
+
+def _semantic(version: str) -> str:
+    """The version in the writing of semantic versions: 0.2.0.dev0 is 0.2.0-dev0."""
+    return ".".join(version.split(".")[:3]) + "".join(f"-{part}" for part in version.split(".")[3:])
+
+
+def _rules(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
+    for rule in verdicts.rules:
+        if rule.level != OFF:
+            yield _rule(rule.rule, rule.level, rule.asked)
+    levels = {finding.rule: finding.level for finding in verdicts.findings}
+    for name, finding_rule in verdicts.rules_for_findings.items():
+        yield _rule(name, levels.get(name, finding_rule.level), finding_rule.meaning)
+
+
+def _rule(name: str, level: str, text: str) -> dict[str, Any]:
+    return {
+        "id": printable(name),
+        "shortDescription": {"text": printable(text)},
+        "defaultConfiguration": {"level": level},
+    }
+
+
+def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
+    for rule in verdicts.failed_rules:
+        for failure in _failures(rule):
+            message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
+            yield _result(verdicts, rule.rule, rule.level, message, failure.place)
+    for finding in verdicts.findings:
+        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.place) | _state(
+            verdicts, finding
+        )
+
+
+def _failures(rule: Verdict) -> Sequence[FailedRow]:
+    """What a rule fails for, the model itself where no row does."""
+    return rule.failures or (FailedRow({}),)
+
+
+def _state(verdicts: Verdicts, finding: GateFinding) -> dict[str, str]:
+    if verdicts.baseline is None:
+        return {}
+    return {"baselineState": "unchanged" if finding.known else "new"}
+
+
+def _result(verdicts: Verdicts, rule: str, level: str, text: str, place: Place) -> dict[str, Any]:
+    physical = {
+        "artifactLocation": {"uri": relative_uri(verdicts.location)},
+        "region": {"startLine": 1},
+    }
+    logical = {
+        "fullyQualifiedName": row_place_text(place),
+        "kind": "tensor" if "tensor" in place else "module",
+    }
+    return {
+        "ruleId": printable(rule),
+        "level": level,
+        "message": {"text": printable(text)},
+        "locations": [{"physicalLocation": physical, "logicalLocations": [logical]}],
+        "partialFingerprints": {FINGERPRINT: fingerprint(rule, place)},
+    }
+
+
+def junit(models: Sequence[Verdicts]) -> str:
+    """The XML text. What counts is a failure; what does not (a lower level, known) is printed by its case."""
+    root = ElementTree.Element("testsuites", name="attnlaw check")
+    for model in models:
+        root.append(_suite(model))
+    for count in ("tests", "failures", "skipped", "errors"):
+        root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _suite(verdicts: Verdicts) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=printable(verdicts.model))
+    for rule in verdicts.rules:
+        suite.append(_junit_rule(rule, verdicts))
+    for name in verdicts.rules_for_findings:
+        suite.append(
+            _finding(name, [finding for finding in verdicts.findings if finding.rule == name], verdicts)
+        )
+    suite.set("tests", str(len(suite)))
+    for count, tag in (("failures", "failure"), ("skipped", "skipped")):
+        suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
+    suite.set("errors", "0")
+    return suite
+
+
+def _junit_rule(rule: Verdict, verdicts: Verdicts) -> ElementTree.Element:
+    case = _case(rule.rule, rule.of)
+    if rule.outcome == OFF:
+        ElementTree.SubElement(case, "skipped", message="off")
+    elif rule.outcome == FAILED:
+        counts = is_at_least(rule.level, verdicts.fail_on)
+        _add_message(case, counts, rule.level, str(rule), map(str, rule.failures))
+    return case
+
+
+def _finding(name: str, findings: Sequence[GateFinding], verdicts: Verdicts) -> ElementTree.Element:
+    case = _case(name, "findings")
+    counted = [finding for finding in findings if finding in verdicts.gate_failures]
+    for some, counts in (
+        (counted, True),
+        ([finding for finding in findings if finding not in counted], False),
+    ):
+        if some:
+            words = [f"{finding} (known)" if finding.known else str(finding) for finding in some]
+            _add_message(case, counts, some[0].level, f"found {len(some)} times: {words[0]}", words)
+    return case
+
+
+def _case(name: str, of: str) -> ElementTree.Element:
+    return ElementTree.Element("testcase", name=printable(name), classname=f"attnlaw.{of}")
+
+
+def _add_message(
+    case: ElementTree.Element, counts: bool, level: str, message: str, lines: Iterable[str]
+) -> None:
+    text = printable(f"{level}: {message}")
+    body = "\n".join(map(printable, lines))
+    if counts:
+        ElementTree.SubElement(case, "failure", message=text, type=level).text = body
+    else:
+        ElementTree.SubElement(case, "system-out").text = f"{text}\n{body}" if body else text
+
+
+MOST_PLACES = 5  # of one rule; a job's summary holds a megabyte
+LONGEST = 300  # characters of a name
+
+
+def markdown(models: Sequence[Verdicts]) -> str:
+    """The Markdown text: a section for each model."""
+    return "\n".join(_section(model) for model in models)
+
+
+def code(text: str) -> str:
+    r"""A code span that the text cannot leave, also inside a table.
+
+    Backticks would end a span, and a bar ends a cell even there: with one of them all marks are references.
+
+    >>> print(code("a.weight"), code("a|b"))
+    `a.weight` <code>a&#124;b</code>
+    """
+    plain = printable(text)
+    plain = plain if len(plain) <= LONGEST else f"{plain[:LONGEST]} ..."
+    if not plain or not re.search("[`|]", plain):
+        return f"`{plain}`" if plain else ""
+    return f"<code>{re.sub('[^A-Za-z0-9 ,]', lambda char: f'&#{ord(char[0])};', plain)}</code>"
+
+
+def _section(verdicts: Verdicts) -> str:
+    mark = "✅" if verdicts.passed else "❌"
+    answer = verdicts.headline[0].upper() + verdicts.headline[1:]
+    lines = [f"### {mark} {answer}", "", code(verdicts.model), ""]
+    if verdicts.rules:
+        rows = [_rule_row(rule, verdicts) for rule in verdicts.rules]
+        lines += _table(("", "rule", "asked for", "rows that hold", "found", "where it fails"), rows)
+    if verdicts.findings:
+        lines += _table(("", "finding", "where", "what it means"), _finding_rows(verdicts))
+    elif verdicts.rules_for_findings:
+        lines += [f"Nothing was found by the {len(verdicts.rules_for_findings)} rules for findings.", ""]
+    return "\n".join(lines)
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return [*(f"| {' | '.join(cells)} |" for cells in lines), ""]
+
+
+def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
+    failed = f"❌ {rule.level}" if rule in verdicts.gate_failures else rule.level
+    mark = {FAILED: failed, PASSED: "✅ passed", OFF: OFF}[rule.outcome]
+    where = _places([str(failure) for failure in rule.failures]) if rule.outcome == FAILED else ""
+    reason = code(rule.remark) if rule.remark else where
+    rows = "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
+    value = "" if rule.value is None else code(value_text(rule.value))
+    return [mark, code(rule.rule), code(rule.asked), rows, value, reason]
+
+
+def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
+    """A row for each rule that found something, known findings apart."""
+    order = sorted(verdicts.findings, key=lambda finding: (finding.known, finding.rule))
+    groups = {
+        key: list(group) for key, group in groupby(order, key=lambda finding: (finding.known, finding.rule))
+    }
+    rows = []
+    for (known, name), findings in sorted(groups.items(), key=lambda pair: _severity_rank(pair[1])):
+        counts = not known and findings[0] in verdicts.gate_failures
+        mark = f"❌ {findings[0].level}" if counts else f"{findings[0].level}{', known' if known else ''}"
+        rows.append(
+            [
+                mark,
+                code(name),
+                _places([finding.place_and_value for finding in findings]),
+                code(findings[0].meaning),
+            ]
+        )
+    return rows
+
+
+def _severity_rank(findings: Sequence[GateFinding]) -> tuple[bool, int]:
+    return findings[0].known, ("error", "warning", "note").index(findings[0].level)
+
+
+def _places(places: Sequence[str]) -> str:
+    more = len(places) - MOST_PLACES
+    shown = [code(place) for place in places[:MOST_PLACES]]
+    return "<br>".join([*shown, *([f"and {more} more"] if more > 0 else [])])
+
+
+COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def escaped(text: str, value: bool = False) -> str:
+    """Text of a workflow command; `value`: of one of its properties, where colons and commas are marks.
+
+    >>> escaped("50%\\n::error::x"), escaped("a:b,c", value=True)
+    ('50%25%0A::error::x', 'a%3Ab%2Cc')
+    """
+    marks = {"%": "%25", "\r": "%0D", "\n": "%0A"} | ({":": "%3A", ",": "%2C"} if value else {})
+    return "".join(marks.get(char, char) for char in text)
+
+
+def commands(verdicts: Verdicts) -> list[str]:
+    """The commands, the gravest first: a step shows ten of each level."""
+    messages: dict[str, tuple[str, str]] = {}
+    for rule in verdicts.failed_rules:
+        messages[rule.rule] = rule.level, str(rule)
+    by_rule: dict[str, list[str]] = {}
+    for finding in verdicts.new_findings:
+        by_rule.setdefault(finding.rule, []).append(str(finding))
+        messages.setdefault(finding.rule, (finding.level, ""))
+    for name, places in by_rule.items():
+        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
+        messages[name] = messages[name][0], f"{places[0]}{more}"
+    order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
+    model = printable(verdicts.model)
+    return [
+        f"::{COMMANDS[level]} title={escaped(f'attnlaw: {printable(name)}', value=True)}::"
+        f"{escaped(f'{model}: {printable(text)}')}"
+        for name, (level, text) in order
+    ]
+
+
+def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = os.environ) -> None:
+    """Add the Markdown to the job's summary, where a runner has one."""
+    if path := environment.get(SUMMARY):
+        with (
+            as_input_error(f"{path}: cannot be written", f"check ${SUMMARY}"),
+            Path(path).open("a", encoding="utf-8") as file,
+        ):
+            file.write(f"{markdown(models)}\n")

@@ -1,0 +1,146 @@
+"""Tables that rules look at: those of a checkpoint, measured when a rule asks, and those of a baseline.
+
+The tables of a checkpoint, each measured when a rule asks for it.
+
+A baseline: what `audit --out` (or `diff --out`) wrote, its rows old and its findings known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from attnlaw.analysis.audit.audit import AuditOptions, audit
+from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.check.columns import tensor_table
+from attnlaw.analysis.check.locations import KEYS, PLACE, place_of, row_place_text
+from attnlaw.analysis.check.rules import GateRule, Tables
+from attnlaw.analysis.diff.diff import Diff, diff
+from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
+from attnlaw.core.errors import InputError, require_some
+from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.quantity import Quantity, column_kinds
+from attnlaw.core.result import Result
+from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
+
+
+class RuleTables:
+    """A model that is measured, and compared with its base, at most once."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        base: Any,
+        tables: Tables,
+        thresholds: Mapping[str, float],
+        approximate: bool = False,
+        progress: Progress = no_progress,
+    ) -> None:
+        self.settings, self.base, self.tables = settings, base, tables
+        self.thresholds, self.approximate, self.progress = thresholds, approximate, progress
+
+    def rows(self, table: str) -> pl.DataFrame:
+        return SOURCES[table](self)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """NaN and infinity are findings: what does not need them is measured."""
+        return audit(
+            self.settings,
+            AuditOptions(tolerant=True, thresholds=self.thresholds),
+            Arithmetic(approximate=self.approximate),
+            self.progress,
+        )
+
+    @cached_property
+    def base_diff(self) -> Diff:
+        return diff(self.base, self.settings, progress=self.progress)
+
+    @property
+    def summary(self) -> pl.DataFrame:
+        columns = tuple(self.tables["summary"])
+        return quantity_frame(columns, [self.audit.quantities])
+
+    @property
+    def findings(self) -> pl.DataFrame | None:
+        return self.audit.findings
+
+
+SOURCES: dict[str, Callable[[RuleTables], pl.DataFrame]] = {
+    "matrices": lambda model: model.audit.matrices,
+    "layers": lambda model: model.audit.layers,
+    "fits": lambda model: model.audit.fits(model.progress).matrices,
+    "summary": lambda model: model.summary,
+    "tensors": lambda model: tensor_table(model.audit),
+    "diff": lambda model: model.base_diff.maps,
+    "diff_tensors": lambda model: model.base_diff.tensors,
+}
+
+
+REMEDY = "give a directory that attnlaw audit --out or attnlaw diff --out wrote"
+SHAPE = ("rows", "cols", "inner")
+Identity = tuple[str, tuple[tuple[str, Any], ...]]
+
+
+def identity(rule: str, place: dict[str, Any]) -> Identity:
+    """What a finding is known by: its rule and its place, never its value."""
+    return rule, tuple((name, place[name]) for name in PLACE if name in place)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The result of one model, and the directory that it was read from."""
+
+    folder: str
+    result: Result
+
+    def __post_init__(self) -> None:
+        if len(self.result) != 1:
+            raise InputError(f"{self.folder}: holds several models; give a baseline of one")
+
+    def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
+        """The old rows of a rule's table; an `InputError` where they are of another model's shapes."""
+        if rule.of == "summary":
+            needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
+            return to_frame([self.result.row()], to_schema(needed))
+        old = nan_to_null(self._table(rule.of))
+        _require_same_shapes(old, now, rule.of, self.folder)
+        return old
+
+    def known_identities(self) -> set[Identity]:
+        """The findings that are there; a diff has none, an audit that found nothing a table without rows."""
+        if "diff" in self.result.tables:
+            return set()
+        rows = self._table("findings").iter_rows(named=True)
+        return {identity(row["rule"], place_of(row)) for row in rows}
+
+    def _table(self, name: str) -> pl.DataFrame:
+        require_some(name in self.result.tables, self.folder, f"{name}.parquet", REMEDY)
+        return self.result.tables[name].drop("case")
+
+
+def _used(rule: GateRule) -> set[str]:
+    return {rule.column.name, *rule.where, *KEYS[rule.of]}
+
+
+def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
+    """An `InputError` for a matrix of another shape: changes of its numbers would mean nothing."""
+    both = [name for name in SHAPE if name in old.columns and name in now.columns]
+    keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
+    if not both or not keys:
+        return
+    joined = now.join(old, on=keys, how="inner", nulls_equal=True, suffix="_old", maintain_order="left")
+    other = joined.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_old")) for name in both))
+    for row in other.head(1).iter_rows(named=True):
+        theirs, ours = (
+            " x ".join(str(row[f"{name}{end}"]) for name in both if row[f"{name}{end}"] is not None)
+            for end in ("_old", "")
+        )
+        raise InputError(
+            f"{folder}: {row_place_text(place_of(row))} is {theirs} there and {ours} here; "
+            "give a baseline of the same architecture"
+        )

@@ -1,0 +1,166 @@
+"""Rules over the sizes of matrices: norms, ranks, noise, logits, balance of factors.
+
+Norms and ranks against those of the same kind, the gain of the norm before folded in where it is known.
+
+Matrices that are as good as noise, by the null test: a head, a layer, the whole model.
+
+Logits of attention by their sizes from weights (`theory.bounds.logits`): an estimate, and a bound.
+
+Factors that training keeps in balance: the root mean squares of Q and K, of V and O, of in and out.
+
+A gradient step leaves the difference of their squares alone, so their ratio is that of the model's other
+layers, near 1; a tensor multiplied by a wrong scale moves it. Norms of queries or keys free the ratio of Q
+and K: there it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp, log
+from statistics import median
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from attnlaw.analysis.findings.duplicates import CROSS, SELF
+from attnlaw.analysis.findings.evidence import Balance, Hit, Subject, TensorLocation
+from attnlaw.core.arrays import Reals
+
+DEVIATIONS = 6  # times 1.4826 MAD, which is the standard deviation of normal numbers
+MAD = 1.4826
+MOSTLY = 0.9  # of the full rank: below it, a missing rank is a warning
+
+
+def location_of(row: dict[str, Any]) -> TensorLocation:
+    return TensorLocation(row["layer"], row["stack"], row["kind"], row["head"], row["expert"])
+
+
+def layer_matrices(subject: Subject) -> pl.DataFrame:
+    """The rows of matrices that layers apply."""
+    return subject.matrices.filter(pl.col("layer").is_not_null() & (pl.col("kind") != "lora"))
+
+
+def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
+    """A norm as the model applies it where that is known of all these rows, else as it is stored."""
+    known = rows[f"{name}_applied"]
+    return known if known.null_count() == 0 else rows[name]
+
+
+def dead_map(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
+        sizes = norms_as_applied(rows, "frobenius_norm")
+        usual = sizes.median()
+        for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
+            if isinstance(usual, float) and usual > 0 and size < (threshold or 0) * usual:
+                yield Hit(location_of(row), size / usual, f"of the median Frobenius norm of {kind}")
+
+
+def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    """Medians over the heads of a layer, in logarithms; a layer of zeros is left to other rules."""
+    for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
+        of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
+        layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
+        logs = {
+            (stack, layer): log(size)
+            for stack, layer, size in layers.iter_rows()
+            if size is not None and size > 0
+        }
+        if len(logs) < 2 or threshold is None:
+            continue
+        middle = median(logs.values())
+        spread = MAD * median(abs(value - middle) for value in logs.values())
+        for (stack, layer), value in logs.items():
+            away = abs(value - middle)
+            if away > log(threshold) and away > DEVIATIONS * spread:
+                side = "above" if value > middle else "below"
+                detail = f"a factor {side} the median layer"
+                yield Hit(TensorLocation(layer, stack, str(kind)), exp(away), detail)
+
+
+def rank_deficient(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    """The share of the full rank; approximate ranks are left out."""
+    exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
+    for row in exact.iter_rows(named=True):
+        full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
+        share = row["numerical_rank"] / full
+        if threshold is not None and share < threshold:
+            level = "warning" if share < MOSTLY else None
+            yield Hit(location_of(row), share, f"rank {row['numerical_rank']} of {full}", level)
+
+
+LEVEL = 0.01  # of one matrix
+
+
+def random_head(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    rows = layer_matrices(subject).filter(pl.col("random_p_value").is_not_null())
+    for pair in (SELF, CROSS):
+        both = rows.filter(pl.col("kind").is_in(pair))
+        by_head = both.group_by("stack", "layer", "head", maintain_order=True).agg(
+            pl.len(), pl.col("random_p_value").min()
+        )
+        for stack, layer, head, count, least in by_head.iter_rows():
+            if count == 2 and threshold is not None and least > threshold:
+                spot = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
+                yield Hit(spot, least, "the smaller p-value of QK and VO")
+
+
+def untrained_layer(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    rows = layer_matrices(subject).filter(pl.col("random_p_value").is_not_null())
+    by_layer = rows.group_by("stack", "layer", maintain_order=True).agg(
+        pl.len(), (pl.col("random_p_value") > LEVEL).sum().alias("random")
+    )
+    for stack, layer, tested, random in by_layer.iter_rows():
+        if threshold is not None and random > threshold * tested:
+            detail = f"{random} of {tested} matrices do not differ from noise"
+            yield Hit(TensorLocation(layer, stack), random / tested, detail)
+
+
+def untrained_model(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    chance = subject.chance
+    if chance is not None and threshold is not None and chance > threshold:
+        yield Hit(TensorLocation(), chance, "the chance of so many matrices unlike noise in a fresh model")
+
+
+def saturated_scores(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    return _above(subject, "logit_typical", threshold, "the spread of logits over isotropic tokens")
+
+
+def logit_overflow(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    return _above(subject, "logit_bound", threshold, "the bound of logits")
+
+
+def _above(subject: Subject, column: str, threshold: float | None, detail: str) -> Iterator[Hit]:
+    for row in layer_matrices(subject).filter(pl.col(column) > threshold).iter_rows(named=True):
+        yield Hit(location_of(row), row[column], detail)
+
+
+LEAST_LAYERS = 4
+# Of a pair: the fields of a block, and the kind of map that they make.
+PAIRS = {
+    "Q/K": ("query", "key", "qk"),
+    "V/O": ("value", "output", "vo"),
+    "in/out": ("inner", "outer", "ffn_in"),
+}
+
+
+def rms(matrix: Reals) -> float:
+    """Root mean square of the entries; infinite where squares leave float64."""
+    entries = matrix.ravel(order="K")
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.dot(entries, entries) / entries.size))
+
+
+def unbalanced(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+    groups: dict[tuple[str, str | None], list[Balance]] = {}
+    for balance in subject.evidence.balances:
+        groups.setdefault((balance.pair, balance.spot.kind), []).append(balance)
+    for (pair, _), balances in groups.items():
+        if len({(balance.spot.stack, balance.spot.layer) for balance in balances}) < LEAST_LAYERS:
+            continue
+        usual = median(balance.ratio for balance in balances)
+        for balance in balances:
+            factor = max(balance.ratio / usual, usual / balance.ratio)
+            if threshold is not None and factor > threshold:
+                detail = f"{pair} is {balance.ratio:.3g}, in the model's median {usual:.3g}"
+                yield Hit(balance.spot, factor, detail)

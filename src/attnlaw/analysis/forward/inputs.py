@@ -1,0 +1,292 @@
+r"""Inputs of a model, declared once for every verb that runs one: texts, token ids, or a file of either.
+
+| setting | inputs |
+|---|---|
+| `text` | one, or several of them |
+| `file` NAME.txt | one a line |
+| `file` NAME.jsonl | one a line: an object with `ids`, or with `text`; other keys are ignored |
+| `ids` 1,2,3 | one |
+| `ids` @NAME | a list of ids a line |
+
+Empty lines are skipped. What is wrong with an input is told in one line, with its file and line.
+
+Texts to token ids as a model reads them, and back to labels that a person can read.
+
+| model | text | label of an id |
+|---|---|---|
+| tokenizer.json beside it | by it, special tokens included, nothing cut or padded | its piece of text |
+| none, a vocabulary of 256 | its UTF-8 bytes | the character, or `\x0a` |
+| none, another vocabulary | refused | the id |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnlaw.core.errors import BadSetting, InputError, as_input_error, printable, require_extra
+from attnlaw.core.files import read_bounded
+from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
+
+FILE = "tokenizer.json"
+LARGEST = 256  # megabytes of it
+BYTES = 256
+SPACE = "␣"
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The tokenizer of a model; `library_tokenizer` is that of the package `tokenizers`, if there is one."""
+
+    folder: str
+    vocabulary: int
+    library_tokenizer: Any = None
+
+    @property
+    def reads_bytes(self) -> bool:
+        return self.library_tokenizer is None and self.vocabulary == BYTES
+
+    @property
+    def missing(self) -> str | None:
+        """Why no text can be read; None where it can."""
+        if self.library_tokenizer is not None or self.reads_bytes:
+            return None
+        return f"{self.folder} holds no {FILE}, and its {self.vocabulary} ids are no bytes; give token ids"
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """The ids of a text.
+
+        >>> Tokenizer("model", 256).encode("é")
+        (195, 169)
+        """
+        if self.library_tokenizer is None:
+            return tuple(text.encode())
+        return tuple(self.library_tokenizer.encode(text).ids)
+
+    def labels(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """What each id stands for, printable, blanks made visible.
+
+        >>> Tokenizer("model", 256).labels([97, 32, 10]), Tokenizer("model", 20).labels([3])
+        (('a', '␣', '\\\\n'), ('3',))
+        """
+        return tuple(printable(self._piece(number).replace(" ", SPACE)) for number in ids)
+
+    def _piece(self, number: int) -> str:
+        if self.library_tokenizer is not None:
+            piece: str = self.library_tokenizer.decode([number], skip_special_tokens=False)
+            whole = piece and "\ufffd" not in piece  # else it is a part of a character
+            return piece if whole else self.library_tokenizer.id_to_token(number) or str(number)
+        if self.reads_bytes:
+            return chr(number) if number < 128 else f"\\x{number:02x}"
+        return str(number)
+
+
+def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer:
+    """The tokenizer beside a model in a directory, whose model has so many ids."""
+    path = Path(folder) / FILE
+    if not path.is_file():
+        return Tokenizer(str(folder), vocabulary)
+    with require_extra(f"reading {FILE}", "lens"):
+        import tokenizers
+    data = read_bounded(path, LARGEST)
+    # The package has no classes of its own for what it cannot read.
+    with as_input_error(f"{path}: no tokenizer", "restore the file, or give token ids", Exception):
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return Tokenizer(str(folder), vocabulary, tokenizer)
+
+
+INPUT = "Input"
+FROM_FILE = "@"
+# Of a causal model, the token of an input that is read.
+POSITIONS = dict.fromkeys(("last", "sample"))
+IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
+
+
+@settings_dataclass
+class InputSettings(Settings):
+    """One or several inputs of a model, by exactly one of three settings."""
+
+    text: tuple[str, ...] | None = setting(
+        None,
+        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several (lens "
+        "takes one).",
+        repeatable=True,
+        metavar="TEXT",
+        panel=INPUT,
+    )
+    file: str | None = setting(
+        None,
+        "Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).",
+        is_path=True,
+        excluded_by="text",
+        metavar="FILE",
+        panel=INPUT,
+    )
+    ids: tuple[int, ...] | str | None = setting(
+        None,
+        "An input, as token ids; @FILE: one list a line.",
+        excluded_by=("text", "file"),
+        metavar="1,2,3",
+        panel=INPUT,
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.text is None and self.file is None and self.ids is None:
+            raise BadSetting("text", "is missing; give it, {file} or {ids}")
+        file = self.file or ""
+        if file and not file.startswith(FROM_FILE) and Path(file).suffix not in LINES:
+            raise BadSetting("file", f"expected a name that ends in {' or '.join(LINES)}", file)
+        ids = self.ids
+        if isinstance(ids, tuple) and min(ids) < 0:
+            raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ",".join(map(str, ids)))
+        if isinstance(ids, str) and not ids.startswith(FROM_FILE):
+            raise BadSetting("ids", f"expected {IDS_FORMAT}; or @FILE", ids)
+
+    @property
+    def source(self) -> str:
+        """The name of the file that the inputs come from; empty without one."""
+        return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
+
+    def to_row(self) -> dict[str, Any]:
+        """As of all settings; a file of ids stands as `@NAME` under `file`."""
+        row = super().to_row()
+        return row | {"ids": None, "file": self.ids} if isinstance(self.ids, str) else row
+
+
+@dataclass(frozen=True)
+class RawInput:
+    """An input as it was given: a text or ids, by which setting and, of several, at which line or number."""
+
+    setting: str
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    place: str | None = None
+
+    def input_error(self, rule: str, value: object = None) -> InputError:
+        """What is wrong with it, said of its line or of its setting."""
+        if self.place is None:
+            return BadSetting(self.setting, rule, value)
+        detail = "" if value is None else f"found {value}, "
+        return InputError(f"{self.place}: {detail}{rule}")
+
+    def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
+        """An `InputError` where the model has no place for these ids."""
+        if not ids:
+            raise self.input_error("has no tokens; give at least one")
+        if len(ids) > positions:
+            raise self.input_error(f"has {len(ids)} tokens, and the model {positions} positions; give fewer")
+        for number in ids:
+            if number >= vocabulary:
+                raise self.input_error(f"outside the vocabulary; choose from 0 to {vocabulary - 1}", number)
+
+
+@dataclass(frozen=True)
+class Input:
+    """Token ids that a model can read, and what each stands for."""
+
+    ids: tuple[int, ...]
+    labels: tuple[str, ...]
+
+
+def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
+    """Token ids that a function was given, checked."""
+    checked: tuple[int, ...] = check_value("ids", list(ids), tuple[int, ...], minimum=0)
+    return checked
+
+
+def raw_inputs(case: InputSettings) -> list[RawInput]:
+    """The inputs of settings, before any model is opened."""
+    if case.text is not None:
+        several = len(case.text) > 1
+        return [
+            RawInput("text", text=text, place=f"text, number {number}" if several else None)
+            for number, text in enumerate(case.text, start=1)
+        ]
+    if isinstance(case.ids, tuple):
+        return [RawInput("ids", ids=case.ids)]
+    inputs = list(_read_input_file(case))
+    if not inputs:
+        raise InputError(f"{case.source}: holds no input; all lines are empty")
+    return inputs
+
+
+def single_input(case: InputSettings, verb: str) -> RawInput:
+    """The only input of settings, for a verb that takes one."""
+    inputs = raw_inputs(case)
+    if len(inputs) > 1:
+        message = f"holds {len(inputs)} inputs, and {verb} takes one; keep one"
+        raise InputError(f"{case.source}: {message} line") if case.source else BadSetting("text", message)
+    return inputs[0]
+
+
+def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
+    """The ids of an input for a model of so many positions, with their labels."""
+    ids = raw.ids
+    if ids is None:
+        text = raw.text or ""
+        if tokenizer.missing is not None:
+            raise raw.input_error(f"needs a tokenizer: {tokenizer.missing}")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise raw.input_error("holds half of a character; give valid Unicode") from None
+        ids = tokenizer.encode(text)
+    raw.require_inside(ids, tokenizer.vocabulary, positions)
+    return Input(ids, tokenizer.labels(ids))
+
+
+def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
+    setting, path = "ids" if case.file is None else "file", Path(case.source)
+    read = _ids_line if setting == "ids" else LINES[path.suffix]
+    try:
+        lines = read_bounded(path, LARGEST).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: no text in UTF-8 ({error.reason} at byte {error.start}); save it so"
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield read(line.removesuffix("\r"), RawInput(setting, place=f"{path}, line {number}"))
+
+
+def _text_line(line: str, given: RawInput) -> RawInput:
+    return RawInput(given.setting, text=line, place=given.place)
+
+
+def _object_line(line: str, given: RawInput) -> RawInput:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise given.input_error(f"no JSON ({error}); expected an object with text or ids") from error
+    if isinstance(record, dict) and "ids" in record:
+        return RawInput(given.setting, ids=_parse_ids(record["ids"], given), place=given.place)
+    if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+        raise given.input_error('expected an object with text or ids, such as {"text": "..."}')
+    return RawInput(given.setting, text=record["text"], place=given.place)
+
+
+def _ids_line(line: str, given: RawInput) -> RawInput:
+    return RawInput(given.setting, ids=_parse_ids(line, given), place=given.place)
+
+
+def _parse_ids(value: Any, given: RawInput) -> tuple[int, ...]:
+    """A list, or a text with commas, as ids."""
+    try:
+        ids: tuple[int, ...] = check_value("ids", value, tuple[int, ...], minimum=0)
+    except BadSetting:
+        shown = str(value)
+        raise given.input_error(
+            f"expected {IDS_FORMAT}", shown if len(shown) < 60 else f"{shown[:60]}..."
+        ) from None
+    return ids
+
+
+# How a line of a file is read, by the file's ending.
+LINES = {".txt": _text_line, ".jsonl": _object_line}

@@ -1,0 +1,61 @@
+"""A simulation beside the theory, in the background: it tells how far it is, and ends when it is told to."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+
+from attnlaw.core.errors import InputError
+from attnlaw.core.result import Result
+from attnlaw.lab.controls import State
+
+
+class TrainingStopped(Exception):
+    """What the progress of a stopped simulation raises."""
+
+
+class Training:
+    """The simulation of a state, in a thread of its own.
+
+    `result` is the result once `is_over`, None if it was stopped or failed; `error` says why it failed.
+    """
+
+    def __init__(self, state: State) -> None:
+        assert state.verb.simulation is not None
+        self.state, self.verb = state, state.verb.simulation
+        for case in self.verb.cases(state.simulation_settings):
+            if self.verb.precheck is not None:
+                self.verb.precheck(case)
+        self.done, self.total = 0, 0
+        self.result: Result | None = None
+        self.error: str | None = None
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let it end at its next step."""
+        self._stop.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stop.is_set()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self, seconds: float | None = None) -> None:
+        self._thread.join(seconds)
+
+    def _report_progress(self, done: int, total: int) -> None:
+        if self._stop.is_set():
+            raise TrainingStopped
+        self.done, self.total = done, total
+
+    def _run(self) -> None:
+        try:
+            self.result = self.verb(**self.state.simulation_settings, progress=self._report_progress)
+        except TrainingStopped:
+            pass
+        except InputError as error:
+            self.error = str(error)

@@ -1,0 +1,58 @@
+"""Symmetric linear systems of many draws at once, draws on the last axis: `A = L D L^T`.
+
+There is no pivoting: it is exact to rounding where A is positive definite. Where it is not, a pivot may be
+tiny and the solution poor; Newton's method then sees that it does not lead downhill.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnlaw.core.arrays import Reals
+
+
+def factor(A: Reals) -> Reals:
+    """L below the diagonal and 1/D on it, written over A: symmetric, of shape (P, P, N).
+
+    >>> A = np.array([[4.0, 2.0], [2.0, 5.0]])[..., None]
+    >>> solve(factor(A), np.array([[8.0], [12.0]])).ravel().tolist()
+    [1.0, 2.0]
+    """
+    size, L = A.shape[0], A
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for k in range(size):
+            L[k, k] = 1.0 / L[k, k]
+            column = L[k + 1 :, k] * L[k, k]
+            for i in range(k + 1, size):
+                L[i, k + 1 : i + 1] -= column[i - k - 1] * L[k + 1 : i + 1, k]
+            L[k + 1 :, k] = column
+    return L
+
+
+def solve(L: Reals, b: Reals) -> Reals:
+    """The solution of `A x = b` for right-hand sides of shape (P, N)."""
+    size = L.shape[0]
+    x = b.copy()
+    with np.errstate(invalid="ignore", over="ignore"):
+        for k in range(size):
+            x[k + 1 :] -= L[k + 1 :, k] * x[k]
+            x[k] *= L[k, k]
+        for k in range(size - 1, 0, -1):
+            x[:k] -= L[k, :k] * x[k]
+    return x
+
+
+def inverse(L: Reals) -> Reals:
+    """`A^-1`, shape (P, P, N): `M^T D^-1 M` with the lower triangle `M = L^-1`."""
+    size = L.shape[0]
+    M = np.zeros_like(L)
+    for k in range(size):
+        M[k, k] = 1.0
+        for i in range(k):
+            M[k, : i + 1] -= L[k, i] * M[i, : i + 1]
+    product = np.zeros_like(L)
+    for k in range(size):
+        scaled = M[k, : k + 1] * L[k, k]
+        for i in range(k + 1):
+            product[i, : k + 1] += scaled[i] * M[k, : k + 1]
+    return product

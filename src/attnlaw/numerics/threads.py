@@ -1,0 +1,78 @@
+"""Run work in threads, with results in order and memory within a budget.
+
+`in_threads` runs functions that say how much memory they take. A `MemoryGate` lets them start while their sum
+stays within the budget, so more threads never need more memory. Each function uses one BLAS thread, so the
+numbers do not depend on how many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from threading import Condition
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from attnlaw.numerics.openblas import short_switch_interval, usable_cores
+
+
+class MemoryGate:
+    """Lets work of a given size in while the sizes inside stay within the budget; anything alone may enter.
+
+    >>> gate = MemoryGate(budget=10)
+    >>> with gate.reserve(6), gate.reserve(4):
+    ...     gate.bytes_in_use
+    10
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.bytes_in_use = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Wait until `size` fits (or nothing else is inside), and hold it for the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.bytes_in_use == 0 or self.bytes_in_use + size <= self.budget)
+            self.bytes_in_use += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.bytes_in_use -= size
+                self._changed.notify_all()
+
+
+R = TypeVar("R")
+
+
+def in_threads(
+    work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
+) -> list[R]:
+    """The results of (bytes in memory, function), in their order; `on_done` hears how many are done.
+
+    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
+
+    >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
+    ['a', 'b']
+    """
+    gate = MemoryGate(budget)
+
+    def within(size: int, run: Callable[[], R]) -> R:
+        with gate.reserve(size):
+            return run()
+
+    with threadpool_limits(1), short_switch_interval(), ThreadPoolExecutor(jobs or usable_cores()) as pool:
+        futures = [pool.submit(within, *call) for call in work]
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                if future.exception() is not None:
+                    break
+                on_done(done)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+    # Work begins in its order: of those that failed the first is told, whichever ended first.
+    return [future.result() for future in futures]

@@ -1,0 +1,195 @@
+r"""Sizes of a head: of its two factors, and of its queries and keys.
+
+Sizes of the two factors of a head, A = W_Q and B = W_K (or W_V and W_O^T): what its balance follows from.
+
+Scores, or outputs, stay what they are where A becomes A G and B becomes B G^(-T): the gauge of the head.
+
+| gauge | G | least \|A G\|_F^2 + \|B G^(-T)\|_F^2, halved |
+|---|---|---|
+| `full` | any invertible matrix | \|A B^T\|_* |
+| `rotary` | a complex number for each plane, any matrix on the rest | sum_j \|A_j\| \|B_j\| + \|A B^T\|_* |
+| `none` | nothing: norms, clipping or gates stand between the factors | |
+
+j runs over planes that positions turn; beside them A B^T is of the columns that they do not turn.
+
+D = A^T A - B^T B vanishes on the directions in which G can move exactly where the least is reached: all of
+it, or the trace of each plane and all of the rest. Its size and those of both Gram matrices are taken there
+(for planes that is ours).
+
+Under grouped queries B is shared: A is made of the queries of a group, one below the other (of VO the outputs
+are stacked), and every head of the group has the sizes of the group. The bias of queries is one more row of
+A: D = 0 then holds under a decay of it too. Factors are those that are stored. Latent
+attention and keys of an earlier layer are left out: there other factors share the gauge.
+
+Sizes of a head's queries and keys, q = z R_Q + q0 and k = z' R_K + k0, as plain numbers (see `scores`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS
+from attnlaw.checkpoints.norms import Rotary
+from attnlaw.core.arrays import Reals
+
+# A triangular factor, or whatever has the same Gram matrix, and the power of two that it lacks.
+Root = tuple[Reals, float]
+FULL, ROTARY, NO_GAUGE = GAUGES = ("full", "rotary", "none")
+
+
+@dataclass(frozen=True)
+class FactorSizes:
+    """A, rows x inner, and B, cols x inner, of whose columns `turned` are in planes; all over one `scale`.
+
+    `squares` are |A|_F^2 and |B|_F^2, `least` the least of half their sum, `nuclear` |A B^T|_*, `difference`
+    |D|_F and `grams` |A^T A|_F + |B^T B|_F. `weights` has the same without the bias of queries; None where
+    there is no bias.
+    """
+
+    rows: int
+    cols: int
+    inner: int
+    turned: int
+    squares: tuple[float, float]
+    least: float
+    nuclear: float
+    difference: float
+    grams: float
+    scale: float = 1.0
+    weights: FactorSizes | None = None
+
+
+def factor_sizes(
+    left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
+) -> FactorSizes | None:
+    """The sizes of a pair of factors of `sides` rows from their roots; None where they exceed float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = left[1] ** 0.5 / right[1] ** 0.5
+        a, b = left[0] * share, right[0] / share
+        first, second = a.T @ a, b.T @ b
+        inner = a.shape[1]
+        turned = planes(rotary)
+        rest = np.setdiff1d(np.arange(inner), turned)
+        nuclear = float(scipy.linalg.svdvals(a @ b.T, check_finite=False).sum())
+        least = nuclear
+        grams = [first, second, first - second]
+        sizes = [float(np.linalg.norm(gram)) for gram in grams]
+        if turned.size:
+            lengths = [np.diag(gram)[turned].sum(axis=1) for gram in grams]
+            least = float(np.sqrt(lengths[0] * lengths[1]).sum())
+            if rest.size:
+                least += float(scipy.linalg.svdvals(a[:, rest] @ b[:, rest].T, check_finite=False).sum())
+            sizes = [
+                float(np.hypot(np.linalg.norm(traces) / 2**0.5, np.linalg.norm(gram[np.ix_(rest, rest)])))
+                for traces, gram in zip(lengths, grams, strict=True)
+            ]
+    squares = float(np.trace(first)), float(np.trace(second))
+    if not np.isfinite([*sizes, *squares, least]).all():
+        return None
+    both = sizes[0] + sizes[1], left[1] * right[1]
+    return FactorSizes(*sides, inner, turned.size, squares, least, nuclear, sizes[2], *both)
+
+
+def planes(rotary: Rotary | None) -> NDArray[np.intp]:
+    """The columns that turn together, a row for each plane.
+
+    >>> planes(Rotary(4)).tolist(), planes(Rotary(4, adjacent=True, start=2)).tolist()
+    ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
+    """
+    if rotary is None:
+        return np.zeros((0, 2), dtype=np.intp)
+    columns = rotary.start + np.arange(rotary.size)
+    return columns.reshape(-1, 2) if rotary.adjacent else columns.reshape(2, -1).T
+
+
+def gauge_of(block: Attention, kind: str) -> str | None:
+    """The gauge of a block's heads; None where other factors share it, or planes do not fit."""
+    how = block.scores
+    clipped = how.clip is not None
+    between = clipped or block.value_norm or block.output_norm or block.gate
+    if block.latent or block.source is not None:
+        return None
+    if not KINDS[kind].scores:
+        return NO_GAUGE if between else FULL
+    if how.query_norm or how.key_norm or clipped:
+        return NO_GAUGE
+    if how.rotary is None:
+        return FULL
+    return ROTARY if how.rotary.start + how.rotary.size <= block.head_size else None
+
+
+def block_factors(
+    model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
+) -> list[FactorSizes | None]:
+    """The sizes of the factors of every head, from the roots of the stored ones and the product's shape."""
+    if gauge_of(block, kind) not in (FULL, ROTARY):
+        return [None] * block.heads
+    scores = KINDS[kind].scores
+    rotary = block.scores.rotary if scores else None
+    bias = model.bias(block.query).reshape(block.heads, -1) if scores and block.query.bias else None
+    sizes_by_head: list[FactorSizes | None] = []
+    for group in range(block.kv_heads):
+        heads = [head for head in range(block.heads) if block.kv_head(head) == group]
+        lefts, rights = ([roots[head][side] for head in heads] for side in (0, 1))
+        if scores:
+            left, right, sides = _stack_roots(lefts), rights[0], (len(heads) * shape[0], shape[1])
+        else:
+            left, right, sides = lefts[0], _stack_roots(rights), (shape[0], len(heads) * shape[1])
+        sizes = factor_sizes(left, right, sides, rotary)
+        if bias is not None:
+            whole = factor_sizes(_stack_roots([left, (bias[heads], 1.0)]), right, sides, rotary)
+            sizes = None if whole is None else replace(whole, weights=sizes)
+        sizes_by_head += [sizes] * len(heads)
+    return sizes_by_head
+
+
+def _stack_roots(roots: Sequence[Root]) -> Root:
+    """Several roots one below the other, with the largest of their powers."""
+    if len(roots) == 1:
+        return roots[0]
+    scale = max(scale for _, scale in roots)
+    return np.vstack([root * (power / scale) for root, power in roots]), scale
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """What tells how long y can be: the singular values of R, padded with zeros to the size of y.
+
+    `along` are the squares of what y0 has of the right singular vectors.
+    """
+
+    values: Reals
+    along: Reals
+    square: float
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePart:
+    """Some numbers of queries and keys: `values` are the singular values of R_Q R_K^T.
+
+    `query` is |R_Q k0|, `key` |R_K q0|, `shifts` q0 . k0, `squares` bound |z|^2 on both sides. `lengths` are
+    there where positions turn queries and keys, or clipping bends them, before they meet: then all else is
+    of what stands before that.
+    """
+
+    values: Reals
+    query: float
+    key: float
+    shifts: float
+    squares: tuple[float, float]
+    lengths: tuple[Lengths, Lengths] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSizes:
+    """A head: all its numbers, and the parts that add up to a score, those that positions turn apart."""
+
+    whole: ScorePart
+    parts: tuple[ScorePart, ...]

@@ -1,0 +1,320 @@
+"""Laws made of another law: shrunk, rectified, thresholded, folded, mirrored.
+
+The spectrum of the Bayes-optimal estimate: a blurred spectrum, each eigenvalue shrunk as well as can be.
+
+The posterior mean of S* given `S* + a Z` keeps the eigenvectors and maps an eigenvalue x to
+`y(x) = x - 2 a^2 Re g_a(x)` (Bun, Allez, Bouchaud and Potters 2016, additive Gaussian noise).
+
+The rectified law: what is left of a blurred spectrum after soft thresholding.
+
+`f(x) = (x - b)_+` applied to eigenvalues X of law mu_a: the spectrum of a trained, weight-decayed positive
+semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs are `J = int f^2 dmu_a`,
+`M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. With X the eigenvalues of `S + a Z` and
+Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
+
+For singular values with both signs, S square and Z of independent entries, `f(x) = sign(x) (abs(x) - b)_+`,
+the integrals are over both sides, and the same formulas hold: a table of two sides.
+
+A student of limited width keeps a share of the values only, those beyond a cut t > b:
+`f(x) = (x - b) 1(x > t)`, and the same formulas hold with the integrals taken above t.
+
+Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
+second moment `Q + a^2`, `2 int x Re g = 1`), and what lies below t (b without a cut) has the size of a. So
+
+    E = b^2 mass + int_(x<t) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<t) x Re g - 2 b int_(x>t) Re g.
+
+The thresholded law: what is left of a blurred spectrum after hard thresholding.
+
+`f(x) = x` where `|x| > tau`, else 0, applied to eigenvalues X of law mu_a: the spectrum of factors trained
+from a vanishing start and stopped early (arXiv 2007.08322; that the flow is a threshold is ours). With X the
+eigenvalues of `S + a Z` and Q the second moment of S, the distance of the thresholded matrix from S is
+
+    E = Q + int_(|x|>tau) (4 a^2 x Re g_a - x^2) dmu_a
+
+The positive half of a symmetric law: singular values without their signs.
+
+The law of -X: what an even output may learn instead of its target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attnlaw.core.arrays import Complexes, Indices, Reals
+from attnlaw.core.settings import check_value
+from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.theory.laws.law import Bounded, Law, Piece
+
+NEAR_END = 1e-4  # the least angle on an interval; at the ends themselves g is known less well
+
+
+@dataclass(frozen=True)
+class Shrunk(Law):
+    """The law of `X - 2 sigma^2 Re g(X)`, X of the law `base`.
+
+    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+    >>> law = Shrunk(FreeConvolution(MarchenkoPastur(0.5), 1.0))
+    >>> bool(abs(law.mean - 0.5**0.5) < 1e-10)  # shrinking keeps the trace
+    True
+    """
+
+    base: FreeConvolution
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        low, high = np.array(self.base.intervals).T
+        step = 0.5 * (high - low) * (1 - np.cos(NEAR_END))
+        x = np.stack([low + step, high - step], axis=1)
+        y = x - 2 * self.base.sigma**2 * self.base.stieltjes(x).real
+        return tuple((float(first), float(last)) for first, last in y)
+
+    def nodes(self) -> tuple[Reals, Reals]:
+        points, weights = self.base.nodes()
+        return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights
+
+    def density(self, x: ArrayLike) -> Reals:
+        """`density of X / (dy/dx)`, interpolated in a fine table of the map."""
+        x = np.asarray(x, dtype=float)
+        total = np.zeros(x.shape)
+        for _, y, height in self._maps:
+            total = total + np.where((x > y[0]) & (x < y[-1]), np.interp(x, y, height), 0.0)
+        return total
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        return self.stieltjes_by_quadrature(z)
+
+    @cached_property
+    def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
+        """Per interval: x, y(x) and the density of y, at angles that crowd towards the edges."""
+        maps = []
+        for low, high in self.base.intervals:
+            theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
+            x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(theta)
+            g = self.base.stieltjes(x)
+            y = x - 2 * self.base.sigma**2 * g.real
+            slope = np.gradient(y, theta) / np.gradient(x, theta)
+            maps.append((x, y, -g.imag / np.pi / np.maximum(slope, 1e-12)))
+        return maps
+
+
+# Up to this part of Q a^2 and b^2 are small.
+SMALL = 1e-4
+
+
+@dataclass(frozen=True)
+class Rectification:
+    """`J`, `M1`, `chi`, the mass above the threshold, E and `dchi/db`, a value for each member of a batch."""
+
+    J: Reals
+    M1: Reals
+    chi: Reals
+    mass: Reals
+    E: Reals
+    slope: Reals
+
+
+def rectify(
+    table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
+) -> Rectification:
+    """Integrals of `(x - b)_+`, or of `(x - b) 1(x > cut)` where that is higher, against each mu_a.
+
+    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+    >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
+    >>> all_of_it.J.round(9).tolist(), all_of_it.chi.round(9).tolist()  # J = Q* + a^2 + 18 mean + 81
+    ([96.227922061], [1.0])
+    """
+    above, below = table.split(b if cut is None else np.maximum(b, cut), which)
+    mass, first, second, plain, weighted = above
+    J, M1, chi = second - 2 * b * first + b * b * mass, first - b * mass, 2 * (weighted - b * plain)
+    Q, square = table.second_moment, (table.a if which is None else table.a[which]) ** 2
+    small = np.maximum(square, b * b) < SMALL * Q
+    mass = np.where(small, 1 - below[0], mass)
+    chi = np.where(small, 1 - 2 * below[4] - 2 * b * plain, chi)
+    chi = np.maximum(chi, 0.0)  # a mean of slopes, but for round-off
+    E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
+    return Rectification(J, M1, chi, mass, E, -2 * plain)
+
+
+@dataclass(frozen=True)
+class Rectified(Law):
+    """The law of `scale (X - threshold)_+`, X of the law `base`: an atom at zero and a shifted bulk.
+
+    With `sides` 2 it is that of `scale (abs(X) - threshold)_+` for a symmetric base. A `cut` above the
+    threshold sets what lies below it to zero: the bulk then starts at `scale (cut - threshold)`. `kept` is
+    the weight of the bulk, where it is known already.
+
+    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+    >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
+    >>> round(float(law.atoms[0][1] + law.nodes()[1].sum()), 9)
+    1.0
+    """
+
+    base: FreeConvolution
+    threshold: float
+    scale: float = 1.0
+    sides: int = 1
+    cut: float | None = None
+    kept: float | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_value("scale of a rectified law", self.scale, float, greater_than=0)
+
+    @property
+    def _lower_cut(self) -> float:
+        """The least value of X that is kept."""
+        return self.threshold if self.cut is None else max(self.threshold, self.cut)
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        kept = [
+            (max(low, self._lower_cut), high) for low, high in self.base.intervals if high > self._lower_cut
+        ]
+        return tuple(
+            (self.scale * (low - self.threshold), self.scale * (high - self.threshold)) for low, high in kept
+        )
+
+    @cached_property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        weight = 1.0 - (self._kept() if self.kept is None else self.kept)
+        return ((0.0, weight),) if weight > 1e-12 else ()
+
+    def _kept(self) -> float:
+        base = self.base
+        table = base.table if self.sides == 1 else Truncated(base.base, np.array([base.sigma]), self.sides)
+        return float(table.above(np.array([self._lower_cut]))[0, 0])
+
+    def density(self, x: ArrayLike) -> Reals:
+        x = np.asarray(x, dtype=float) / self.scale
+        value = self.base.density(np.maximum(x, 0.0) + self.threshold) * (self.sides / self.scale)
+        return np.where((x > 0) & (x > self._lower_cut - self.threshold), value, 0.0)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        return self.stieltjes_by_quadrature(z)
+
+
+@dataclass(frozen=True)
+class Thresholded(Law):
+    """The law of `X 1(|X| > tau)`, X of the law `base`: an atom at zero, and the base beyond tau.
+
+    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+    >>> law = Thresholded(FreeConvolution(MarchenkoPastur(0.5), 1.0), tau=0.5)
+    >>> round(float(law.atoms[0][1] + law.nodes()[1].sum()), 9)
+    1.0
+    """
+
+    base: FreeConvolution
+    tau: float
+
+    def __post_init__(self) -> None:
+        check_value("tau of a thresholded law", self.tau, float, minimum=0)
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        below = [(low, min(high, -self.tau)) for low, high in self.base.intervals]
+        above = [(max(low, self.tau), high) for low, high in self.base.intervals]
+        return tuple((low, high) for low, high in (*below, *above) if high > low)
+
+    @cached_property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        weight = 1.0 - float(self._beyond[0])
+        return ((0.0, weight),) if weight > 1e-12 else ()
+
+    @property
+    def distance(self) -> float:
+        """E, of the thresholded matrix from the one under the noise, per dimension.
+
+        >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+        >>> noise, far = FreeConvolution(MarchenkoPastur(0.5), 1.0), 99.0
+        >>> [round(Thresholded(noise, tau).distance, 9) for tau in (0.0, far)]  # a^2, and Q = 1 + kappa0
+        [1.0, 1.5]
+        """
+        _, _, second, _, weighted = self._beyond
+        return float(self._truncated.second_moment + 4 * self.base.sigma**2 * weighted - second)
+
+    def density(self, x: ArrayLike) -> Reals:
+        x = np.asarray(x, dtype=float)
+        return np.where(np.abs(x) > self.tau, self.base.density(x), 0.0)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        return self.stieltjes_by_quadrature(z)
+
+    @cached_property
+    def _truncated(self) -> Truncated:
+        return Truncated(self.base.base, np.array([self.base.sigma]))
+
+    @cached_property
+    def _beyond(self) -> Reals:
+        """Integrals of 1, x, x^2, Re g and x Re g over |x| > tau."""
+        above, _ = self._truncated.split(np.array([self.tau]))
+        _, below = self._truncated.split(np.array([-self.tau]))
+        return np.asarray((above + below)[:, 0])
+
+
+@dataclass(frozen=True)
+class Folded(Law):
+    """The law of `abs(X)`, X of a symmetric law `base`.
+
+    >>> from attnlaw.theory.laws.semicircle import Semicircle
+    >>> round(Folded(Semicircle(1.0)).mean, 6)  # the quarter circle: 8/(3 pi)
+    0.848826
+    """
+
+    base: Law
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        return tuple((max(low, 0.0), high) for low, high in self.base.intervals if high > 0)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        return tuple(
+            piece if piece.low >= 0 else Bounded(0.0, piece.high)
+            for piece in self.base.pieces
+            if piece.high > 0
+        )
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        weights = ((place, (1 if place == 0 else 2) * weight) for place, weight in self.base.atoms)
+        return tuple((place, weight) for place, weight in weights if place >= 0)
+
+    def density(self, x: ArrayLike) -> Reals:
+        x = np.asarray(x, dtype=float)
+        return np.where(x >= 0, 2 * self.base.density(x), 0.0)
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        return self.stieltjes_by_quadrature(z)
+
+
+@dataclass(frozen=True)
+class Mirrored(Law):
+    """The law of `-X`, X of the law `base`: `g(z) = -g_base(-z)`.
+
+    >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+    >>> law = Mirrored(MarchenkoPastur(0.5))
+    >>> round(law.moment(1) + MarchenkoPastur(0.5).moment(1), 12), law.atoms
+    (0.0, ((-0.0, 0.5),))
+    """
+
+    base: Law
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        return tuple((-high, -low) for low, high in reversed(self.base.intervals))
+
+    @property
+    def atoms(self) -> tuple[tuple[float, float], ...]:
+        return tuple((-place, weight) for place, weight in reversed(self.base.atoms))
+
+    def density(self, x: ArrayLike) -> Reals:
+        return self.base.density(-np.asarray(x, dtype=float))
+
+    def stieltjes(self, z: ArrayLike) -> Complexes:
+        """At a real point inside the support -z + i0 is the conjugate of what the base means by -z."""
+        z = np.asarray(z)
+        g = -self.base.stieltjes(-z)
+        return np.asarray(g if np.iscomplexobj(z) else g.conj())

@@ -1,0 +1,406 @@
+"""How students are trained: a solver for each student and form of its problem.
+
+Training the factor of the factorised student: L-BFGS on W, `S = W W^T / sqrt(m d)`.
+
+arXiv:2509.24914: W of shape (d, m), kappa = m/d, lt = sqrt(kappa) lambda,
+
+    F(W) = R(S) + lambda |W|_F^2 = R(S) + lt d Tr S,    dF/dW = 2 (R'(S) + lt d I) W / sqrt(m d).
+
+For every m at least the rank of the minimiser over S >= 0 this and the convex form have the same minimum
+(linear output: R is convex in S). `train_factors` has m = d, which always suffices; `train_narrow` has less.
+
+Training the direct student: `min over symmetric S of R(S) + lambda d |S|_F^2` (untied over any S).
+
+Conjugate gradients where the loss is quadratic, else L-BFGS; up to a time, gradient flow exactly.
+
+The convex form of the factorised student: `min over S >= 0 of F(S) = R(S) + lt d Tr S`.
+
+FISTA (Beck and Teboulle 2009) is restarted when the momentum points uphill (O'Donoghue and Candes 2015,
+arXiv:1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk, needs fewer
+observations than unknowns, and keeps its speed as lt -> 0 where first-order methods stall. In it A are the
+fields, scaled by the root of the loss weights, R(S) = |y - A S|^2, K = A A^T is the Gram matrix (nP, nP), and
+eigenvalues are shrunk by tau in each step, tau = rho lt d for the proximal parameter rho.
+
+The gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`, and for
+convex R and every tau >= Tr S_min
+
+    F(S) - F(S_min) <= Tr(G S) + tau max(0, -least eigenvalue of G),
+
+whose right side over F(S) is the residual of the gradient solvers, tau = 2 Tr S. A small move per step would
+not do: at a tiny lt the steps are tiny far from the minimiser. Splitting reports the relative gap between its
+two half-steps, whose penalty moves S by order one however small lt is.
+
+Training two factors, `S = W_Q W_K^T / sqrt(m d)`, and the convex problem that has the same minimum.
+
+`F = R(S) + lambda (|W_Q|_F^2 + |W_K|_F^2) = R(S) + lt d |S|_*` at its minimum over factors of the same
+product, `lt = 2 sqrt(kappa) lambda`, kappa = m/d (Srebro, Rennie and Jaakkola 2004). For every m at least the
+rank of the minimiser over all S both have the same minimum.
+
+A minimiser S has `Tr(G^T S) + lt d |S|_* = 0` and `|G|_op <= lt d` for `G = R'(S)`, and for convex R and
+every tau >= |S_min|_*
+
+    F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),
+
+whose right side over F(S) is the residual, tau = 2 |S|_*, as for positive semidefinite S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy
+
+from attnlaw.core.arrays import Reals
+from attnlaw.theory.learn.risk import Risk, linear_output
+from attnlaw.theory.learn.training import (
+    MOST_STEPS,
+    TOLERANCE,
+    Check,
+    Trained,
+    descend,
+    never_stop,
+    relative_move,
+)
+
+MOST_PROXIMAL_STEPS, MOST_SPLITTING_STEPS = 20_000, 3_000
+OVERRELAXATION = 1.6
+
+
+def positive_part(matrix: Reals) -> Reals:
+    """The symmetric matrix with its negative eigenvalues set to zero, the nearest positive semidefinite one.
+
+    >>> positive_part(np.diag([2.0, -1.0])).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    kept = values > 0
+    return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T)
+
+
+def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
+    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`: directions outside the solution become zero."""
+    return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
+
+
+def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
+    """The bound above on what F(S) can still lose, relative to F(S), with `shift = lt d`.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), tokens.fields(np.diag([0.0, 1.0])))
+    >>> optimality_gap(risk, np.diag([0.0, 0.9]), shift=0.1) < 1e-12  # (1 - s)^2/2 + s/10 at its minimum
+    True
+    """
+    value, gradient = risk(matrix)
+    slack = gradient + shift * np.eye(len(matrix))
+    trace = float(np.trace(matrix))
+    total = value + shift * trace
+    bound = 2.0 * trace if trace > 0 or not shift else total / shift
+    gap = abs(float(np.vdot(slack, matrix))) + bound * max(0.0, -float(np.linalg.eigvalsh(slack)[0]))
+    return gap / total if total else 0.0
+
+
+def train_proximal(risk: Risk, weight_decay: float) -> Trained:
+    """FISTA with restarts from S = 0, step 1/curvature.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
+    >>> trained = train_proximal(risk, 1e-3)
+    >>> trained.converged, trained.matrix.round(2).tolist()
+    (True, [[2.0, 0.0], [0.0, 0.0]])
+    """
+    size = risk.sensing.shape[2]
+    step = risk.step()
+    matrix = ahead = np.zeros((size, size))
+    momentum, move, steps = 1.0, np.inf, 0
+    while move > TOLERANCE and steps < MOST_PROXIMAL_STEPS:
+        following = proximal_step(risk, ahead, weight_decay * size, step)
+        move = relative_move(following, ahead)
+        if np.vdot(ahead - following, following - matrix) > 0:
+            momentum = 1.0
+        grown = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+        ahead = following + (momentum - 1.0) / grown * (following - matrix)
+        matrix, momentum, steps = following, grown, steps + 1
+    return Trained(matrix, optimality_gap(risk, matrix, weight_decay * size), steps, "proximal")
+
+
+def shrink_eigenvalues(matrix: Reals, tau: float) -> Reals:
+    """The positive semidefinite matrix of `(x - tau)_+` for each eigenvalue x."""
+    return positive_part(matrix - tau * np.eye(len(matrix)))
+
+
+def train_splitting(
+    risk: Risk,
+    weight_decay: float,
+    check: Check = never_stop,
+    shrink: Callable[[Reals, float], Reals] = shrink_eigenvalues,
+) -> Trained:
+    """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
+
+    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on
+    singular values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2),
+    else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge.
+    Memory and set-up grow like (nP)^2 and (nP)^3.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0], [0.0, 1.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((2, 1))), tokens.fields(np.diag([2.0, 0.0])))
+    >>> trained = train_splitting(risk, 1e-9)  # Tr S - S_11 = 0 and Tr S - S_22 = 2
+    >>> trained.converged, trained.matrix.round(6).tolist()
+    (True, [[2.0, 0.0], [0.0, 0.0]])
+    """
+    output = linear_output(risk, "splitting", "use train_proximal or the factorized student")
+    samples, tokens, size = risk.sensing.shape
+    scale = np.sqrt(0.5 * output.curvature(tokens))
+    labels = scale * risk.labels
+    tau = 0.4 * float(np.sqrt(np.mean(risk.labels**2))) or 1.0
+    kernel = risk.sensing.gram()
+    kernel *= scale.reshape(-1, 1) * scale.reshape(-1)
+    kernel[np.diag_indices_from(kernel)] += weight_decay * size / (2.0 * tau)
+    check()
+    factor = scipy.linalg.cho_factor(kernel, lower=True, overwrite_a=True, check_finite=False)
+    state = matrix = np.zeros((size, size))
+    residual, steps = np.inf, 0
+    while residual > TOLERANCE and steps < MOST_SPLITTING_STEPS:
+        check()
+        gap = (labels - scale * risk.sensing.fields(state)).reshape(-1)
+        dual = scipy.linalg.cho_solve(factor, gap, check_finite=False).reshape(samples, -1)
+        fitted = state + risk.sensing.adjoint(scale * dual)
+        matrix = shrink(2.0 * fitted - state, tau)
+        residual = relative_move(matrix, fitted)
+        state = state + OVERRELAXATION * (matrix - fitted)
+        steps += 1
+    return Trained(matrix, residual, steps, "splitting")
+
+
+GRADIENT = 1e-6
+STARTS = 3
+
+
+def train_factors(
+    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
+) -> Trained:
+    """Minimise R(W W^T/d) + lt d Tr S over square W from standard Gaussian weights.
+
+    Slow as lt -> 0 below interpolation (steps grow like 1/sqrt(lt)): use `train_splitting` there.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> x = np.array([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    >>> tokens = TokenSensing(x)
+    >>> risk = Risk(tokens, Linear(np.ones((3, 1))), tokens.fields(np.diag([2.0, 0.0])))
+    >>> trained = train_factors(risk, 1e-3, np.random.default_rng(0))
+    >>> trained.converged, trained.matrix.round(2).tolist()
+    (True, [[2.0, 0.0], [0.0, 0.0]])
+    """
+    size = risk.sensing.shape[2]
+    flat, steps = descend_factors(
+        lambda w: factors_objective(risk, weight_decay, w.reshape(size, size)),
+        rng.standard_normal(size * size),
+        weight_decay,
+        size,
+        check,
+    )
+    w = flat.reshape(size, size)
+    matrix = w @ w.T / size
+    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
+    polished = proximal_step(risk, matrix, weight_decay * size, risk.step())
+    residual = optimality_gap(risk, polished, weight_decay * size)
+    return Trained(polished, residual, steps, "factors")
+
+
+def descend_factors(
+    objective: Callable[[Reals], tuple[float, Reals]],
+    start: Reals,
+    weight_decay: float,
+    size: int,
+    check: Check,
+) -> tuple[Reals, int]:
+    """L-BFGS on flat factors of a (size, size) matrix: where it ended, and its steps."""
+    # In units of the penalty's own gradient, 2 lt W/d^2; the floor serves lt = 0.
+    tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
+    return descend(objective, start, tolerance, check)
+
+
+def train_narrow(
+    objective: Callable[[Reals], tuple[float, Reals]],
+    product: Callable[[Reals], Reals],
+    count: int,
+    weight_decay: float,
+    size: int,
+    rng: np.random.Generator,
+    check: Check,
+) -> Trained:
+    """The best of `STARTS` descents on `count` entries of factors narrower than what they would learn.
+
+    The loss is not convex in S there, and starts may end apart. The residual is `|gradient| |w| / F`: what a
+    step of the length of w could still gain.
+    """
+    starts = [rng.standard_normal(count) for _ in range(STARTS)]
+    ends = [descend_factors(objective, start, weight_decay, size, check) for start in starts]
+    flat, steps = min(ends, key=lambda end: objective(end[0])[0])
+    value, gradient = objective(flat)
+    residual = float(np.linalg.norm(gradient) * np.linalg.norm(flat)) / value if value else 0.0
+    return Trained(product(flat), residual, steps, "narrow factors")
+
+
+def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
+    """F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
+    size, width = w.shape
+    scale = 1.0 / np.sqrt(size * width)
+    matrix = scale * (w @ w.T)
+    value, gradient = risk(matrix)
+    value += weight_decay * size * np.trace(matrix)
+    gradient = 2.0 * scale * (gradient @ w + weight_decay * size * w)
+    return value / size**2, gradient.reshape(-1) / size**2
+
+
+def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
+    """The ridge student; the residual is the relative move of one gradient step of safe length.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))  # S_11 - Tr S = 2
+    >>> train_direct(risk, 0.0).matrix.round(12).tolist()
+    [[0.0, 0.0], [0.0, -2.0]]
+    """
+    solve = _conjugate_gradients if risk.output.quadratic else _descent
+    matrix, steps = solve(risk, weight_decay, check)
+    ridge = 2.0 * weight_decay * len(matrix)
+    step = 1.0 / (1.0 / risk.step() + ridge)
+    moved = matrix - step * (risk(matrix)[1] + ridge * matrix)
+    return Trained(matrix, relative_move(moved, matrix), steps, "direct")
+
+
+def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = never_stop) -> Trained:
+    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0, by the Gram matrix's eigenvalues.
+
+    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
+    weights over d, K = B B^T: exact, so its residual is 0.
+
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> from attnlaw.theory.learn.sensing import TokenSensing
+    >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
+    >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
+    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # the end is the ridge's
+    [[0.0, 0.0], [0.0, -2.0]]
+    """
+    output = linear_output(risk, "flow", "use train_direct")
+    _, tokens, size = risk.sensing.shape
+    scale = np.sqrt(0.5 * output.curvature(tokens) / size)
+    kernel = risk.sensing.gram() * (scale.reshape(-1, 1) * scale.reshape(-1))
+    check()
+    rates, vectors = np.linalg.eigh(kernel)
+    speed = np.maximum(rates, 0.0) + weight_decay
+    moved = np.where(speed > 0, -np.expm1(-speed * time) / np.where(speed > 0, speed, 1.0), time)
+    dual = vectors @ (moved * (vectors.T @ (scale * risk.labels).reshape(-1)))
+    matrix = risk.sensing.adjoint(scale * dual.reshape(scale.shape))
+    return Trained(matrix, 0.0, 1, "flow")
+
+
+def _conjugate_gradients(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]:
+    size = risk.sensing.shape[2]
+    matrix = np.zeros((size, size))
+    gap = -risk(matrix)[1]
+    direction, power, steps = gap, float(np.vdot(gap, gap)), 0
+    target = TOLERANCE**2 * power
+    while power > target and steps < MOST_STEPS:
+        check()
+        image = risk.curvature(direction) + 2.0 * weight_decay * size * direction
+        length = power / float(np.vdot(direction, image))
+        matrix = matrix + length * direction
+        gap = gap - length * image
+        power, previous = float(np.vdot(gap, gap)), power
+        direction = gap + power / previous * direction
+        steps += 1
+    return matrix, steps
+
+
+def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]:
+    size = risk.sensing.shape[2]
+
+    def objective(flat: Reals) -> tuple[float, Reals]:
+        matrix = flat.reshape(size, size)
+        value, gradient = risk(matrix)
+        value += weight_decay * size * float(np.vdot(matrix, matrix))
+        return value / size**2, (gradient + 2.0 * weight_decay * size * matrix).reshape(-1) / size**2
+
+    # From a symmetric start every iterate stays symmetric: the gradient is symmetric.
+    flat, steps = descend(objective, np.zeros(size * size), TOLERANCE, check)
+    matrix = flat.reshape(size, size)
+    return 0.5 * (matrix + matrix.T), steps
+
+
+def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
+    """The matrix with its singular values lowered by tau, none below zero.
+
+    >>> shrink_singular_values(np.array([[0.0, 3.0], [1.0, 0.0]]), 2.0).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+    left, values, right = np.linalg.svd(matrix)
+    kept = values > tau
+    return np.asarray((left[:, kept] * (values[kept] - tau)) @ right[kept])
+
+
+def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
+    """The bound above on what F(S) can still lose, relative to F(S), with `shift = lt d`."""
+    value, gradient = risk(matrix)
+    norm = float(np.linalg.svd(matrix, compute_uv=False).sum())
+    total = value + shift * norm
+    bound = 2.0 * norm if norm > 0 or not shift else total / shift
+    excess = max(0.0, float(np.linalg.norm(gradient, 2)) - shift)
+    gap = abs(float(np.vdot(gradient, matrix)) + shift * norm) + bound * excess
+    return gap / total if total else 0.0
+
+
+def train_pair_factors(
+    risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
+) -> Trained:
+    """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors from standard Gaussian weights.
+
+    >>> from attnlaw.theory.learn.sensing import draw_squares
+    >>> from attnlaw.theory.learn.risk import Linear
+    >>> rng = np.random.default_rng(0)
+    >>> data = draw_squares(40, 1, "cross", 4, rng)
+    >>> target = np.outer([2.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0])
+    >>> risk = Risk(data, Linear(np.ones((40, 1)), ordered=True), data.fields(target))
+    >>> trained = train_pair_factors(risk, 1e-3, rng)
+    >>> trained.converged, float(np.abs(trained.matrix - target).max().round(2))
+    (True, 0.0)
+    """
+    size = risk.sensing.shape[2]
+    start = rng.standard_normal(2 * size * size)
+    flat, steps = descend_factors(
+        lambda w: pair_objective(risk, weight_decay, w), start, weight_decay, size, check
+    )
+    matrix = pair_matrix(flat, size)
+    # One proximal step sets the directions outside the solution, about 1e-8 after L-BFGS, to exactly zero.
+    step = risk.step()
+    polished = shrink_singular_values(matrix - step * risk(matrix)[1], step * weight_decay * size)
+    residual = nuclear_gap(risk, polished, weight_decay * size)
+    return Trained(polished, residual, steps, "factors")
+
+
+def pair_matrix(w: Reals, size: int) -> Reals:
+    """`W_Q W_K^T / sqrt(m d)` of flat factors."""
+    first, second = w.reshape(2, size, -1)
+    return np.asarray(first @ second.T / np.sqrt(size * first.shape[1]))
+
+
+def pair_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
+    """F/d^2 and its gradient, flat, for W_Q and W_K of shape (d, m), one after the other."""
+    size = risk.sensing.shape[2]
+    first, second = w.reshape(2, size, -1)
+    scale = 1.0 / np.sqrt(size * first.shape[1])
+    value, gradient = risk(scale * (first @ second.T))
+    # lambda = lt / (2 sqrt(kappa)) = lt d scale / 2
+    decay = weight_decay * size * scale / 2
+    value += decay * float(w @ w)
+    slopes = scale * np.stack([gradient @ second, gradient.T @ first]) + 2 * decay * np.stack([first, second])
+    return value / size**2, slopes.reshape(-1) / size**2
