@@ -22,20 +22,23 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from attnlaw.analysis.check.levels import is_at_least
+from attnlaw.analysis.forward.classifier import ModelInputs, as_inputs
+from attnlaw.analysis.forward.margins import measure_margins
 from attnlaw.checkpoints.formats.torch_file import import_torch
-from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.errors import BadSetting, InputError, as_input_error
 from attnlaw.core.files import read_json, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, ROWS, Result
+from attnlaw.core.settings import check_value
 from attnlaw.spectra.measure import Selection, units_of
 from attnlaw.training.history import History
-from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings, WatchedMargins
+from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings
 from attnlaw.training.snapshot import Snapshot, failed_snapshot, require_unsharded, step_frame, take_snapshot
 from attnlaw.training.watchdog import GateFailed, Watchdog, failure_text
 
@@ -279,3 +282,47 @@ def _directory_lock(directory: Path) -> Iterator[None]:
         finally:
             # Closing is not enough: a process that was forked meanwhile would keep the lock.
             fcntl.flock(file, fcntl.LOCK_UN)
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedMargins:
+    """Inputs whose margins are measured at every step of which `every` is a divisor."""
+
+    inputs: ModelInputs
+    every: int
+
+    @classmethod
+    def of(cls, model: Any, given: Any, spacing: int) -> WatchedMargins:
+        """What was given as (inputs, every), tried once on the model, before training.
+
+        `spacing` is that of the monitor, which `every` must be a multiple of.
+        """
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise BadSetting(
+                "margins", "expected inputs and a number of steps, such as (ids, 1000)", type(given).__name__
+            )
+        margins = cls(as_inputs(given[0]), check_value("margins", given[1], int, minimum=1))
+        if margins.every % spacing:
+            raise BadSetting(
+                "margins", f"expected a multiple of the monitor's {{every}} {spacing}", margins.every
+            )
+        measure_margins(model, margins.inputs)
+        return margins
+
+    def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
+        """The row of a step with the columns of margins; without them, and why, where a model has none."""
+        try:
+            margins = measure_margins(model, self.inputs)
+        except InputError as error:
+            return row | {"remark": _join_remarks(row["remark"], f"no margins: {error}")}
+        mean = margins.mean_log
+        return row | {
+            "margins_mean_log": mean and mean.value,
+            "margins_mean_log_error": mean and mean.error,
+            "margins_median": margins.median.value,
+            "remark": _join_remarks(row["remark"], margins.remark and f"margins: {margins.remark}"),
+        }
+
+
+def _join_remarks(*remarks: str | None) -> str | None:
+    return "; ".join(filter(None, remarks)) or None
