@@ -15,27 +15,22 @@ student is
 
 A potential is made of a `Problem`. Softmax of two tokens sees one difference of scores a row: averages over
 two normals by the trapezoid rule, to 3e-7. (Gauss-Hermite fails: the logistic has poles near the axis.)
-More tokens: a fixed Sobol sequence, in `row_softmax`.
-
-The losses of Hermite outputs, which only trajectories have: as `theory.learn.risk` has the others.
+More tokens: a fixed Sobol sequence.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
-from attnlaw.core.lazy import resolve
-from attnlaw.theory.learn.choices import OUTPUTS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.problem import Problem
 
 REACH = 7.5  # of the trapezoid rule, in standard deviations
 STEPS = 28.0  # of the rule, over the distance of the logistic's first pole
@@ -61,7 +56,6 @@ class Potential(Protocol):
 def potential_of(problem: Problem) -> Potential:
     """The potential of a problem's output, the first of its draws.
 
-    >>> from attnlaw.theory.learn.problem import Problem
     >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
     (6.0, -6.0)
     """
@@ -70,8 +64,7 @@ def potential_of(problem: Problem) -> Potential:
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
     """One potential, or where it is an average over draws several independent ones."""
-    potentials: tuple[Potential, ...] = resolve(OUTPUTS[problem.output].potential)(problem)
-    return potentials
+    return POTENTIALS[problem.output](problem)
 
 
 @dataclass(frozen=True)
@@ -293,13 +286,12 @@ def _normals(dimension: int, draws: int, scramble: int) -> Reals:
     return np.asarray(scipy.stats.norm.ppf(sobol.random(draws)))
 
 
-def linear(problem: Problem) -> tuple[Potential, ...]:
-    """Of the linear output."""
+def _linear(problem: Problem) -> tuple[Potential, ...]:
     return (LinearPotential(problem.tokens, problem.noise, problem.target.second_moment),)
 
 
-def softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
-    """Of the softmax output: a rule of quadrature for two tokens, scrambled sequences for more."""
+def _softmax_rows(problem: Problem) -> tuple[Potential, ...]:
+    """Return one potential for two tokens, and one for each scrambled sequence for more."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:
         return (SoftmaxPotential(beta, noise, Q),)
@@ -308,46 +300,18 @@ def softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
     )
 
 
-def hermite2(problem: Problem) -> tuple[Potential, ...]:
-    """Of the second Hermite polynomial."""
+def _hermite2(problem: Problem) -> tuple[Potential, ...]:
     return (HermitePotential(2, problem.target.second_moment),)
 
 
-def hermite3(problem: Problem) -> tuple[Potential, ...]:
-    """Of the third Hermite polynomial."""
+def _hermite3(problem: Problem) -> tuple[Potential, ...]:
     return (HermitePotential(3, problem.target.second_moment),)
 
 
-@dataclass(frozen=True)
-class HermiteLoss:
-    """`(h_k(h) - y)^2` of the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
-
-    order: int
-    quadratic: ClassVar[bool] = False
-
-    def labels(self, fields: Reals, tokens: int) -> Reals:
-        """`h_k` of the fields."""
-        if self.order == 2:
-            return np.asarray((fields**2 - 1) / np.sqrt(2.0))
-        return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
-
-    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Sum over samples, and its gradient in the fields.
-
-        >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
-        >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
-        (1.0, [[-2.828427]])
-        """
-        rest = self.labels(fields, tokens) - labels
-        slope = np.sqrt(2.0) * fields if self.order == 2 else np.sqrt(1.5) * (fields**2 - 1)
-        return float(np.vdot(rest, rest)), 2 * rest * slope
-
-
-def hermite2_loss(problem: Problem, weights: Reals) -> HermiteLoss:
-    """The loss of the second polynomial."""
-    return HermiteLoss(2)
-
-
-def hermite3_loss(problem: Problem, weights: Reals) -> HermiteLoss:
-    """The loss of the third polynomial."""
-    return HermiteLoss(3)
+# The outputs whose dynamics is known, with the functions that make their potentials.
+POTENTIALS: dict[str, Callable[[Problem], tuple[Potential, ...]]] = {
+    "linear": _linear,
+    "softmax": _softmax_rows,
+    "hermite2": _hermite2,
+    "hermite3": _hermite3,
+}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, parse_range, setting, setting_like, settings_dataclass
-from attnlaw.theory.learn.choices import ATTENTIONS, DYNAMIC_OUTPUTS
+from attnlaw.theory.dynamics.potential import POTENTIALS
+from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.learn.choices import ATTENTIONS, OUTPUTS
+from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.settings import ProblemSettings
 from attnlaw.theory.learn.students import STUDENTS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.dynamics.schedule import Schedule
-    from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.target import stated_target
 
 TRAINING = "Training"
 TRAINABLE = {name: student for name, student in STUDENTS.items() if student.trainer is not None}
@@ -81,7 +80,7 @@ class TrajectorySettings(Settings):
     output: str = setting_like(
         ProblemSettings,
         "output",
-        choices=DYNAMIC_OUTPUTS,
+        choices={name: OUTPUTS[name] for name in POTENTIALS},
         help="What labels show of the scores: linear, softmax (of rows), or a Hermite polynomial.",
     )
     beta: float = setting_like(ProblemSettings, "beta")
@@ -104,9 +103,6 @@ class TrajectorySettings(Settings):
     @property
     def problem(self) -> Problem:
         """The problem without a number of samples; a `BadSetting` for what it cannot be."""
-        from attnlaw.theory.learn.problem import Problem, Target
-        from attnlaw.theory.learn.target import stated_target
-
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         return Problem(
             tokens=self.tokens,
@@ -121,8 +117,6 @@ class TrajectorySettings(Settings):
     @property
     def schedule(self) -> Schedule:
         """How it is trained."""
-        from attnlaw.theory.dynamics.schedule import Schedule
-
         return Schedule(
             times=parse_log_times("times", self.times),
             learning_rate=self.learning_rate,

@@ -16,7 +16,6 @@ import numpy as np
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.lazy import resolve
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import generators
@@ -135,7 +134,7 @@ class _Run:
 def _train_student(
     problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
 ) -> _Run:
-    student: Learner = resolve(student_dynamics(problem).learner).from_problem(problem, schedule, size, rng)
+    student: Learner = student_dynamics(problem).learner.from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
     rate, decay = eta / size, eta * batch / size**2 * schedule.decay  # lr/B, and gamma over a step's time
     lost = np.full((size, size), math.nan)

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.lazy import resolve
+from attnlaw.theory.dynamics import direct, learners, tied, untied
+from attnlaw.theory.dynamics.potential import POTENTIALS
 from attnlaw.theory.dynamics.quantities import StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule, largest_rate_and_plateau, stability
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.learn.choices import DYNAMIC_OUTPUTS
+from attnlaw.theory.learn.choices import OUTPUTS
 from attnlaw.theory.learn.outliers import Outlier
 from attnlaw.theory.learn.problem import Problem
 
+T = TypeVar("T")
 FLAT, LONG, LEARNED = 0.01, 2.0, 0.5  # a plateau: alignment moves less, over this factor in time, before that
 LASTING = 0.1  # and over this part of the time to it: the start of any curve is flat in the logarithm of time
 FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, and how often
@@ -38,27 +40,17 @@ class StudentDynamics:
     what it cannot do.
     """
 
-    solve: str
-    learner: str
-    spectrum: str | None = None
-    outliers: str | None = None
-    check: str | None = None
+    solve: Callable[[Problem, Schedule], dict[str, Any]]
+    learner: type[learners.Learner]
+    spectrum: Callable[[Problem, Schedule], Law] | None = None
+    outliers: Callable[[Problem, Schedule], tuple[Outlier, ...]] | None = None
+    check: Callable[[Problem, Schedule], None] | None = None
 
 
-HERE = "attnlaw.theory.dynamics"
 STUDENT_DYNAMICS = {
-    ("tied", "factorized"): StudentDynamics(
-        f"{HERE}.tied:solve", f"{HERE}.learners:Tied", f"{HERE}.tied:spectrum", f"{HERE}.tied:outliers"
-    ),
-    ("tied", "direct"): StudentDynamics(
-        f"{HERE}.direct:solve",
-        f"{HERE}.learners:Direct",
-        f"{HERE}.direct:spectrum",
-        f"{HERE}.direct:outliers",
-    ),
-    ("untied", "factorized"): StudentDynamics(
-        f"{HERE}.untied:solve", f"{HERE}.learners:Untied", check=f"{HERE}.untied:check"
-    ),
+    ("tied", "factorized"): StudentDynamics(tied.solve, learners.Tied, tied.spectrum, tied.outliers),
+    ("tied", "direct"): StudentDynamics(direct.solve, learners.Direct, direct.spectrum, direct.outliers),
+    ("untied", "factorized"): StudentDynamics(untied.solve, learners.Untied, check=untied.check),
 }
 
 
@@ -119,15 +111,13 @@ class Trajectory(StudentPath):
 
     def spectrum(self, time: float) -> Law:
         """The law of the student's eigenvalues at a time; at a finite learning rate that of the flow."""
-        law: Law = self._theory_function("spectrum")(self.problem, self._schedule_until(time))
-        return law
+        law_at_end = self._require("spectrum", student_dynamics(self.problem).spectrum)
+        return law_at_end(self.problem, self._schedule_until(time))
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
         """Where the target's spikes stand out of the student's spectrum at a time, largest first."""
-        outliers: tuple[Outlier, ...] = self._theory_function("outliers")(
-            self.problem, self._schedule_until(time)
-        )
-        return outliers
+        outliers_at_end = self._require("outliers", student_dynamics(self.problem).outliers)
+        return outliers_at_end(self.problem, self._schedule_until(time))
 
     def edge(self, time: float) -> float:
         """The upper end of the spectrum at a time, without outliers."""
@@ -152,11 +142,10 @@ class Trajectory(StudentPath):
     def _schedule_until(self, time: float) -> Schedule:
         return replace(self.schedule, times=(time,))
 
-    def _theory_function(self, what: str) -> Callable[..., Any]:
-        path = getattr(student_dynamics(self.problem), what)
-        if path is None:
-            raise InputError(f"{what}: has no theory for {self.problem.attention} factors")
-        return resolve(path)  # type: ignore[no-any-return]
+    def _require(self, name: str, theory: T | None) -> T:
+        if theory is None:
+            raise InputError(f"{name}: has no theory for {self.problem.attention} factors")
+        return theory
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
@@ -168,7 +157,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     """
     check_motion(problem, schedule)
     with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
-        arrays = resolve(student_dynamics(problem).solve)(problem, schedule)
+        arrays = student_dynamics(problem).solve(problem, schedule)
     path = Trajectory(problem=problem, schedule=schedule, **arrays)
     return replace(path, **stability(problem, schedule, path.divergence_time))
 
@@ -193,12 +182,12 @@ def check_motion(problem: Problem, schedule: Schedule) -> None:
         raise BadSetting("pairs", "expected all: one pass shows every ordered pair", problem.pairs)
     if schedule.scale_key is not None and problem.attention != "untied":
         raise BadSetting("scale_key", "needs {attention} untied, which has keys of their own")
-    if problem.output not in DYNAMIC_OUTPUTS:
-        raise BadSetting("output", f"expected one of {', '.join(DYNAMIC_OUTPUTS)}", problem.output)
-    if not DYNAMIC_OUTPUTS[problem.output].has_static_theory and problem.noise > 0:
+    if problem.output not in POTENTIALS:
+        raise BadSetting("output", f"expected one of {', '.join(POTENTIALS)}", problem.output)
+    if not OUTPUTS[problem.output].has_static_theory and problem.noise > 0:
         raise BadSetting("noise", f"expected 0 with {{output}} {problem.output}", problem.noise)
     if problem.groups:
         raise InputError("groups: have no dynamics; leave them out")
     check = student_dynamics(problem).check
     if check is not None:
-        resolve(check)(problem, schedule)
+        check(problem, schedule)

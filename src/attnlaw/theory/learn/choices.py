@@ -94,8 +94,7 @@ class Output:
 
     `observations(T)` counts what a sample of T tokens tells of S. `prediction_error(T, E)` is the error on
     fresh clean labels of a student of the estimation error E, None where it is an average that E alone does
-    not tell. `loss(problem, weights)` is what a student is trained on, None where nothing is.
-    `potential(problem)` is what moves a student in time, None where no dynamics is known. `queries` of an
+    not tell. `loss(problem, weights)` is what a student is trained on, None where nothing is. `queries` of an
     untied sample are shown, None: all of its pairs.
     """
 
@@ -104,7 +103,6 @@ class Output:
     observations: Callable[[int], float]
     prediction_error: Callable[[int, float], float | None] = _no_closed_form
     loss: Named | None = None
-    potential: Named | None = None
     uses_temperature: bool = False  # beta plays a part
     weighted: bool = False  # groups of observations may have weights and noises of their own
     identifies_target: bool = True  # clean labels tell the scores exactly: there are thresholds
@@ -122,7 +120,6 @@ LINEAR = Output(
     _entries,
     lambda tokens, E: tokens * (tokens + 1) * E,
     loss="attnlaw.theory.learn.risk:linear_loss",
-    potential="attnlaw.theory.dynamics.potential:linear",
     weighted=True,
 )
 SOFTMAX = Output(
@@ -130,7 +127,6 @@ SOFTMAX = Output(
     "a softmax of each row",
     _logits,
     loss="attnlaw.theory.learn.risk:softmax_loss",
-    potential="attnlaw.theory.dynamics.potential:softmax_potentials",
     uses_temperature=True,
     least_tokens=2,
     selects_key=True,
@@ -148,8 +144,7 @@ HERMITE2 = Output(
     "hermite2",
     "the second Hermite polynomial of a score",
     _entries,
-    loss="attnlaw.theory.dynamics.potential:hermite2_loss",
-    potential="attnlaw.theory.dynamics.potential:hermite2",
+    loss="attnlaw.theory.learn.risk:hermite2_loss",
     most_tokens=1,
     has_static_theory=False,
 )
@@ -157,8 +152,7 @@ HERMITE3 = Output(
     "hermite3",
     "the third Hermite polynomial of a score",
     _entries,
-    loss="attnlaw.theory.dynamics.potential:hermite3_loss",
-    potential="attnlaw.theory.dynamics.potential:hermite3",
+    loss="attnlaw.theory.learn.risk:hermite3_loss",
     most_tokens=1,
     has_static_theory=False,
 )
@@ -195,7 +189,6 @@ LOSSES = by_name(
     LabelLoss("squared", "squared errors of the output"),
     LabelLoss("cross-entropy", "cross-entropy of the attended key", ATTENDED),
 )
-DYNAMIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.potential is not None}
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,31 @@ class Attended:
         return np.full(2, 0.5 * self.beta**2)
 
 
+@dataclass(frozen=True)
+class HermiteLoss:
+    """`(h_k(h) - y)^2` of the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+
+    order: int
+    quadratic: ClassVar[bool] = False
+
+    def labels(self, fields: Reals, tokens: int) -> Reals:
+        """`h_k` of the fields."""
+        if self.order == 2:
+            return np.asarray((fields**2 - 1) / np.sqrt(2.0))
+        return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
+
+    def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
+        """Sum over samples, and its gradient in the fields.
+
+        >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
+        >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
+        (1.0, [[-2.828427]])
+        """
+        rest = self.labels(fields, tokens) - labels
+        slope = np.sqrt(2.0) * fields if self.order == 2 else np.sqrt(1.5) * (fields**2 - 1)
+        return float(np.vdot(rest, rest)), 2 * rest * slope
+
+
 Loss = Linear | Softmax | Attended
 
 
@@ -153,6 +178,16 @@ def softmax_loss(problem: Problem, weights: Reals) -> Softmax:
 def attended_loss(problem: Problem, weights: Reals) -> Attended:
     """The loss on the attended key."""
     return Attended(problem.beta, drawn=not problem.soft_labels)
+
+
+def hermite2_loss(problem: Problem, weights: Reals) -> HermiteLoss:
+    """Return the loss of the second Hermite polynomial."""
+    return HermiteLoss(2)
+
+
+def hermite3_loss(problem: Problem, weights: Reals) -> HermiteLoss:
+    """Return the loss of the third Hermite polynomial."""
+    return HermiteLoss(3)
 
 
 @dataclass(frozen=True)
