@@ -20,6 +20,7 @@ from attnlaw.checkpoints.blocks import View
 from attnlaw.checkpoints.formats import FORMATS, Format
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
+from attnlaw.checkpoints.tensors import InMemoryTensors
 from attnlaw.core.errors import InputError
 
 State = dict[str, torch.Tensor]
@@ -248,33 +249,27 @@ def test_reading_needs_the_file_only_when_a_tensor_is_read(
         model.embedding()
 
 
-READER = """
-import numpy as np
-from attnlaw.checkpoints.tensors import InMemoryTensors
-
 class NpzFile(InMemoryTensors):
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         super().__init__(np.load(path, allow_pickle=False), str(path))
 
+
 class Lacking(InMemoryTensors):
-    def __init__(self, path):
-        import no_such_package
-"""
+    def __init__(self, path: Path) -> None:
+        import no_such_package  # type: ignore[import-not-found]  # noqa: F401
 
 
 def test_a_format_is_a_file_and_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "toy_format.py").write_text(READER)
     np.savez(tmp_path / "block.npz", **{"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)})
     with pytest.raises(InputError, match=r"block\.npz: unknown format \.npz; known: \.safetensors, \.bin"):
         open_model(tmp_path / "block.npz", heads=2)
-    monkeypatch.syspath_prepend(tmp_path)
-    more = [*FORMATS, Format((".npz",), "toy_format:NpzFile", None, ("*.npz",))]
+    more = [*FORMATS, Format((".npz",), NpzFile, None, ("*.npz",))]
     monkeypatch.setattr("attnlaw.checkpoints.open.FORMATS", more)
     for source in (tmp_path / "block.npz", tmp_path):
         model = open_model(source, heads=2)
         assert np.array_equal(model.read(model.layers[0].attention.output), np.eye(4))
     with pytest.raises(InputError, match=r"b\.x: a \.x file needs no_such_package.*attnlaw\[x\]"):
-        Format((".x",), "toy_format:Lacking", extra="x").open(tmp_path / "b.x")
+        Format((".x",), Lacking, extra="x").open(tmp_path / "b.x")
 
 
 def test_the_extras_of_formats_exist() -> None:

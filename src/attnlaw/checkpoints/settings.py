@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attnlaw.checkpoints.adapters import adapter_model, is_adapter, open_adapter
+from attnlaw.checkpoints.hub import is_hub_id
+from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import GROUPS
+from attnlaw.checkpoints.open import expand_run, local_model_path, open_file, open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.files import require_valid_path
 from attnlaw.core.settings import Settings, setting, settings_dataclass
-
-if TYPE_CHECKING:
-    from attnlaw.checkpoints.model import Model
 
 CHECKPOINT, MACHINE = "Checkpoint", "Machine"
 STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
@@ -42,7 +43,7 @@ def model_setting(default: Any) -> Any:
         default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
         sweepable=True,
-        expand="attnlaw.checkpoints.open:expand_run",
+        expand=expand_run,
         is_path=True,
         positional=True,
         metavar="MODEL",
@@ -108,9 +109,6 @@ class ModelSettings(Settings):
 
     def open(self) -> Model:
         """The model; a LoRA adapter by itself is one without layers."""
-        from attnlaw.checkpoints.adapters import adapter_model, is_adapter, open_adapter
-        from attnlaw.checkpoints.open import local_model_path, open_file, open_model
-
         if not isinstance(self.model, str | os.PathLike):
             return open_model(self.model, self.heads, self.name, self.map, self.adapter)
         path, name = local_model_path(self.model), self.name or str(self.model)
@@ -121,8 +119,6 @@ class ModelSettings(Settings):
 
 def require_model_exists(settings: ModelSettings) -> None:
     """An `InputError` for a path that is neither there nor an id on a hub, before anything is read."""
-    from attnlaw.checkpoints.hub import is_hub_id
-
     model = settings.model
     if isinstance(model, str) and not require_valid_path(Path(model)).exists() and not is_hub_id(model):
         hint = "" if "/" in model else "; an id on a model hub is written owner/name"

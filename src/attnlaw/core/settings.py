@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -136,7 +136,7 @@ class SettingRule:
     sweepable: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
     repeatable: bool = False  # texts of one case: an option given once for each, commas and all; a list
     default_sweep: tuple[Any, ...] = ()  # values of a command that gives none: a table, not one default
-    expand: str | None = None  # "module:function" from a value to those that it stands for
+    expand: Callable[[Any], list[Any]] | None = None  # a value may stand for several, such as a directory
     is_path: bool = False  # a path or a pattern: relative ones in a study start at its file
     positional: bool = False  # a word of the command line without an option's name
     requires: str | None = None  # another setting that must be given

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from attnlaw.core import result
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.lazy import resolve, version
+from attnlaw.core.lazy import version
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds, to_cells
 from attnlaw.core.result import Result
@@ -277,7 +277,7 @@ def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
     """The values of a setting, each replaced by those that it stands for."""
     if field.rule.expand is None:
         return values
-    return [part for value in values for part in resolve(field.rule.expand)(value)]
+    return [part for value in values for part in field.rule.expand(value)]
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:

@@ -1,46 +1,51 @@
-"""The table of formats. A format is a file here, a subclass of `Tensors`, and a line of `FORMATS`."""
+"""File formats of checkpoints. A format is a file here, a subclass of `Tensors`, and a line of `FORMATS`.
+
+A reader imports its library when it opens a file, so that this table costs nothing until then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
+from attnlaw.checkpoints.formats.gguf_file import GgufFile
+from attnlaw.checkpoints.formats.onnx_file import OnnxFile
+from attnlaw.checkpoints.formats.safetensors_file import SafetensorsFile
+from attnlaw.checkpoints.formats.torch_file import TorchFile
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import require_extra
 
 
 @dataclass(frozen=True)
 class Format:
-    """Files of some endings, and who reads them.
+    """A file format: the endings of its files, and the class that reads them.
 
-    `reader` is "module:class", imported when such a file is opened; `extra` is the extra of attnlaw that
-    brings the packages it needs. `in_directory` are patterns of the files looked for in a directory, best
-    first; `on_hub` are groups of patterns, best first: a repository's files of one group are fetched.
+    Args:
+        endings: endings of file names, with the dot.
+        reader: opens one file.
+        extra: the extra of attnlaw that installs what the reader needs.
+        in_directory: patterns of the files to look for in a directory, best first.
+        on_hub: groups of patterns, best first. The first group that matches files of a repository is downloaded.
     """
 
     endings: tuple[str, ...]
-    reader: str
+    reader: Callable[[Path], Tensors]
     extra: str | None = None
     in_directory: tuple[str, ...] = ()
     on_hub: tuple[tuple[str, ...], ...] = ()
 
     def open(self, path: Path) -> Tensors:
-        """The tensors of one file."""
-        module, _, name = self.reader.partition(":")
         with require_extra(f"{path}: a {path.suffix} file", self.extra) if self.extra else nullcontext():
-            reader: Callable[[Path], Tensors] = getattr(import_module(module), name)
-            tensors: Tensors = reader(path)
-        return tensors
+            return self.reader(path)
 
 
 # Best first. Optimizer states and training arguments match none of the patterns.
 FORMATS = [
     Format(
         (".safetensors",),
-        "attnlaw.checkpoints.formats.safetensors_file:SafetensorsFile",
+        SafetensorsFile,
         in_directory=(
             "model.safetensors",
             "model.safetensors.index.json",
@@ -55,7 +60,7 @@ FORMATS = [
     ),
     Format(
         (".bin", ".pt", ".pth", ".ckpt"),
-        "attnlaw.checkpoints.formats.torch_file:TorchFile",
+        TorchFile,
         extra="torch",
         in_directory=(
             "pytorch_model.bin",
@@ -68,6 +73,6 @@ FORMATS = [
         ),
         on_hub=(("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("consolidated.*.pth",)),
     ),
-    Format((".gguf",), "attnlaw.checkpoints.formats.gguf_file:GgufFile", "gguf", in_directory=("*.gguf",)),
-    Format((".onnx",), "attnlaw.checkpoints.formats.onnx_file:OnnxFile", "onnx", in_directory=("*.onnx",)),
+    Format((".gguf",), GgufFile, "gguf", in_directory=("*.gguf",)),
+    Format((".onnx",), OnnxFile, "onnx", in_directory=("*.onnx",)),
 ]
