@@ -27,7 +27,7 @@ class Format:
         reader: opens one file.
         extra: the extra of attnlaw that installs what the reader needs.
         in_directory: patterns of the files to look for in a directory, best first.
-        on_hub: groups of patterns, best first. The first group that matches files of a repository is downloaded.
+        on_hub: groups of patterns, best first. The first one that a repository has is downloaded.
     """
 
     endings: tuple[str, ...]
