@@ -24,8 +24,8 @@ from claims import Claims
 from table import write_between
 from threadpoolctl import threadpool_limits
 
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.precision import rounding
 
 SIZES = (512, 1024, 2048, 4096, 8192, 16384)

@@ -4,7 +4,7 @@
 
 One layer of LLaMA-7B's shapes is made. Units of it are measured, each in a process of its own with one
 thread: the heads of QK, a feed-forward matrix in float32 (as its bfloat16 is taken), the same matrix in
-float64, and approximately. Their operations (`attnlaw.numerics.threads`) over their CPU time are the rates;
+float64, and approximately. Their operations (`attnlaw.spectra.cost`) over their CPU time are the rates;
 peak
 memory over the size of the matrix in float64 is the factor. The plan scales both to the shapes of Llama 3
 (arXiv 2407.21783, table 3). It claims nothing.
@@ -27,7 +27,7 @@ from attnlaw.analysis.audit.units import pack
 from attnlaw.analysis.findings.observer import Observer
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.settings import Arithmetic
-from attnlaw.numerics.threads import matrix_operations, product_operations
+from attnlaw.spectra.cost import matrix_operations, product_operations
 from attnlaw.spectra.measure import Selection, unit_spectra, units_of
 
 SIDES = {"heads": "qk", "float32": "ffn_in", "float64": "ffn_in", "approximate": "ffn_in"}

@@ -13,9 +13,9 @@ from attnlaw.analysis.audit.units import RECORDS, pack, unpack
 from attnlaw.checkpoints.norms import NormFold
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
 
 
 def same(value: Any, other: Any) -> bool:

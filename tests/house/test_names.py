@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SILENT = {"one", "found", "own", "told"}  # names that do not say what a variable holds
 # Bindings in src that are meant: the place, and why the word is the right noun there.
-MEANT = {"numerics/gram.py: one": "the number 1, which BLAS takes as alpha and as beta"}
+MEANT = {"numerics/symmetric.py: one": "the number 1, which BLAS takes as alpha and as beta"}
 MOST_IN_TESTS = 40
 
 PAGES = [

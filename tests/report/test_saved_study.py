@@ -15,7 +15,7 @@ from attnlaw import study
 from attnlaw.analysis.audit.summary import MEANING
 from attnlaw.core.result import Result
 from attnlaw.report.write import write_report
-from attnlaw.spectra import lanczos, measure
+from attnlaw.spectra import approximate, measure
 from attnlaw.study.file import read_study
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
@@ -58,7 +58,7 @@ def test_the_label_the_disclaimer_and_the_samples_reach_the_page(tmp_path: Path)
 @pytest.mark.slow
 def test_errors_of_approximate_proxies_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LARGE", 128)
-    monkeypatch.setattr(lanczos, "DEFLATED", 32)
+    monkeypatch.setattr(approximate, "DEFLATED", 32)
     folder = run(tmp_path, f'[fixed]\nmodel = "{TINY}"\n[grid]\napproximate = [true, false]\n')
     rough, exact = summaries(folder)
     assert rough == expected(model=TINY, approximate=True)

@@ -11,9 +11,9 @@ from attnlaw.checkpoints.norms import NormFold
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.spectra import krylov
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import applied_matrix
 

@@ -15,7 +15,7 @@ from attnlaw.checkpoints.network import GROUPS
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.numerics.openblas import usable_cores
+from attnlaw.numerics.threads import usable_cores
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.bounds.proxies import why_no_proxies
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import attnlaw
 from attnlaw.core.errors import InputError
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 
 Matrix = NDArray[np.float64]

@@ -27,7 +27,7 @@ from attnlaw.render.charts.encodings import EXTENT, inline_data, panel_title
 from attnlaw.render.charts.paper import save_chart
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.theory.bounds.growth import growth
+from attnlaw.theory.bounds.proxy_growth import growth
 from attnlaw.verbs.audit.charts import contribution_curves, spectrum_decay
 
 NORM_NAMES = {"spectral_norm": "spectral norm", "frobenius_norm": "Frobenius norm", "norm_21": "(2,1) norm"}

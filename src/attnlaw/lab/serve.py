@@ -12,7 +12,7 @@ from typing import Any
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import MANIFEST
 from attnlaw.lab.page_model import page_names, positional_settings
-from attnlaw.numerics.openblas import short_switch_interval
+from attnlaw.numerics.threads import short_switch_interval
 from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"

@@ -3,17 +3,11 @@
 scipy's wrappers of `?syrk`, `?sytrd` and `dsterf` keep the lock, so that every other thread waits for them;
 the two stages of a tridiagonalisation have no wrapper at all. Where the library is not there (other builds,
 other platforms), `library` is None, and who calls takes another way to the same numbers.
-
-How many threads are worth starting, and how soon they let each other go on.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -67,32 +61,3 @@ def _by_reference(argument: Argument) -> Any:
 def _lengths(arguments: tuple[Argument, ...]) -> list[Any]:
     """Fortran's hidden lengths of its letters."""
     return [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, bytes)]
-
-
-# Seconds after which a thread that computes in Python lets another one go on.
-SWITCH = 0.0005
-
-
-def usable_cores() -> int:
-    """Cores this process may use.
-
-    >>> usable_cores() >= 1
-    True
-    """
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@contextmanager
-def short_switch_interval() -> Iterator[None]:
-    """Inside, threads that come back from BLAS, or a page in hand, wait at most `SWITCH` for their turn.
-
-    Python's own interval, 5 ms, is as long as what BLAS does for a head.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)

@@ -7,8 +7,8 @@ from time import perf_counter
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from attnlaw.spectra.approximate import DEFLATED, LEADING_STEPS, POWER_STEPS, PROBES, STEPS
 from attnlaw.spectra.factored import COLUMNS
-from attnlaw.spectra.lanczos import DEFLATED, LEADING_STEPS, POWER_STEPS, PROBES, STEPS
 
 # Operations that do not run at the rate of a float64 matrix product, as multiples of those that do (measured
 # at 4096 x 11008): the symmetric eigenproblem, all of it in float32, products with few columns, which wait

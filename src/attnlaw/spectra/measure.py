@@ -19,14 +19,13 @@ from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, STORAGE, Arithmetic
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.numerics.openblas import usable_cores
-from attnlaw.numerics.threads import in_threads
+from attnlaw.numerics.threads import in_threads, usable_cores
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import LARGE as MANY_ENTRIES
 from attnlaw.spectra.factored import Root, spectrum_and_roots
 from attnlaw.spectra.head_sizes import block_factors
-from attnlaw.spectra.lanczos import approximate_spectrum
 from attnlaw.spectra.precision import rounding
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.theory.bounds.directions import effective_directions, log_truncations
-from attnlaw.theory.bounds.spectrum_adaptive import best_index, log_contribution
+from attnlaw.theory.bounds.spectrum_adaptive import (
+    best_index,
+    effective_directions,
+    log_contribution,
+    log_truncations,
+)
 
 
 def spectrum_of(values) -> Spectrum:

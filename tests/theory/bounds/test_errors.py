@@ -10,7 +10,7 @@ from theory.bounds.plain_numbers import errors, logs
 from attnlaw.checkpoints.network import Heads, Layer, Maps, Network
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra import matrix_spectrum, product_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.spectrum import Applied
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.factors import lipschitz

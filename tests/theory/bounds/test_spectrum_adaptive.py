@@ -11,7 +11,7 @@ from scipy.linalg import svdvals
 from attnlaw.checkpoints.network import MatrixLocation
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra import Spectrum, matrix_spectrum, product_spectrum
-from attnlaw.spectra.lanczos import approximate_spectrum
+from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.theory.bounds.factors import MatrixFactors
 from attnlaw.theory.bounds.spectrum_adaptive import (
     contribution,

@@ -41,10 +41,9 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.logs import LN10
 from attnlaw.spectra.spectrum import Spectrum
-from attnlaw.theory.bounds.directions import effective_directions
 from attnlaw.theory.bounds.factors import lipschitz, log_alpha, log_layer_factor, matrix_factors
 from attnlaw.theory.bounds.proxies import why_no_proxies
-from attnlaw.theory.bounds.spectrum_adaptive import best_index
+from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_directions
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:

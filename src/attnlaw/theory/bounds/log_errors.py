@@ -1,4 +1,4 @@
-"""Errors of what follows from approximate (`spectra.lanczos`) and float32 spectra, to first order.
+"""Errors of what follows from approximate (`spectra.approximate`) and float32 spectra, to first order.
 
 | source | moves | over matrices |
 |---|---|---|

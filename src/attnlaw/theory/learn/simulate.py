@@ -32,7 +32,7 @@ from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
-from attnlaw.numerics.openblas import usable_cores
+from attnlaw.numerics.threads import usable_cores
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.sensing import check_sensing
 from attnlaw.theory.learn.students import STUDENTS

@@ -1,12 +1,30 @@
-"""The gate under real threads: never over budget, except for work that is alone."""
+"""Work in threads: memory stays within the budget, and the first part that failed gives the error."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from threading import Event, Lock
 from time import sleep
 
 import pytest
 
-from attnlaw.numerics.threads import MemoryGate
+from attnlaw.numerics.threads import MemoryGate, in_threads
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_the_first_that_failed_is_told(jobs: int) -> None:
+    later = Event()
+
+    def slow() -> None:
+        later.wait(0.5 if jobs > 1 else 0)
+        raise ValueError("first")
+
+    def quick() -> None:
+        later.set()
+        raise ValueError("second")
+
+    for _ in range(20):
+        later.clear()
+        with pytest.raises(ValueError, match="first"):
+            in_threads([(1, slow), (1, quick), (1, quick)], budget=9, jobs=jobs, on_done=lambda done: None)
 
 
 def test_sizes_inside_never_pass_the_budget():

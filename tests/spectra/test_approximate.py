@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from attnlaw.spectra.approximate import _gauss_rules, _radau_rules, approximate_spectrum
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.krylov import lanczos
-from attnlaw.spectra.lanczos import _gauss_rules, _radau_rules, approximate_spectrum
 from attnlaw.spectra.spectrum import Spectrum
 
 INDICES = (0.1, 0.5, 1.0, 1.5)

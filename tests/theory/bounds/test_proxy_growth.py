@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import linregress
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.bounds.growth import growth
+from attnlaw.theory.bounds.proxy_growth import growth
 
 DEPTH, WIDTH, SEED = (part.ravel() for part in np.meshgrid([2, 4, 8], [64, 256, 1024], [0, 1]))
 
