@@ -23,8 +23,9 @@ stored matrix. An applied spectral norm with an error may lie above by so much, 
 
 from __future__ import annotations
 
-from attnlaw.analysis.fit import LAWS
-from attnlaw.checkpoints.network import KINDS
+from typing import Any
+
+from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
@@ -236,66 +237,13 @@ FINDINGS = (
     Quantity("meaning", "what was found, and what that means", kind="text"),
 )
 
-FITS = (
-    *PLACE,
-    Quantity("rows", kind="small"),
-    Quantity("cols", kind="small"),
-    Quantity("values", "singular values that were fitted", kind="small"),
-    Quantity("law", "the law that the matrix follows", kind="text", display_name="fitted law", choices=LAWS),
-    P_VALUE,
-    Quantity("wasserstein", "distance to the null's mean spectrum, normalised", "W₁"),
-    OUTLIERS,
-    Quantity("null_shape", "names the null's row among the curves", kind="text"),
-    NULL_DRAWS,
-    Quantity("null_scale", "in units of singular values"),
-    Quantity("null_edge", "in units of singular values"),
-    Quantity("edge_scale", "in units of singular values"),
-    Quantity(
-        "alpha", "exponent of the power law of the upper eigenvalues", display_name="exponent α", error=True
-    ),
-    Quantity("alpha_p_value", "of the power law, by bootstrap", display_name="p-value, power law"),
-    Quantity("x_min", "the eigenvalue (a squared singular value) where the power law begins"),
-    Quantity("tail_size", "eigenvalues that the power law covers", kind="small"),
-    Quantity(
-        "tail_share", "of all eigenvalues: what the power law covers", display_name="share of power law"
-    ),
-    Quantity("lognormal_better", "whether a lognormal tail is significantly better", kind="bool"),
-    Quantity("hill", "Hill's estimate of the exponent over the upper half"),
-    Quantity("kappa", "of the high-temperature Marchenko-Pastur law; small is heavy-tailed", "κ", range=True),
-    Quantity("noise_level", "of the learned law, in units of singular values; null where not identified"),
-    Quantity("noise_low", "least noise of laws that fit about as well"),
-    Quantity("noise_high", "largest noise of laws that fit about as well"),
-    Quantity("threshold", "of the learned law, in units of singular values", "b", range=True),
-    Quantity("rank_fraction", "values above round-off over the shorter side", "ρ"),
-    Quantity("target_rank", "of the learned law", "κ₀", range=True),
-    Quantity(
-        "cut_ratio",
-        "b/t of the learned law: the rank was cut by weight decay (1) or by width (below 1)",
-        range=True,
-    ),
-    Quantity("learned_distance", "relative distance of quantiles to the learned law"),
-    Quantity("untied_distance", "to the learned law of untied factors"),
-    Quantity("untied_fits", "whether spectra drawn from the untied law lie as far from it", kind="bool"),
-    Quantity("untied_cut_ratio", "b/t of the untied law", range=True),
-    Quantity("ks_random", "Kolmogorov-Smirnov distance to the null"),
-    Quantity("ks_tail", "to the power law, over the tail"),
-    Quantity("ks_heavy_tailed", "to the heavy-tailed law"),
-    Quantity("ks_learned", "to the learned law"),
-    Quantity("ks_untied", "to the learned law of untied factors"),
-    Quantity("log_likelihood_random", "mean over the eigenvalues"),
-    Quantity("log_likelihood_heavy_tailed", "mean over the eigenvalues"),
-    Quantity("log_likelihood_learned", "mean over the eigenvalues"),
-    Quantity("seed", "of the nulls and of the bootstrap", kind="int"),
-    Quantity("status", "done, or not fitted", kind="text"),
-    Quantity("remark", "what is missing of which law, and why", kind="text"),
-    VERSION,
-)
 
-CURVES = (
-    Quantity("curve", '"null": of a shape, no matrix, at scale 1; "law": of a matrix', kind="text"),
-    Quantity("null_shape", "the shape of a null", kind="text"),
-    *PLACE,
-    Quantity("law", "the law whose density it is", kind="text"),
-    Quantity("x", "singular values; of a null to be read as x times null_scale", kind="floats"),
-    Quantity("density", "of mass one over values that are not zero (a tail: of its share)", kind="floats"),
-)
+def place_row(model: str, place: MatrixLocation) -> dict[str, Any]:
+    return {
+        "model": model,
+        "layer": place.layer,
+        "stack": place.stack,
+        "head": place.head,
+        "expert": place.expert,
+        "kind": place.kind,
+    }

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.rows import spectrum_from_row
+from attnlaw.analysis.audit.laws import spectrum_from_row
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law

@@ -40,8 +40,7 @@ import numpy as np
 import polars as pl
 import scipy
 
-from attnlaw.analysis.audit.rows import place_row
-from attnlaw.analysis.columns import PLACE
+from attnlaw.analysis.columns import PLACE, place_row
 from attnlaw.analysis.fit.null import null_of_spectrum, without_round_off
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model

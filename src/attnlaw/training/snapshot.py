@@ -23,8 +23,9 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.audit.rows import log10, place_row
+from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.check.verdicts import Verdicts
+from attnlaw.analysis.columns import place_row
 from attnlaw.analysis.fit.null import eigenvalues, null_of_spectrum, without_round_off
 from attnlaw.analysis.fit.tail import power_law_tails
 from attnlaw.checkpoints.blocks import Attention

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from real_checkpoints import audited
 
 import attnlaw
-from attnlaw.analysis.audit.rows import schema
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.findings import RULES, Evidence, Finding, Subject, TensorLocation, apply_rules
 from attnlaw.analysis.findings.apply import group_findings
@@ -27,11 +26,11 @@ from attnlaw.analysis.findings.scan import decibels, is_mask, scan
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors
-from attnlaw.core.tables import to_frame
+from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection, measure
 
 TINY = "examples/tiny-decoder"
-EMPTY = to_frame([], schema(MATRICES))
+EMPTY = quantity_frame(MATRICES, [])
 LAYER = 2
 # What the note of a sound model says: notes, and no more.
 SOUND = {

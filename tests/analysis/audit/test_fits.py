@@ -9,13 +9,14 @@ from real_checkpoints import real_checkpoint
 
 from attnlaw import __version__, audit, fit
 from attnlaw.analysis.audit.laws import Fits, fit_spectra
-from attnlaw.analysis.audit.rows import schema
-from attnlaw.analysis.columns import CURVES, FITS, SPECTRA
-from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.columns import SPECTRA
+from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.analysis.fit.tail import power_law_tail
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import to_schema
 from attnlaw.verbs.audit.explorer import audit_payload
 
 
@@ -93,8 +94,8 @@ def test_latent_attention_has_no_null():
 
 
 def test_rows_and_curves_have_their_columns(fresh):
-    assert dict(fresh.fits.schema) == schema(FITS)
-    assert dict(fresh.curves.schema) == schema(CURVES)
+    assert dict(fresh.fits.schema) == to_schema(column_kinds(FITS))
+    assert dict(fresh.curves.schema) == to_schema(column_kinds(CURVES))
     nulls = fresh.curves.filter(pl.col("curve") == "null")
     assert set(nulls["null_shape"]) == set(fresh.fits["null_shape"]) == {"64 x 64 through 16", "64 x 128"}
     assert fresh.curves["x"].list.len().max() <= 64
@@ -143,7 +144,11 @@ def test_two_models_in_one_have_rows_of_their_own(fresh, tmp_path):
 def test_a_law_that_does_not_fit_leaves_no_parameter_in_its_row():
     """Heads whose remark says that parameters are withheld, and others that the law fits."""
     rows = fit("examples/tiny-decoder", layers="0", only="qk,vo").fits
-    names = [name for name in schema(FITS) if name.startswith(("noise", "threshold", "target_rank", "cut"))]
+    names = [
+        name
+        for name in to_schema(column_kinds(FITS))
+        if name.startswith(("noise", "threshold", "target_rank", "cut"))
+    ]
     assert len(names) == 12
     withheld = pl.col("remark").fill_null("").str.contains("learned: does not fit")
     without, fitted = rows.filter(withheld), rows.filter(~withheld)
@@ -186,13 +191,15 @@ def test_an_approximate_spectrum_has_a_row_that_says_so():
     done = audit(encoder(), heads=4, name="m")
     approximate = done.matrices.head(2).with_columns(route=pl.lit("lanczos"))
     without_values = done.spectra.head(2).with_columns(
-        singular_values=pl.lit(None, schema(SPECTRA)["singular_values"])
+        singular_values=pl.lit(None, to_schema(column_kinds(SPECTRA))["singular_values"])
     )
     rows = fit_spectra(without_values, approximate).matrices
     assert rows["law"].to_list() == [None, None]
     assert rows["status"][0] == "not fitted"
     assert "approximate" in rows["remark"][0]
-    assert Fits(rows, pl.DataFrame(schema=schema(CURVES))).quantities["not_random_tested"] == 0
+    assert (
+        Fits(rows, pl.DataFrame(schema=to_schema(column_kinds(CURVES)))).quantities["not_random_tested"] == 0
+    )
 
 
 @pytest.fixture(scope="module")

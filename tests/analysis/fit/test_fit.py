@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.analysis.columns import FITS
-from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit import FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.fit import FITTERS, fit_law, ks_distance
 from attnlaw.analysis.fit.null import null_shape, shape_ratio

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.rows import schema
 from attnlaw.analysis.columns import PLACE, VERSION
 from attnlaw.analysis.fit.null import LEVEL
 from attnlaw.core.errors import InputError
@@ -32,7 +31,7 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import to_parquet, write_all
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.result import Result
-from attnlaw.core.tables import to_frame
+from attnlaw.core.tables import quantity_frame
 from attnlaw.core.variants import by_name
 
 if TYPE_CHECKING:
@@ -258,4 +257,4 @@ def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]])
         named = rows.with_columns(model=pl.col("case").replace_strict(names, return_dtype=pl.String))
         tables.append(named.select(*columns, *shipped))
     known = [{"trained": True, **row, **provenance.get(row["model"], {})} for row in whole.to_dicts()]
-    return Atlas(to_frame(known, schema(MODELS)), *tables)
+    return Atlas(quantity_frame(MODELS, known), *tables)

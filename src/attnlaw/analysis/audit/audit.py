@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlaw.analysis.audit.record import Audit
-from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_table, schema, spectrum_table
+from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_table, spectrum_table
 from attnlaw.analysis.audit.summary import (
     case_values,
     comparable_values,
@@ -32,7 +32,7 @@ from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSe
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
-from attnlaw.core.tables import to_frame
+from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection, log_expected_time, measure
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
@@ -121,7 +121,7 @@ def build_audit(
     return Audit(
         model.name,
         values,
-        to_frame([finding.row(model.name) for finding in findings], schema(FINDINGS)),
+        quantity_frame(FINDINGS, [finding.row(model.name) for finding in findings]),
         matrices,
         spectrum_table(model, spectra),
         layers,

@@ -9,9 +9,8 @@ from typing import Any
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.audit.rows import SPECTRUM_COLUMNS, Row, place_row, schema, spectrum_from_row
-from attnlaw.analysis.columns import CURVES, FITS, PLACE
-from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.columns import MATRICES, PLACE, SPECTRA, place_row
+from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum, obstacle
 from attnlaw.checkpoints.network import Network
@@ -19,10 +18,33 @@ from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress, no_progress
-from attnlaw.core.quantity import column_kinds, to_cells
-from attnlaw.core.tables import require_columns, to_frame
+from attnlaw.core.quantity import column_kinds
+from attnlaw.core.tables import quantity_frame, require_columns, to_schema
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.spectra.spectrum import Spectrum
+
+Row = dict[str, Any]
+# Columns of the saved tables from which `spectrum_from_row` builds a spectrum again.
+SPECTRUM_FACTS = [
+    "rows",
+    "cols",
+    "inner",
+    "latent",
+    "norm_21",
+    "norm_11",
+    "norm_11_error",
+    "route",
+    "precision",
+]
+PLACES = tuple(column_kinds(PLACE))
+SPECTRUM_COLUMNS = {
+    "matrices": {
+        name: kind for name, kind in column_kinds(MATRICES).items() if name in (*PLACES, *SPECTRUM_FACTS)
+    },
+    "spectra": {
+        name: kind for name, kind in column_kinds(SPECTRA).items() if name != "singular_values_applied"
+    },
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +102,13 @@ def fit_spectra(
     """
     remedy = "take both tables of one audit"
     spectra, matrices = (
-        require_columns(table, SPECTRUM_COLUMNS[name], f"fit: the table of {name}", remedy)
+        require_columns(table, to_schema(SPECTRUM_COLUMNS[name]), f"fit: the table of {name}", remedy)
         for name, table in (("spectra", spectra), ("matrices", matrices))
     )
-    places = list(column_kinds(PLACE))
-    if not spectra.select(places).equals(matrices.select(places)):
+    if not spectra.select(PLACES).equals(matrices.select(PLACES)):
         raise InputError(f"fit: the tables of spectra and of matrices list other matrices; {remedy}")
     rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
-    placed = [({key: row[key] for key in places}, spectrum_from_row(row, values)) for row, values in rows]
+    placed = [({key: row[key] for key in PLACES}, spectrum_from_row(row, values)) for row, values in rows]
     return _fit_matrices(placed, seed, progress)
 
 
@@ -99,13 +120,13 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
         common = {"rows": spectrum.shape[0], "cols": spectrum.shape[1], "seed": seed}
         row = place | common | {"attnlaw_version": __version__}
         if reason := obstacle(spectrum):
-            rows.append(to_cells(FITS, row | {"status": Outcome.NOT_FITTED, "remark": reason}))
+            rows.append(row | {"status": Outcome.NOT_FITTED, "remark": reason})
             progress(done, len(placed))
             continue
         description = describe(spectrum, seed)
         if (null := null_of_spectrum(spectrum, seed)) is not None:
             nulls[description.null_shape] = null
-        rows.append(to_cells(FITS, row | description.numbers | {"null_shape": description.null_shape}))
+        rows.append(row | description.numbers | {"null_shape": description.null_shape})
         if description.curve is not None:
             laws.append(place | {"curve": "law", "law": description.curve_law} | _curve(*description.curve))
         progress(done, len(placed))
@@ -113,11 +134,26 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
         {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)
         for shape, null in nulls.items()
     ]
-    return Fits(to_frame(rows, schema(FITS)), to_frame([*shapes, *laws], schema(CURVES)))
+    return Fits(quantity_frame(FITS, rows), quantity_frame(CURVES, [*shapes, *laws]))
 
 
 def _curve(x: Any, density: Any) -> Row:
     return {"x": x.tolist(), "density": density.tolist()}
+
+
+def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
+    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated)."""
+    return Spectrum(
+        np.zeros(1) if values is None else values.to_numpy(),
+        (row["rows"], row["cols"]),
+        row["norm_21"],
+        row["norm_11"],
+        row["route"],
+        inner=row["inner"],
+        precision=row["precision"],
+        norm_11_error=row["norm_11_error"],
+        latent=row["latent"],
+    )
 
 
 def law_counts(rows: pl.DataFrame) -> str:

@@ -10,15 +10,14 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.analysis.audit.growth import initial_deviations, initial_size, initial_spread
-from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, PLACE, SPECTRA
+from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, SPECTRA, place_row
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
 from attnlaw.core.errors import printable
 from attnlaw.core.estimate import Estimate
-from attnlaw.core.quantity import Quantity, column_kinds, to_cells
-from attnlaw.core.tables import Schema, quantity_frame, to_frame, to_schema
+from attnlaw.core.tables import quantity_frame
 from attnlaw.numerics.logs import LN10, log_sum
 from attnlaw.spectra.head_sizes import gauge_of
 from attnlaw.spectra.spectrum import Applied, Spectrum
@@ -32,33 +31,6 @@ from attnlaw.theory.init.architecture import Deviations
 Row = dict[str, Any]
 
 
-def schema(quantities: Iterable[Quantity]) -> Schema:
-    """The types of the columns of some quantities."""
-    return to_schema(column_kinds(quantities))
-
-
-SPECTRUM_FACTS = (
-    "rows",
-    "cols",
-    "inner",
-    "latent",
-    "norm_21",
-    "norm_11",
-    "norm_11_error",
-    "route",
-    "precision",
-)
-# Columns of saved tables that spectra are made of again.
-SPECTRUM_COLUMNS: dict[str, Schema] = {
-    "matrices": {
-        name: dtype
-        for name, dtype in schema(MATRICES).items()
-        if name in {*column_kinds(PLACE), *SPECTRUM_FACTS}
-    },
-    "spectra": schema((*PLACE, *(column for column in SPECTRA if column.name == "singular_values"))),
-}
-
-
 def log10(log: Estimate) -> Estimate | None:
     """log10 from a natural logarithm; None for the logarithm of zero.
 
@@ -66,17 +38,6 @@ def log10(log: Estimate) -> Estimate | None:
     (Estimate(value=2.0, error=None), None)
     """
     return log / LN10 if np.isfinite(log.value) else None
-
-
-def place_row(model: str, place: MatrixLocation) -> Row:
-    return {
-        "model": model,
-        "layer": place.layer,
-        "stack": place.stack,
-        "head": place.head,
-        "expert": place.expert,
-        "kind": place.kind,
-    }
 
 
 def matrix_table(
@@ -106,8 +67,8 @@ def matrix_table(
             "attnlaw_version": __version__,
         }
         values |= {} if std is None else _initial_values(std, place, product, values)
-        rows.append(to_cells(MATRICES, values))
-    return to_frame(rows, schema(MATRICES))
+        rows.append(values)
+    return quantity_frame(MATRICES, rows)
 
 
 def _measured_leaves(
@@ -240,7 +201,7 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 
     Without `applied` none is as applied.
 
-    >>> table = to_frame([{"spectral_norm": 2.0}], schema(MATRICES))
+    >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
     >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
     [2.0, None]
     """
@@ -270,22 +231,7 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
                 else applied.values.tolist(),
             }
             rows.append(values)
-    return to_frame(rows, schema(SPECTRA))
-
-
-def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated)."""
-    return Spectrum(
-        np.zeros(1) if values is None else values.to_numpy(),
-        (row["rows"], row["cols"]),
-        row["norm_21"],
-        row["norm_11"],
-        row["route"],
-        inner=row["inner"],
-        precision=row["precision"],
-        norm_11_error=row["norm_11_error"],
-        latent=row["latent"],
-    )
+    return quantity_frame(SPECTRA, rows)
 
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
@@ -304,8 +250,8 @@ def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies
                 **({} if bounds is None else _layer_values(bounds, layer)),
                 "log10_alpha_applied": None if alphas is None else log10(alphas[layer]),
             }
-            rows.append(to_cells(LAYERS, values))
-    return to_frame(rows, schema(LAYERS))
+            rows.append(values)
+    return quantity_frame(LAYERS, rows)
 
 
 def _layer_values(bounds: Proxies, layer: int) -> Row:

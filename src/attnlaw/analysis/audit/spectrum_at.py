@@ -7,16 +7,13 @@ from typing import Any
 import polars as pl
 
 from attnlaw.analysis.audit.audit import audit
+from attnlaw.analysis.audit.laws import PLACES, spectrum_from_row
 from attnlaw.analysis.audit.record import Audit
-from attnlaw.analysis.audit.rows import spectrum_from_row
-from attnlaw.analysis.columns import PLACE
 from attnlaw.checkpoints.settings import ModelSettings
 from attnlaw.core.errors import InputError
 from attnlaw.core.result import Result
 from attnlaw.core.settings import require_known
 from attnlaw.spectra.spectrum import Spectrum
-
-PLACES = tuple(column.name for column in PLACE)
 
 
 def spectrum_at(source: Any, **place: Any) -> Spectrum:

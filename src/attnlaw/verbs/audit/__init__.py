@@ -6,17 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.columns import (
-    APPLICATIONS,
-    ATLAS,
-    CURVES,
-    FINDINGS,
-    FITS,
-    LAYERS,
-    MATRICES,
-    SPECTRA,
-    TOWERS,
-)
+from attnlaw.analysis.columns import APPLICATIONS, ATLAS, FINDINGS, LAYERS, MATRICES, SPECTRA, TOWERS
+from attnlaw.analysis.fit import CURVES, FITS
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.checkpoints.settings import (
     MACHINE,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, TENSORS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.levels import FAIL_ON
-from attnlaw.analysis.columns import FITS, LAYERS, MATRICES
+from attnlaw.analysis.columns import LAYERS, MATRICES
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
+from attnlaw.analysis.fit import FITS
 from attnlaw.checkpoints.settings import ModelSettings, model_setting, require_model_exists
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import TableSpec

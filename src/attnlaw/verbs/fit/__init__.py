@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attnlaw.analysis.columns import CURVES, FITS
-from attnlaw.analysis.fit import LAWS
+from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
