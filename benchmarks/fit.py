@@ -21,7 +21,7 @@ from claims import Claims
 from threadpoolctl import threadpool_limits
 
 from attnlaw import audit
-from attnlaw.analysis.audit.laws import fit_spectra
+from attnlaw.analysis.fit.model_fits import fit_spectra
 from attnlaw.analysis.fit.tail import power_law_tails
 
 GOAL, TOLERANCE = 20.0, 1e-6

@@ -16,7 +16,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.analysis.findings.rules import RULES
+from attnlaw.analysis.findings.detectors import RULES
 from attnlaw.render.terminal.console import sparkline
 from attnlaw.verbs.audit.terminal import show_summary
 from attnlaw.verbs.views import show

@@ -14,8 +14,8 @@ from report.charts_of import assert_renders, named, spec_of, values_of
 from attnlaw import audit
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.render.charts.encodings import integer_axis
+from attnlaw.render.model_names import model_names
 from attnlaw.verbs.audit.charts import compare, contribution_curves, draw_excesses, spectrum_decay
-from attnlaw.verbs.audit.names import model_names
 
 
 def state(depth, width, seed, gain=0.3):

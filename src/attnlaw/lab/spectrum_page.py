@@ -11,10 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.laws import spectrum_from_row
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.fit import FITTERS, Fit, fit_law
+from attnlaw.analysis.fit.model_fits import spectrum_from_row
 from attnlaw.analysis.fit.null import positive_values
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
@@ -24,9 +24,9 @@ from attnlaw.lab.controls import Control
 from attnlaw.lab.html import Row, draw, lab_html, repeat_words
 from attnlaw.render.charts.densities import laws_over_histogram
 from attnlaw.render.charts.style import PALETTE
+from attnlaw.render.model_names import model_names
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.verbs.audit import VERB
-from attnlaw.verbs.audit.names import model_names
 from attnlaw.verbs.views import load
 
 MATRIX, LAWS_PANEL = "Matrix", "Laws over it"

@@ -17,11 +17,11 @@ from attnlaw.core.settings import check_value
 from attnlaw.core.tables import short_names, unique_names
 from attnlaw.render.charts.figure import Figure, number_duplicates, unique_suffixes
 from attnlaw.render.charts.paper import figure_files
+from attnlaw.render.model_names import model_names
 from attnlaw.render.output_options import ENDINGS
 from attnlaw.render.pages.page import Part, failure_sentences, results_page
 from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page
-from attnlaw.verbs.audit.names import model_names
 from attnlaw.verbs.views import figures_of, load, page_of
 
 

@@ -8,16 +8,16 @@ import pytest
 from real_checkpoints import real_checkpoint
 
 from attnlaw import __version__, audit, fit
-from attnlaw.analysis.audit.laws import Fits, fit_spectra
 from attnlaw.analysis.columns import SPECTRA
 from attnlaw.analysis.fit import CURVES, FITS, LAWS
+from attnlaw.analysis.fit.model_fits import Fits, fit_spectra
 from attnlaw.analysis.fit.tail import power_law_tail
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_schema
-from attnlaw.verbs.audit.explorer import audit_payload
+from attnlaw.verbs.audit.page_data import audit_payload
 
 
 def encoder(seed=0, layers=2, width=64, inner=128, entry=None):

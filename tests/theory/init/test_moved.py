@@ -15,7 +15,7 @@ from theory.init.library import drawn
 from theory.init.shapes import SMALL
 
 import attnlaw
-from attnlaw.analysis.audit.growth import initial_size, initial_spread
+from attnlaw.analysis.audit.initial_sizes import initial_size, initial_spread
 from attnlaw.checkpoints.open import open_model
 from attnlaw.theory.init import Architecture, Tokens
 from attnlaw.theory.init.finite import Finite, run_layers

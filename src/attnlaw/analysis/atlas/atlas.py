@@ -35,7 +35,7 @@ from attnlaw.core.tables import quantity_frame
 from attnlaw.core.variants import by_name
 
 if TYPE_CHECKING:
-    from attnlaw.analysis.audit.record import Audit
+    from attnlaw.analysis.audit.audit import Audit
 
 STORED, APPLIED = "stored", "applied"
 

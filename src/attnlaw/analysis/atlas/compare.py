@@ -16,7 +16,7 @@ from attnlaw.analysis.columns import ATLAS
 from attnlaw.core.tables import quantity_frame
 
 if TYPE_CHECKING:
-    from attnlaw.analysis.audit.record import Audit
+    from attnlaw.analysis.audit.audit import Audit
 
 # So many other trained models make a kind that is compared with itself; with fewer, all kinds are taken.
 LEAST = 3

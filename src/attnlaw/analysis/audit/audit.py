@@ -1,4 +1,9 @@
-"""Audit one model: open, measure, test, bound, and flatten the tree into rows, once."""
+"""Audit one model: open, measure, test, bound, and flatten the tree into rows, once.
+
+The record of an audit: what was measured of one model, and what follows from it.
+
+One matrix of a model that was audited, or is now: the spectrum that laws are fitted to.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnlaw.analysis.audit.record import Audit
+import polars as pl
+
 from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_table, spectrum_table
 from attnlaw.analysis.audit.summary import (
     case_values,
@@ -21,10 +27,11 @@ from attnlaw.analysis.audit.summary import (
 )
 from attnlaw.analysis.columns import FINDINGS
 from attnlaw.analysis.findings.apply import apply_rules
+from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector
-from attnlaw.analysis.findings.rules import Finding
 from attnlaw.analysis.findings.scan import damaged_places
+from attnlaw.analysis.fit.model_fits import PLACES, Fits, fit_tree, spectrum_from_row
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
@@ -32,10 +39,55 @@ from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, Arithmetic, ModelSe
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import Result
+from attnlaw.core.settings import require_known
 from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.measure import Selection, log_expected_time, measure
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """The numbers of one model, the tree that they were flattened from, and what the rules looked at.
+
+    Args:
+        name: what rows call the model.
+        quantities: the numbers of the model by name.
+        findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
+        applications: the amplification after each application of a layer, if layers are shared.
+        towers: sizes and proxies of each tower, if there are towers.
+        tree: the measured spectra; None in place of a matrix that was not selected.
+        subject: what the rules of findings looked at.
+        fits_laws: whether laws are fitted when the audit is saved.
+    """
+
+    name: str
+    quantities: dict[str, Any]
+    findings: pl.DataFrame
+    matrices: pl.DataFrame
+    spectra: pl.DataFrame
+    layers: pl.DataFrame
+    applications: pl.DataFrame | None
+    towers: pl.DataFrame | None
+    tree: Network[Spectrum | None]
+    subject: Subject
+    fits_laws: bool = True
+
+    @property
+    def remark(self) -> str | None:
+        """What is missing, and why."""
+        remark: str | None = self.quantities["remark"]
+        return remark
+
+    def fits(self, progress: Progress = no_progress) -> Fits:
+        """Return the laws of all matrices; they are fitted once."""
+        if "_fits" not in self.__dict__:
+            object.__setattr__(self, "_fits", fit_tree(self.name, self.tree, progress=progress))
+        fits: Fits = self.__dict__["_fits"]
+        return fits
+
+    def __repr__(self) -> str:
+        return f"<Audit {self.name}: {self.quantities['family']}, {self.matrices.height} matrices>"
 
 
 @dataclass(frozen=True)
@@ -186,3 +238,34 @@ def findings(
         audits = [audit(ModelSettings.parse({"model": source, **options}, "findings"), tolerant)]
     every = (apply_rules(known.subject, ignore, levels, thresholds) for known in audits)
     return [finding for group in every for finding in group]
+
+
+def spectrum_at(source: Any, **place: Any) -> Spectrum:
+    """The spectrum of the only matrix at a place: layer, kind and, where there are several, head or expert.
+
+    `source` is an audit (`attnlaw.load(DIR)` reads one that was saved), or a checkpoint, which is audited.
+
+    >>> import numpy as np
+    >>> entries = np.random.default_rng(0).standard_normal((128, 32))
+    >>> block = {"in_proj_weight": entries[:96], "out_proj.weight": entries[96:]}
+    >>> found = audit(ModelSettings(model=block, heads=2))
+    >>> spectrum_at(found, layer=0, head=1, kind="qk").shape
+    (32, 32)
+    """
+    for name in place:
+        require_known(name, dict.fromkeys(PLACES), "a matrix's place")
+    if not isinstance(source, Result | Audit):
+        source = audit(ModelSettings.parse({"model": source}, "audit"))
+    matrices, spectra = source.matrices, source.spectra
+    met = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in place.items())
+    rows = matrices.with_row_index("_row").filter(met)
+    description = ", ".join(f"{name} {value}" for name, value in place.items())
+    if rows.height != 1:
+        raise InputError(
+            f"{description}: found {rows.height} matrices, expected one; say which by {', '.join(PLACES)}"
+        )
+    row = rows.row(0, named=True)
+    values = spectra["singular_values"][row["_row"]]
+    if values is None:
+        raise InputError(f"{description}: its spectrum was approximated and has no values; audit it exactly")
+    return spectrum_from_row(row, values)

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.audit.growth import initial_deviations, initial_size, initial_spread
+from attnlaw.analysis.audit.initial_sizes import initial_deviations, initial_size, initial_spread
 from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, SPECTRA, place_row
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product

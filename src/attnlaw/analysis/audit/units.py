@@ -27,8 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from attnlaw.analysis.audit.audit import AuditOptions, build_audit
-from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.audit.audit import Audit, AuditOptions, build_audit
 from attnlaw.analysis.findings.observer import NOTED, EvidenceCollector, Note, Observer, TensorIndex
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.hub import CONFIGS

@@ -15,7 +15,7 @@ from attnlaw.core.quantity import Quantity, column_kinds
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.analysis.audit.record import Audit
+    from attnlaw.analysis.audit.audit import Audit
 
 MODEL = PLACE[0]
 VERDICTS = (

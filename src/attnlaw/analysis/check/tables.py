@@ -14,8 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.audit import AuditOptions, audit
-from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.audit.audit import Audit, AuditOptions, audit
 from attnlaw.analysis.check.columns import tensor_table
 from attnlaw.analysis.check.locations import KEYS, PLACE, place_of, row_place_text
 from attnlaw.analysis.check.rules import GateRule, Tables

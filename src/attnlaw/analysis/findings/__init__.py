@@ -2,8 +2,8 @@
 
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.apply import apply_rules
+from attnlaw.analysis.findings.detectors import RULES, Finding, FindingRule
 from attnlaw.analysis.findings.evidence import Evidence, Hit, Subject, TensorLocation
-from attnlaw.analysis.findings.rules import RULES, Finding, FindingRule
 
 __all__ = [
     "LEVELS",

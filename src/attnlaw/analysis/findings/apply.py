@@ -13,8 +13,8 @@ from math import log
 from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings.detectors import RULES, Finding, FindingRule
 from attnlaw.analysis.findings.evidence import Subject
-from attnlaw.analysis.findings.rules import RULES, Finding, FindingRule
 from attnlaw.core.errors import InputError, printable
 
 OFF = "off"

@@ -49,7 +49,7 @@ from attnlaw.analysis.findings.scan import (
     known_tensors,
     scan,
 )
-from attnlaw.analysis.findings.size_rules import PAIRS, rms
+from attnlaw.analysis.findings.sizes import PAIRS, rms
 from attnlaw.checkpoints.blocks import Attention, FeedForward, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors

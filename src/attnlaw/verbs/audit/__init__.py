@@ -22,13 +22,12 @@ from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import CasePart, CaseSplit, Verb, run_each_case
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.unit import UNIT, first_unit_settings
+from attnlaw.verbs.audit.split import UNIT, first_unit_settings
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.analysis.audit.audit import AuditOptions
-    from attnlaw.analysis.audit.record import Audit
+    from attnlaw.analysis.audit.audit import Audit, AuditOptions
     from attnlaw.core.result import Result
 
 BOUNDS_PANEL = "Bounds"

@@ -27,8 +27,8 @@ from attnlaw.render.charts.encodings import (
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
+from attnlaw.render.model_names import name_models
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.names import name_models
 
 # Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
 # all lines at all its points would take the square of it.

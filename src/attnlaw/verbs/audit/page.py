@@ -23,6 +23,7 @@ from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.labels import failure_sentence
+from attnlaw.render.model_names import lines_about_models, model_names
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (
@@ -36,8 +37,7 @@ from attnlaw.render.pages.page import (
     rows_section,
 )
 from attnlaw.verbs.audit import VERB
-from attnlaw.verbs.audit.explorer import audit_payload, constant_quantities
-from attnlaw.verbs.audit.names import lines_about_models, model_names
+from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
 # More audited models than this are compared by their rows alone.
 MOST_MODELS = 12

@@ -23,8 +23,8 @@ from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import lines_about_models, model_names
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
-from attnlaw.verbs.audit.names import lines_about_models, model_names
 
 # Colours of findings by level.
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}

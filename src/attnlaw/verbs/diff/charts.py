@@ -13,7 +13,7 @@ from attnlaw.render.charts.encodings import EXTENT, colour_encoding, dash_encodi
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
-from attnlaw.verbs.audit.names import name_models
+from attnlaw.render.model_names import name_models
 
 PLACE = ("model", "layer", "stack", "kind", "head", "expert")
 

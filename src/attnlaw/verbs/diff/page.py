@@ -12,6 +12,7 @@ from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.labels import failure_sentence, format_short
+from attnlaw.render.model_names import name_models
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import (
@@ -23,7 +24,6 @@ from attnlaw.render.pages.page import (
     page_html,
     rows_section,
 )
-from attnlaw.verbs.audit.names import name_models
 
 # Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
 MAPPED: dict[str, dict[str, Any]] = {

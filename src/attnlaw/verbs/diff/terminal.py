@@ -11,8 +11,8 @@ from rich.text import Text
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table, sparkline
-from attnlaw.verbs.audit.names import model_names
 
 WORST = 5  # tensors that are named
 LEGEND = (

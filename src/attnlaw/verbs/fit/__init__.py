@@ -13,7 +13,7 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.verbs.audit import NOT_RANDOM
 
 if TYPE_CHECKING:
-    from attnlaw.analysis.audit.laws import Fits
+    from attnlaw.analysis.fit.model_fits import Fits
 
 
 @settings_dataclass
@@ -30,7 +30,7 @@ FitSettings.__doc__ = "\n".join(
 
 
 def run(case: FitSettings, progress: Progress) -> Fits:
-    from attnlaw.analysis.audit.laws import fit
+    from attnlaw.analysis.fit.model_fits import fit
 
     return fit(case, case.seed, progress)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attnlaw.render.charts.view import ChartView, Drawings, chart
+from attnlaw.render.model_names import name_models
 from attnlaw.verbs.audit.charts import LAWS, law_maps
-from attnlaw.verbs.audit.names import name_models
 
 
 @chart(*LAWS, prepare=name_models)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from attnlaw.analysis.audit.laws import law_counts
+from attnlaw.analysis.fit.model_fits import law_counts
 from attnlaw.core.result import Result
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.labels import failure_sentence, shared_settings

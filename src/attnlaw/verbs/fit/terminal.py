@@ -12,8 +12,8 @@ from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
+from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table
-from attnlaw.verbs.audit.names import model_names
 
 # The letter that stands for each law in a map of heads, and its colour.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}

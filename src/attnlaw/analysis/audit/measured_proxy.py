@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.record import Audit
+from attnlaw.analysis.audit.audit import Audit
 from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
 from attnlaw.analysis.forward.scales import log_scales, measure_at_scale, require_hidden_size
 from attnlaw.core.progress import Progress, no_progress

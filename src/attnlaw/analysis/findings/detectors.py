@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import duplicates, orientation, scan, size_rules
+from attnlaw.analysis.findings import duplicates, orientation, scan, sizes
 from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
 from attnlaw.core.variants import by_name
 
@@ -147,7 +147,7 @@ RULES = by_name(
         "dead-map",
         WARNING,
         0.01,
-        size_rules.dead_map,
+        sizes.dead_map,
         "the Frobenius norm is less than this share of its kind's median",
         "the map contributes nothing",
         "none where it was pruned; else look at the tensors that it is made of",
@@ -155,8 +155,8 @@ RULES = by_name(
     FindingRule(
         "random-head",
         NOTE,
-        size_rules.LEVEL,
-        size_rules.random_head,
+        sizes.LEVEL,
+        sizes.random_head,
         "the p-values of QK and of VO are both above it",
         "neither product of the head differs from noise: it was hardly trained",
         "a candidate for pruning; many of them: look at how the head was initialised",
@@ -165,7 +165,7 @@ RULES = by_name(
         "untrained-layer",
         ERROR,
         0.5,
-        size_rules.untrained_layer,
+        sizes.untrained_layer,
         "more than this share of the layer's matrices do not differ from noise at level 0.01",
         "the layer has the weights of a fresh initialisation",
         "look for tensor names that did not match when the model was loaded or saved",
@@ -173,8 +173,8 @@ RULES = by_name(
     FindingRule(
         "untrained-model",
         ERROR,
-        size_rules.LEVEL,
-        size_rules.untrained_model,
+        sizes.LEVEL,
+        sizes.untrained_model,
         "a fresh model would differ from noise as often, with a chance above it",
         "the model has the weights of a fresh initialisation",
         "look for tensor names that did not match when the model was loaded or saved",
@@ -183,7 +183,7 @@ RULES = by_name(
         "rank-deficient",
         NOTE,
         1.0,
-        size_rules.rank_deficient,
+        sizes.rank_deficient,
         "the numerical rank is below this share of the full rank (a warning below 0.9)",
         "the map has directions that it does not use at all",
         "none where it was pruned or merged at low rank; else look at the tensors that it is made of",
@@ -192,7 +192,7 @@ RULES = by_name(
         "unbalanced",
         ERROR,
         3.0,
-        size_rules.unbalanced,
+        sizes.unbalanced,
         "the ratio of root mean squares of Q and K, V and O, or in and out is this factor from the median",
         "one of the two tensors has a wrong scale: training keeps the ratio alike in all layers",
         "look for a scale that was applied twice, or not at all, when the file was converted",
@@ -202,7 +202,7 @@ RULES = by_name(
         "norm-outlier",
         WARNING,
         5.0,
-        size_rules.norm_outlier,
+        sizes.norm_outlier,
         "a layer's median spectral norm is this factor, and 6 deviations, from its kind's median layer",
         "the layer is scaled unlike all others",
         "look for a wrong scale; after training, for a layer that diverges",
@@ -212,7 +212,7 @@ RULES = by_name(
         "saturated-scores",
         WARNING,
         100.0,
-        size_rules.saturated_scores,
+        sizes.saturated_scores,
         "the typical size of a head's logits (`logit_typical`) is above it",
         "logits of isotropic tokens spread so far that softmax picks single ones (real tokens: further)",
         "watch the logits of this head; train with norms of queries and keys, or a cap",
@@ -221,7 +221,7 @@ RULES = by_name(
         "logit-overflow",
         WARNING,
         scan.LARGEST_FLOAT16,
-        size_rules.logit_overflow,
+        sizes.logit_overflow,
         "the bound of a head's logits (`logit_bound`) is above it",
         "no range of float16 is guaranteed: some input may overflow it (real inputs reach 0.02 to 0.3 of it)",
         "compute scores in bfloat16 or float32, or measure the logits of your inputs",
