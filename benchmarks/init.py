@@ -15,7 +15,8 @@ from typing import Any
 
 from claims import Claims
 
-from attnlaw.theory.init import Architecture, initial_law
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.law import initial_law
 from attnlaw.theory.init.tokens import random_tokens
 
 GPT2 = {"model_type": "gpt2"}

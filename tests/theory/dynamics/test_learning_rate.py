@@ -10,10 +10,9 @@ from command.in_process import invoke
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.dynamics import tied as ensemble
-from attnlaw.theory.dynamics.agreement import trajectory_agreement
 from attnlaw.theory.dynamics.potential import potential_of
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.dynamics.sgd import simulate_dynamics
+from attnlaw.theory.dynamics.sgd import simulate_dynamics, trajectory_agreement
 from attnlaw.theory.dynamics.trajectory import trajectory
 from attnlaw.theory.learn.problem import Problem, Target
 

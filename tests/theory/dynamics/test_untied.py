@@ -11,10 +11,9 @@ from scipy.integrate import solve_ivp
 
 from attnlaw.core.errors import InputError
 from attnlaw.theory.dynamics import untied
-from attnlaw.theory.dynamics.agreement import trajectory_agreement
 from attnlaw.theory.dynamics.learners import Untied
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.dynamics.sgd import simulate_dynamics
+from attnlaw.theory.dynamics.sgd import simulate_dynamics, trajectory_agreement
 from attnlaw.theory.dynamics.trajectory import trajectory
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.sensing import draw_pairs, draw_squares

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.special import erf, expit, log_softmax
 from scipy.special import softmax as normalised
 
-from attnlaw.theory.init import Architecture, Tokens
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.tokens import Tokens
 
 PSI: dict[str, Any] = {
     "relu": lambda x: np.where(x > 0, x, 0.0),

@@ -8,7 +8,7 @@ import numpy as np
 from checkpoints.forward_pass import require_transformers
 from theory.init.two_samples import statistics
 
-from attnlaw.theory.init import Tokens
+from attnlaw.theory.init.tokens import Tokens
 
 
 def config(values: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from theory.init.shapes import SMALL
 
 from attnlaw.checkpoints.families import known_families
 from attnlaw.core.errors import InputError
-from attnlaw.theory.init import Architecture
+from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.configuration import known_types
 
 INITS = {kind: init for family in known_families() for kind, init in family.init.items()}

@@ -12,8 +12,9 @@ from theory.init.brute_force import Network
 from theory.init.shapes import SMALL
 from theory.init.two_samples import chain_statistics, p_values, statistics
 
-from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.finite import Finite, unit_kernel
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.chain import Chain, unit_kernel
+from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import bartlett, compress, symmetric_root
 
 DRAWS = 5000
@@ -68,12 +69,12 @@ def test_the_chain_has_the_law_of_networks(name: str) -> None:
     assert pvalues[worst] > LEVEL / len(pvalues), (worst, pvalues[worst])
 
 
-class NoCentring(Finite):
+class NoCentring(Chain):
     def norm(self, x: Any) -> Any:
         return x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon)
 
 
-class WholeWidth(Finite):
+class WholeWidth(Chain):
     """N degrees of freedom across the state, where there are N - r."""
 
     def add(self, r: Any) -> None:
@@ -86,7 +87,7 @@ class WholeWidth(Finite):
         self.root = compress(wide)
 
 
-class OwnKeys(Finite):
+class OwnKeys(Chain):
     """Keys and values that no heads share."""
 
     def attention(self, h: Any, layer: int) -> Any:
@@ -97,12 +98,12 @@ class OwnKeys(Finite):
         return output
 
 
-class NoPositions(Finite):
+class NoPositions(Chain):
     def _rotary_scores(self, t: Any) -> Any:
         return self._plain_scores(t)
 
 
-class GaussianScores(Finite):
+class GaussianScores(Chain):
     def _plain_scores(self, t: Any) -> Any:
         model, m = self.model, t.shape[-1]
         core = self.rng.standard_normal((self.draws, model.heads, m, m)) * math.sqrt(model.head_width)
@@ -110,13 +111,13 @@ class GaussianScores(Finite):
         return left @ core @ np.swapaxes(t[:, None], -1, -2)
 
 
-class KernelUnits(Finite):
+class KernelUnits(Chain):
     def mlp(self, h: Any) -> Any:
         gram = self.model.hidden * unit_kernel(self.model, h @ np.swapaxes(h, -1, -2))
         return symmetric_root(gram) * self.model.deviations.residual
 
 
-class ExactNorm(Finite):
+class ExactNorm(Chain):
     """Without epsilon."""
 
     def norm(self, x: Any) -> Any:
@@ -127,7 +128,7 @@ class ExactNorm(Finite):
         return output
 
 
-class EqualAsDifferent(Finite):
+class EqualAsDifferent(Chain):
     """Equal ids taken as different."""
 
     def _initial_root(self) -> Any:
@@ -151,7 +152,7 @@ class EqualAsDifferent(Finite):
         ("gpt2", EqualAsDifferent),
     ],
 )
-def test_wrong_variants_are_rejected(name: str, wrong: type[Finite]) -> None:
+def test_wrong_variants_are_rejected(name: str, wrong: type[Chain]) -> None:
     model, tokens = case(name)
     pvalues = p_values(chain_statistics(model, tokens, DRAWS, 7, wrong), real(name))
     assert min(pvalues.values()) < LEVEL / len(pvalues), wrong.__name__

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnlaw.theory.init import Architecture, Deviations, Tokens
-from attnlaw.theory.init.finite import Finite, run_layers
+from attnlaw.theory.init.architecture import Architecture, Deviations
+from attnlaw.theory.init.chain import Chain, run_layers
+from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 
 DRAWS = 400
@@ -33,7 +34,7 @@ def grams(order: str, width: int, depth: int, causal: bool, seed: int) -> Any:
         score_scales=(1 / math.sqrt(width // 4),) * depth,
         tied=False,
     )
-    state = Finite(model, Tokens((1, 2, 3, 4)), DRAWS, np.random.default_rng(seed))
+    state = Chain(model, Tokens((1, 2, 3, 4)), DRAWS, np.random.default_rng(seed))
     return np.stack([layer.gram for layer in run_layers(state)])
 
 

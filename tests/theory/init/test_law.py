@@ -12,10 +12,10 @@ from theory.init.shapes import SMALL
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
-from attnlaw.theory.init import Architecture, Tokens, initial_law
-from attnlaw.theory.init.finite import LayerState
-from attnlaw.theory.init.law import measure_layer, remarks
-from attnlaw.theory.init.tokens import random_tokens
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.chain import LayerState
+from attnlaw.theory.init.law import initial_law, measure_layer, remarks
+from attnlaw.theory.init.tokens import Tokens, random_tokens
 
 GPT2 = Architecture.from_config(SMALL["gpt2"])
 

@@ -13,8 +13,8 @@ from theory.init.library import drawn, words
 from theory.init.shapes import SMALL
 from theory.init.two_samples import p_values
 
-from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.tokens import random_tokens
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.tokens import Tokens, random_tokens
 
 torch = pytest.importorskip("torch")
 LEVEL = 1e-3

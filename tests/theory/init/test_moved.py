@@ -17,8 +17,9 @@ from theory.init.shapes import SMALL
 import attnlaw
 from attnlaw.analysis.audit.initial_sizes import initial_size, initial_spread
 from attnlaw.checkpoints.open import open_model
-from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.finite import Finite, run_layers
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.chain import Chain, run_layers
+from attnlaw.theory.init.tokens import Tokens
 
 SIZE, SPREAD = "frobenius_norm_over_initial", "score_spread_over_initial"
 SIGMAS = 4.5
@@ -63,7 +64,7 @@ def test_fresh_models_are_as_large_as_they_were_drawn(name: str) -> None:
 def test_the_initial_spread_is_that_of_the_chain(name: str) -> None:
     """E p_ij^2 of different tokens in the first layer, from the law of the whole model."""
     law = replace(Architecture.from_config(SMALL[name]), epsilon=1e-12)
-    state = Finite(law, Tokens((5, 9, 3)), 4000, np.random.default_rng(3))
+    state = Chain(law, Tokens((5, 9, 3)), 4000, np.random.default_rng(3))
     scores = list(run_layers(state))[1].scores
     assert scores is not None
     squares = scores[:, 0, 2, 1] ** 2

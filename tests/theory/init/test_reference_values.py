@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from theory.init.two_samples import p_values
 
-from attnlaw.theory.init import Architecture, Tokens, initial_law
 from attnlaw.theory.init import logits as head_module
-from attnlaw.theory.init.architecture import KEPT
-from attnlaw.theory.init.finite import Finite, hidden_gram, run_layers, unit_kernel
-from attnlaw.theory.init.infinite import Infinite
-from attnlaw.theory.init.law import at_width
+from attnlaw.theory.init.architecture import KEPT, Architecture, at_width
+from attnlaw.theory.init.chain import Chain, hidden_gram, run_layers, unit_kernel
+from attnlaw.theory.init.law import initial_law
+from attnlaw.theory.init.limit_chain import LimitChain
 from attnlaw.theory.init.logits import logits_of
-from attnlaw.theory.init.tokens import random_tokens
+from attnlaw.theory.init.tokens import Tokens, random_tokens
 
 GPT2 = {"model_type": "gpt2"}
 SIGMAS = 4.5  # a test of one value fails by chance once in 150,000 times
@@ -46,7 +45,7 @@ def test_the_first_token_of_a_causal_model_in_the_mean(values: dict[str, Any], e
     attention = model.width * std.value**2 * model.heads * model.head_width * std.residual**2
     mlp = model.hidden * std.residual**2 * float(unit_kernel(model, unit_gram)[0, 0])
     assert start + model.depth * (attention + mlp) == pytest.approx(expected, abs=1e-6)
-    state = Finite(model, Tokens((5, 9)), 3000, np.random.default_rng(1))
+    state = Chain(model, Tokens((5, 9)), 3000, np.random.default_rng(1))
     squares = list(run_layers(state))[-1].gram[:, 0, 0]
     close(squares.mean(), squares.std() / math.sqrt(len(squares)), expected)
 
@@ -57,7 +56,7 @@ def test_second_moments_of_scores_and_logits(values: dict[str, Any]) -> None:
     """E p_ij^2 = (N std_Q std_K)^2 d score_scale^2 and E logit^2 = N std^2 without epsilon."""
     model = replace(Architecture.from_config(values), epsilon=0.0, norm="rms", tied=False)
     n, std = model.width, model.deviations
-    state = Finite(model, Tokens((5, 9, 3)), 3000, np.random.default_rng(2))
+    state = Chain(model, Tokens((5, 9, 3)), 3000, np.random.default_rng(2))
     first = list(run_layers(state))[1]
     expected = (n * std.query * std.key) ** 2 * model.head_width * model.score_scales[0] ** 2
     squares = (first.scores[:, 0, 1, 0]) ** 2
@@ -111,7 +110,7 @@ def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> No
         sums = {}
         for most in (10_000, 100):
             monkeypatch.setattr(head_module, "MOST_DRAWN", most)
-            state = Finite(model, Tokens((5, 9, 3)), 200, np.random.default_rng(most))
+            state = Chain(model, Tokens((5, 9, 3)), 200, np.random.default_rng(most))
             list(run_layers(state))
             logits = logits_of(state)
             log_sums = logits.log_sums(state.rng)
@@ -123,7 +122,7 @@ def test_a_normal_sum_over_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> No
 def test_rotary_scores_of_the_limit_have_their_covariance() -> None:
     """Cov(p_ij, p_kl) = g^4 Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k))), arXiv 2506.00846's."""
     model = Architecture.from_config({**SMALL_LLAMA, "rope_theta": 10.0})
-    state = Infinite(model, Tokens((5, 9, 3)), 20_000, np.random.default_rng(4), KEPT["heads"])
+    state = LimitChain(model, Tokens((5, 9, 3)), 20_000, np.random.default_rng(4), KEPT["heads"])
     t = np.linalg.cholesky(np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.4], [0.2, 0.4, 1.0]]))
     sigma = t @ t.T
     p = state._gaussian_scores(np.broadcast_to(t, (20_000, 3, 3)))[:, 0]
@@ -140,7 +139,7 @@ def test_rotary_scores_of_the_limit_have_their_covariance() -> None:
 def test_rotary_scores_have_that_covariance_at_every_width(width: int) -> None:
     """Exact at finite widths: in a wider head each frequency has the share of planes that it had."""
     model = at_width(Architecture.from_config({**SMALL_LLAMA, "rope_theta": 10.0}), width, "heads")
-    state = Finite(model, Tokens((5, 9, 3)), 20_000, np.random.default_rng(4))
+    state = Chain(model, Tokens((5, 9, 3)), 20_000, np.random.default_rng(4))
     t = np.linalg.cholesky(np.array([[1.0, 0.5, 0.2], [0.5, 1.0, 0.4], [0.2, 0.4, 1.0]]))
     sigma = t @ t.T
     p = state._rotary_scores(np.broadcast_to(t, (20_000, 3, 3)))[:, 0] * model.score_scales[0]

@@ -9,7 +9,8 @@ from theory.init.library import real_statistics
 from theory.init.shapes import SMALL
 from theory.init.two_samples import chain_statistics, p_values
 
-from attnlaw.theory.init import Architecture, Tokens
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.tokens import Tokens
 
 TOKENS = Tokens((5, 9, 5, 17, 33, 9))
 PADDED = Tokens((5, 9, 5, 17, 33, 0), 1, (0, 0, 0, 1, 1, 0))

@@ -12,7 +12,9 @@ from command.in_process import invoke
 from theory.init.shapes import SMALL
 
 import attnlaw
-from attnlaw.theory.init import Architecture, Tokens, initial_law
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.law import initial_law
+from attnlaw.theory.init.tokens import Tokens
 from attnlaw.verbs.init import MEASURED, VERB
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import ks_2samp
 
-from attnlaw.theory.init import Architecture, Tokens
-from attnlaw.theory.init.finite import Finite, run_layers
+from attnlaw.theory.init.architecture import Architecture
+from attnlaw.theory.init.chain import Chain, run_layers
 from attnlaw.theory.init.logits import logits_of
+from attnlaw.theory.init.tokens import Tokens
 
 
 def statistics(
@@ -44,7 +45,7 @@ def chain_statistics(
     tokens: Tokens,
     draws: int,
     seed: int,
-    kind: type[Finite] = Finite,
+    kind: type[Chain] = Chain,
     last: bool = True,
 ) -> dict[str, Any]:
     """The same of the chain; without `last`, Gram matrices up to the last layer but one."""

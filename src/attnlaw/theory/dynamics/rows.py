@@ -22,7 +22,7 @@ SHOWN, POINTS = 5, 200  # spectra, and points of each
 LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
 
 
-class _Rows(BriefRepr):
+class PathRows(BriefRepr):
     """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
 
     path: StudentPath
@@ -50,7 +50,7 @@ class _Rows(BriefRepr):
 
 
 @dataclass(frozen=True, repr=False)
-class TrajectoryRows(_Rows):
+class TrajectoryRows(PathRows):
     """A trajectory with the rows of its tables; its last row stands in the row of the case."""
 
     path: Trajectory
@@ -75,7 +75,7 @@ class TrajectoryRows(_Rows):
 
 
 @dataclass(frozen=True, repr=False)
-class SgdRows(_Rows):
+class SgdRows(PathRows):
     """Runs of SGD with the rows of their tables."""
 
     path: MeasuredTrajectory

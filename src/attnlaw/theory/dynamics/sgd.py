@@ -3,18 +3,24 @@
 A step on a batch of B fresh samples has lr = eta B/d, moves time by lr/d and a student by its learner's rule
 (`learners`). From the same start the flow of the population loss is run, too: what SGD adds to it, start by
 start, has less scatter and a smaller bias in 1/d than SGD alone.
+
+Theory and SGD of one trajectory, quantity by quantity and time by time.
+
+What SGD adds to the flow from the same start is put upon the flow of the limit: `theory at eta = 0 + mean of
+(SGD - flow)`. Several sizes are extrapolated in 1/d.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from attnlaw.core.arrays import Reals
-from attnlaw.core.errors import BadSetting
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
@@ -22,7 +28,8 @@ from attnlaw.numerics.draws import generators
 from attnlaw.theory.dynamics.learners import Learner
 from attnlaw.theory.dynamics.quantities import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.dynamics.trajectory import check_motion, student_dynamics
+from attnlaw.theory.dynamics.trajectory import Trajectory, check_motion, student_dynamics, trajectory
+from attnlaw.theory.learn.agreement import extrapolate, require_seeds
 from attnlaw.theory.learn.choices import ATTENTIONS
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.sensing import check_sensing
@@ -153,3 +160,61 @@ def _train_student(
         matrices.append(S)
     values = [student.spectrum(S) if np.isfinite(S).all() else np.full(size, math.nan) for S in matrices]
     return _Run(first.statistics(matrices), first.statistics(first.flow()), np.array(values), done)
+
+
+QUANTITIES = ("norm", "overlap", "trace", "estimation_error")  # untied factors have no trace
+
+
+@dataclass(frozen=True)
+class TimeComparison:
+    """A quantity at one time: theory, what SGD says of the limit, and their distance in standard errors."""
+
+    quantity: str
+    time: float
+    theory: float
+    value: float
+    standard_error: float
+
+    @property
+    def z(self) -> float:
+        return (self.value - self.theory) / self.standard_error
+
+
+def trajectory_agreement(
+    path: Trajectory, measured: Sequence[MeasuredTrajectory]
+) -> tuple[TimeComparison, ...]:
+    """Comparisons of a trajectory with runs of SGD at one size or several, times after 0.
+
+    The standard error is that of both. Fails with an `InputError` for runs of other problems or single seeds.
+    """
+    if any(
+        (measurement.problem, measurement.schedule) != (path.problem, path.schedule)
+        for measurement in measured
+    ):
+        raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
+    require_seeds(measured)
+    flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
+    comparisons = []
+    for name in (name for name in QUANTITIES if not np.isnan(getattr(path, name)).any()):
+        for i, time in enumerate(path.schedule.times[1:], start=1):
+            rows = [
+                (
+                    measurement.size,
+                    float(measurement.added[name][:, i].mean()),
+                    _error(measurement.added[name][:, i]),
+                )
+                for measurement in measured
+            ]
+            _, value, error = rows[-1]
+            if len(rows) > 1:
+                fit = extrapolate(*zip(*rows, strict=True))
+                value, error = fit.value, fit.standard_error
+            path_errors = path.error.get(name)
+            total = float(np.hypot(error, 0.0 if path_errors is None else path_errors[i]))
+            base = float(getattr(flow, name)[i])
+            comparisons.append(TimeComparison(name, time, float(getattr(path, name)[i]), base + value, total))
+    return tuple(comparisons)
+
+
+def _error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(values.size))

@@ -17,13 +17,14 @@ The tables are known before any mathematics is imported.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attnlaw.checkpoints.norms import LAYER
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.variants import by_name
 
 
@@ -198,3 +199,38 @@ class Architecture:
         from attnlaw.theory.init.configuration import architecture_of, config_of
 
         return architecture_of(config_of(source), std, depth)
+
+
+def at_width(model: Architecture, width: int, keep: str) -> Architecture:
+    """The model at another width: the same gains, the same variances of embeddings.
+
+    >>> model = Architecture.from_config({"model_type": "gpt2"})
+    >>> wide = at_width(model, 3072, "head-width")
+    >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
+    (48, 64, 12288, 0.01, 0.02)
+    """
+    grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
+    sizes = {name: getattr(model, name) for name in grown}
+    step = model.width // math.gcd(model.width, *sizes.values())
+    if width % step:
+        raise BadSetting("width", f"expected a multiple of {step}, at which heads come out whole", width)
+    sizes = {name: size * width // model.width for name, size in sizes.items()}
+    share, head_width = width / model.width, sizes.get("head_width", model.head_width)
+    scale = math.sqrt(model.head_width / head_width)
+    names = ("query", "key", "value", "inner", "residual", "head")
+    smaller = {name: getattr(model.deviations, name) / math.sqrt(share) for name in names}
+    return replace(
+        model,
+        width=width,
+        **sizes,
+        frequencies=_spread_frequencies(model, head_width),
+        hidden=max(1, round(model.hidden * share)),
+        deviations=replace(model.deviations, **smaller),
+        score_scales=tuple(scale * score_scale for score_scale in model.score_scales),
+    )
+
+
+def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
+    """The frequencies of rotary positions in heads of another width: each has the share that it had."""
+    planes = len(model.frequencies) * head_width // model.head_width
+    return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))

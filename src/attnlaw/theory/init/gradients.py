@@ -15,7 +15,7 @@ import numpy as np
 from attnlaw.core.errors import require_extra
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.theory.init.architecture import Architecture
-from attnlaw.theory.init.records import GradientLaw, MatrixGradient, spread_of
+from attnlaw.theory.init.records import GradientLaw, MatrixGradient, slopes, spread_of
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import Array
 
@@ -66,14 +66,3 @@ def _law(norms: Mapping[str, Array]) -> GradientLaw:
         if len(by_layer) > 1
         else None,
     )
-
-
-def slopes(by_layer: list[Array]) -> Array:
-    """Least squares slope by layer, of every draw.
-
-    >>> slopes([np.array([1.0]), np.array([3.0]), np.array([5.0])]).tolist()
-    [2.0]
-    """
-    layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
-    slope: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
-    return slope

@@ -30,16 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
-from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS, Architecture
-from attnlaw.theory.init.finite import Finite, LayerState, run_layers
-from attnlaw.theory.init.gradients import slopes
-from attnlaw.theory.init.infinite import Infinite
+from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS, Architecture, at_width
+from attnlaw.theory.init.chain import Chain, LayerState, run_layers
+from attnlaw.theory.init.limit_chain import LimitChain
 from attnlaw.theory.init.logits import logits_of, own_cosine
-from attnlaw.theory.init.records import PARALLEL, InitialLaw, LayerLaw, spread_of
+from attnlaw.theory.init.records import PARALLEL, InitialLaw, LayerLaw, slopes, spread_of
 from attnlaw.theory.init.tokens import BoolArray, Tokens, check_tokens
 from attnlaw.theory.limit.inputs import cosine_matrix, mean_cosine
 from attnlaw.theory.limit.wishart import Array
@@ -173,41 +171,6 @@ def initial_law(
     return replace(law, outcome=Outcome.DONE if exact else Outcome.INEXACT, remark=remarks(law, exact))
 
 
-def at_width(model: Architecture, width: int, keep: str) -> Architecture:
-    """The model at another width: the same gains, the same variances of embeddings.
-
-    >>> model = Architecture.from_config({"model_type": "gpt2"})
-    >>> wide = at_width(model, 3072, "head-width")
-    >>> wide.heads, wide.head_width, wide.hidden, wide.deviations.query, wide.deviations.embedding
-    (48, 64, 12288, 0.01, 0.02)
-    """
-    grown = ("head_width",) if KEPT[keep].random else ("heads", "key_value_heads")
-    sizes = {name: getattr(model, name) for name in grown}
-    step = model.width // math.gcd(model.width, *sizes.values())
-    if width % step:
-        raise BadSetting("width", f"expected a multiple of {step}, at which heads come out whole", width)
-    sizes = {name: size * width // model.width for name, size in sizes.items()}
-    share, head_width = width / model.width, sizes.get("head_width", model.head_width)
-    scale = math.sqrt(model.head_width / head_width)
-    names = ("query", "key", "value", "inner", "residual", "head")
-    smaller = {name: getattr(model.deviations, name) / math.sqrt(share) for name in names}
-    return replace(
-        model,
-        width=width,
-        **sizes,
-        frequencies=_spread_frequencies(model, head_width),
-        hidden=max(1, round(model.hidden * share)),
-        deviations=replace(model.deviations, **smaller),
-        score_scales=tuple(scale * score_scale for score_scale in model.score_scales),
-    )
-
-
-def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
-    """The frequencies of rotary positions in heads of another width: each has the share that it had."""
-    planes = len(model.frequencies) * head_width // model.head_width
-    return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))
-
-
 def _draw_tables(
     model: Architecture,
     tokens: Tokens,
@@ -230,9 +193,9 @@ def _draw_tables(
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(start,))))
         count = min(size, draws - start)
         if limit is None:
-            state = Finite(model, tokens, count, rng, units)
+            state = Chain(model, tokens, count, rng, units)
         else:
-            state = Infinite(model, tokens, count, rng, KEPT[limit], uniform)
+            state = LimitChain(model, tokens, count, rng, KEPT[limit], uniform)
         parts.append(
             [
                 *(measure_layer(layer, tokens, state.allowed) for layer in run_layers(state)),
@@ -247,7 +210,7 @@ def _join_tables(tables: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
 
-def _head_table(state: Finite) -> dict[str, Array]:
+def _head_table(state: Chain) -> dict[str, Array]:
     logits, tokens = logits_of(state), state.tokens
     table = {"logit_sd": logits.deviation()}
     if (cosine := own_cosine(state)) is not None:

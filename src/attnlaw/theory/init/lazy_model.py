@@ -147,7 +147,7 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
         return ctx.matrix.left(d).reshape(*grads[0].shape[:-1], ctx.matrix.inner), None
 
 
-class _Rows(torch.autograd.Function):  # type: ignore[misc]
+class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
     """Rows of W by their numbers; the pair (ones at these numbers, gradient) is kept, but of padding."""
 
     @staticmethod
@@ -195,7 +195,7 @@ def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
 
 def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
     hook = torch.zeros((), requires_grad=True)  # numbers have no gradient of their own
-    return _Rows.apply(hook, numbers, weight.matrix, padding_idx)
+    return _RowLookup.apply(hook, numbers, weight.matrix, padding_idx)
 
 
 # What model code asks of its weights: of a Linear or a router, of GPT-2's Conv1D, of an Embedding.

@@ -21,7 +21,7 @@ import numpy as np
 
 from attnlaw.core.lazy import resolve
 from attnlaw.theory.init.architecture import Architecture
-from attnlaw.theory.init.finite import Finite, capped
+from attnlaw.theory.init.chain import Chain, capped
 from attnlaw.theory.limit.inputs import gram_of
 from attnlaw.theory.limit.kernels import activation, apply, coefficients, kernel_map, mehler_kernel
 from attnlaw.theory.limit.wishart import Array, bartlett, symmetric_root
@@ -80,7 +80,7 @@ class InitialLogits:
         )
 
 
-def logits_of(state: Finite) -> InitialLogits:
+def logits_of(state: Chain) -> InitialLogits:
     """The logits of a chunk of draws after its last layer."""
     model = state.model
     h = state.norm(state.x) if model.last_norm else state.x
@@ -105,7 +105,7 @@ def logits_of(state: Finite) -> InitialLogits:
     return InitialLogits(logits, covariance, others, int(apart), model.logit_cap)
 
 
-def own_cosine(state: Finite) -> Array | None:
+def own_cosine(state: Chain) -> Array | None:
     """Mean cosine of the last normalised tokens with their own embeddings, (draws,); of a tied plain head."""
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":
@@ -118,7 +118,7 @@ def own_cosine(state: Finite) -> Array | None:
     return cosines
 
 
-def _masked_head(state: Finite, h: Array) -> tuple[Array, Array | None]:
+def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
     """BERT's transform: t = LN(psi(W h)) in real coordinates; its Gram matrix over N, logits of ids.
 
     t is orthogonal to 1, and against it the embeddings' frame is uniform: its coordinates in the span of t

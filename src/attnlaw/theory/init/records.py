@@ -44,6 +44,17 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
     return Spread(mean, error, deviation, low, high)
 
 
+def slopes(by_layer: list[Array]) -> Array:
+    """Least squares slope by layer, of every draw.
+
+    >>> slopes([np.array([1.0]), np.array([3.0]), np.array([5.0])]).tolist()
+    [2.0]
+    """
+    layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
+    slope: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
+    return slope
+
+
 @dataclass(frozen=True)
 class MatrixGradient:
     """|dL/dW| of one matrix: its layer from 1 (None outside of layers), its name there."""

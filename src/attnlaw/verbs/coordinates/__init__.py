@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.init.architecture import PARAMETRISATIONS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.init.coordinates import CoordinateCheck
+from attnlaw.theory.init.coordinates import CoordinateCheck, coordinate_check
 
 
 @settings_dataclass
@@ -46,8 +42,6 @@ QUANTITIES = (
 
 @run_each_case
 def run(case: CoordinatesSettings, progress: Progress) -> CoordinateCheck:
-    from attnlaw.theory.init.coordinates import coordinate_check
-
     return coordinate_check(
         case.width, case.parametrisation, case.steps, case.rate, case.draws, case.seed, progress
     )

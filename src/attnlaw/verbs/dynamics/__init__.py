@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attnlaw.core.errors import BadSetting, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.theory.dynamics.rows import SgdRows, TrajectoryRows, trajectory_with_rows
 from attnlaw.theory.dynamics.settings import TrajectorySettings
+from attnlaw.theory.dynamics.sgd import check_sgd, simulate_dynamics
+from attnlaw.theory.dynamics.trajectory import check_motion
 from attnlaw.theory.learn.choices import SENSINGS
 from attnlaw.verbs.learn import RUN, LearnSimulationSettings
-
-if TYPE_CHECKING:
-    from attnlaw.theory.dynamics.rows import SgdRows, TrajectoryRows
 
 
 @settings_dataclass
@@ -103,22 +101,15 @@ QUANTITIES = (
 
 
 def solve(case: DynamicsSettings, progress: Progress) -> TrajectoryRows:
-    from attnlaw.theory.dynamics.rows import trajectory_with_rows
-
     return trajectory_with_rows(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
 
 
 def check_solvable(case: DynamicsSettings) -> None:
     """A `BadSetting` for what has no theory."""
-    from attnlaw.theory.dynamics.trajectory import check_motion
-
     check_motion(case.problem, case.schedule)
 
 
 def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
-    from attnlaw.theory.dynamics.rows import SgdRows
-    from attnlaw.theory.dynamics.sgd import simulate_dynamics
-
     return SgdRows(
         simulate_dynamics(
             case.problem,
@@ -135,8 +126,6 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
     """An `InputError` for a run that cannot be made."""
-    from attnlaw.theory.dynamics.sgd import check_sgd
-
     with rename_settings(size="simulate", samples="batch"):
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 

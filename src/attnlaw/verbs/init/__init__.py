@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.init.architecture import Architecture
-    from attnlaw.theory.init.records import InitialLaw, Spread
-    from attnlaw.theory.init.tokens import Tokens
+from attnlaw.theory.init.architecture import KEPT, SCORE_SCALINGS, Architecture, at_width
+from attnlaw.theory.init.configuration import config_of, library_values
+from attnlaw.theory.init.gradients import gradient_law
+from attnlaw.theory.init.law import initial_law
+from attnlaw.theory.init.records import InitialLaw, Spread
+from attnlaw.theory.init.tokens import Tokens, check_tokens, random_tokens
 
 TOKENS, MODEL, LAW = "Tokens", "Model", "Law"
 OWN_WIDTH, LIMIT_WIDTH = "own", "inf"
@@ -178,9 +178,6 @@ LAYERS = (
 
 def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
     """The model and the tokens of a case; of the model its config alone is read."""
-    from attnlaw.theory.init.architecture import Architecture
-    from attnlaw.theory.init.tokens import Tokens, random_tokens
-
     model = Architecture.from_config(case.model, case.std, case.depth or 0)
     if case.ids is None:
         return model, random_tokens(model, case.tokens, case.padding, case.seed)
@@ -189,9 +186,6 @@ def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
 
 def precheck(case: InitSettings) -> None:
     """An `InputError` for a model that is not covered, or for tokens or a width that it cannot have."""
-    from attnlaw.theory.init.law import at_width
-    from attnlaw.theory.init.tokens import check_tokens
-
     model, tokens = _model_and_tokens(case)
     check_tokens(model, tokens)
     if case.width not in (OWN_WIDTH, LIMIT_WIDTH):
@@ -200,8 +194,6 @@ def precheck(case: InitSettings) -> None:
 
 @run_each_case
 def run(case: InitSettings, progress: Progress) -> InitialLaw:
-    from attnlaw.theory.init.law import initial_law
-
     model, tokens = _model_and_tokens(case)
     law = initial_law(
         model,
@@ -220,9 +212,6 @@ def run(case: InitSettings, progress: Progress) -> InitialLaw:
         or case.scaling != setting_fields(InitSettings)["scaling"].default
     ):
         return law
-    from attnlaw.theory.init.configuration import config_of, library_values
-    from attnlaw.theory.init.gradients import gradient_law
-
     values = library_values(config_of(case.model), case.depth or 0)
     gradients = gradient_law(values, model, tokens, case.gradients, case.seed, progress)
     return law.with_gradients(gradients)

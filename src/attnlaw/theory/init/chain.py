@@ -107,7 +107,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
     return weights
 
 
-class Finite:
+class Chain:
     """A chunk of draws of a model at its own width; `root` is the state."""
 
     limit = False  # of infinite width
@@ -183,14 +183,18 @@ class Finite:
         """Scores and weights of all heads (draws, H, s, s), and R of what they add."""
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
-        p = self._rotary_scores(t) if model.frequencies or model.query_key_norm else self._plain_scores(t)
-        p = capped(p * scale, model.score_cap)
+        p = capped(self.head_scores(t) * scale, model.score_cap)
         weights = softmax(p, self.allowed, -1)
         draws, m, d = self.draws, t.shape[-1], model.head_width
         values = t[:, None] @ bartlett(m, d, (draws, model.key_value_heads), self.rng)
         joined = side_by_side(weights @ self._repeat_for_heads(values))
         gain = math.sqrt(model.width) * std.value * std.residual
         return p, weights, gain * symmetric_root(gram_of(joined))
+
+    def head_scores(self, t: Array) -> Array:
+        """q . k of heads of finite width, (draws, H, s, s)."""
+        turned = self.model.frequencies or self.model.query_key_norm
+        return self._rotary_scores(t) if turned else self._plain_scores(t)
 
     def _repeat_for_heads(self, shared: Array) -> Array:
         """What key-value heads have, for each of the heads that share them."""
@@ -274,7 +278,7 @@ class LayerState:
     weights: Array | None = None
 
 
-def run_layers(state: Finite) -> Iterator[LayerState]:
+def run_layers(state: Chain) -> Iterator[LayerState]:
     """The embeddings and every layer in order; the state is the chunk of draws as it goes along."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
@@ -284,7 +288,7 @@ def run_layers(state: Finite) -> Iterator[LayerState]:
         yield LayerState(gram_of(state.x), scores, weights)
 
 
-def _layer(state: Finite, layer: int) -> tuple[Array, Array]:
+def _layer(state: Chain, layer: int) -> tuple[Array, Array]:
     norms = state.model.norms
     h = state.norm(state.x) if norms.before else state.x
     scores, weights, r = state.attention(h, layer)

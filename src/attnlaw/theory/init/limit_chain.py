@@ -17,12 +17,13 @@ the rest, are extensions.
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
 from attnlaw.theory.init.architecture import Architecture, WidthLimit
-from attnlaw.theory.init.finite import Finite, capped, router_weights, unit_kernel
+from attnlaw.theory.init.chain import Chain, capped, router_weights, unit_kernel
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.inputs import gram_of, side_by_side
 from attnlaw.theory.limit.layer import softmax
@@ -31,7 +32,7 @@ from attnlaw.theory.limit.wishart import Array, compress, symmetric_root
 SAMPLED = 1000  # heads that stand for infinitely many
 
 
-class Infinite(Finite):
+class LimitChain(Chain):
     """A chunk of draws of the limit; `uniform`: scores vanish with the head width."""
 
     limit = True
@@ -58,8 +59,9 @@ class Infinite(Finite):
             p = self._gaussian_scores(t) * (model.score_scales[layer] * math.sqrt(model.head_width))
             p *= 0.0 if self.uniform else 1.0
         else:
-            sampled = replace(model, heads=SAMPLED, key_value_heads=SAMPLED)
-            p = _Heads(sampled, self.tokens, self.draws, self.rng).scores(t) * model.score_scales[layer]
+            sampled = copy(self)
+            sampled.model = replace(model, heads=SAMPLED, key_value_heads=SAMPLED)
+            p = sampled.head_scores(t) * model.score_scales[layer]
         p = capped(p, model.score_cap)
         weights = softmax(p, self.allowed, -1)
         mixed = side_by_side(weights @ t[:, None])
@@ -108,15 +110,3 @@ class Infinite(Finite):
         wide[..., :rank] = self.root
         wide[:, : len(self.tokens), rank:] = self.model.residual_scale * r
         self.root = compress(wide)
-
-
-class _Heads(Finite):
-    """Heads alone, at their finite width."""
-
-    def _initial_root(self) -> Array:
-        return np.zeros((self.draws, len(self.tokens), 1))
-
-    def scores(self, t: Array) -> Array:
-        """q . k of every head."""
-        turned = self.model.frequencies or self.model.query_key_norm
-        return self._rotary_scores(t) if turned else self._plain_scores(t)
