@@ -41,7 +41,7 @@ def test_ctrl_c_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attnlaw.theory.limit.limit.law_at", interrupted)
+    monkeypatch.setattr("attnlaw.theory.limit.limit.law_of", interrupted)
     ended = invoke("limit", "--width", "8", status=130)
     assert (ended.stdout, ended.stderr) == ("", "attnlaw: stopped\n")
 

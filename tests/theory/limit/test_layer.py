@@ -22,7 +22,7 @@ from attnlaw.theory.limit import (
     output_law,
     sample,
 )
-from attnlaw.theory.limit.kernels import SCORES
+from attnlaw.theory.limit.layer import SCORES
 from attnlaw.theory.limit.wishart import streams
 
 

@@ -24,11 +24,10 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.finite import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.theory.limit.heads import attention_root, score_matrices
-from attnlaw.theory.limit.inputs import cosine_matrix, gram_of, mean_cosine
+from attnlaw.theory.limit.inputs import LARGEST_SIZE, cosine_matrix, gram_of, mean_cosine
 from attnlaw.theory.limit.kernels import ACTIVATIONS, apply, kernel_map
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, mean_of
-from attnlaw.theory.limit.token_counts import MOST
 from attnlaw.theory.limit.wishart import (
     Array,
     Streams,
@@ -61,7 +60,7 @@ class Depth:
     normalise: bool = False
 
     def __post_init__(self) -> None:
-        check_value("depth", self.depth, int, minimum=1, maximum=MOST)
+        check_value("depth", self.depth, int, minimum=1, maximum=LARGEST_SIZE)
         if self.mlp is not None:
             check_value("mlp", self.mlp, str, choices=MLPS)
 

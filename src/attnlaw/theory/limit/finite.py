@@ -19,9 +19,9 @@ from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.heads import attention_root, can_draw_row, draw_row, score_matrices, score_row
 from attnlaw.theory.limit.layer import AttentionLayer, Sample
 from attnlaw.theory.limit.mixture import OutputLaw
-from attnlaw.theory.limit.token_counts import MOST_DRAWS
 from attnlaw.theory.limit.wishart import Array, Streams, streams
 
+MOST_DRAWS = 10**8
 # Numbers of one kind that a chunk of draws holds: small enough for a core's cache. Chunks do not
 # depend on the width, so that equal seeds share their normals across widths.
 _CHUNK = 2**15

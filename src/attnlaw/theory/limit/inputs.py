@@ -20,7 +20,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import isqrt, prod
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, Protocol
@@ -28,13 +28,18 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from attnlaw.core.arrays import require_shapes
-from attnlaw.core.errors import InputError, as_input_error
+from attnlaw.core.errors import BadSetting, InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_exists, require_regular_file, require_valid_path
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.kernels import activation, apply, moments
-from attnlaw.theory.limit.token_counts import MOST, check_tokens
 from attnlaw.theory.limit.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
 
+LARGEST_SIZE = 10**18  # of widths, heads and layers
+# A law that would need more memory than this is an error.
+MOST_MEMORY = 2**32
+# Arrays of the Gram matrix's size that exist at the same time while its root is computed.
+ROOT_ARRAYS = 7
+MOST_TOKENS = isqrt(MOST_MEMORY // (8 * ROOT_ARRAYS))
 # Random tokens are drawn in slabs that stay in a core's cache.
 _SLAB = 2**17
 # Fourth powers of larger entries of a Gram matrix, of larger weight variances, and of inverses leave float64.
@@ -81,7 +86,7 @@ class RandomInputs:
     shared: bool = True
 
     def __post_init__(self) -> None:
-        check_value("tokens", self.tokens, int, minimum=1, maximum=MOST)
+        check_value("tokens", self.tokens, int, minimum=1, maximum=LARGEST_SIZE)
         check_tokens(self.tokens)
         activation(self.activation)
 
@@ -210,6 +215,13 @@ class GivenInputs:
     def root_numbers(self, width: int, draws: int) -> int:
         """A root for each draw at most."""
         return draws * self._root.size
+
+
+def check_tokens(tokens: int) -> None:
+    """Raise a `BadSetting` for tokens whose Gram matrix and its root would need too much memory."""
+    if tokens > MOST_TOKENS:
+        memory = f"their Gram matrix and its root take more than {MOST_MEMORY // 2**30} GiB of memory"
+        raise BadSetting("tokens", f"expected at most {MOST_TOKENS}: {memory}", tokens)
 
 
 def require_real(what: str, dtype: np.dtype[Any]) -> None:

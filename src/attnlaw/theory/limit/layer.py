@@ -26,6 +26,7 @@ scores of a query depend on the two Gram matrices alone, since W_Q and W_K are i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -35,14 +36,87 @@ import scipy
 
 from attnlaw.core.arrays import require_shapes
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
-from attnlaw.theory.limit.inputs import LARGEST, Inputs
-from attnlaw.theory.limit.kernels import MASKS, SCALINGS, SCORES
-from attnlaw.theory.limit.token_counts import MOST
+from attnlaw.core.variants import Variants, by_name, with_parameter
+from attnlaw.theory.limit.inputs import LARGEST, LARGEST_SIZE, Inputs
 from attnlaw.theory.limit.wishart import Array
 
 BoolArray = npt.NDArray[np.bool_]
+
+
+def softmax(p: Array, allowed: BoolArray, axis: int) -> Array:
+    shown = p if bool(allowed.all()) else np.where(allowed, p, -np.inf)
+    weights: Array = np.exp(shown - shown.max(axis=axis, keepdims=True))
+    weights /= weights.sum(axis=axis, keepdims=True)
+    return weights
+
+
+def relu(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, np.maximum(p, 0.0), 0.0)
+
+
+def sigmoid(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, scipy.special.expit(p), 0.0)
+
+
+def linear(p: Array, allowed: BoolArray, axis: int) -> Array:
+    return np.where(allowed, p, 0.0)
+
+
+@dataclass(frozen=True)
+class ScoreFunction:
+    """A function that turns scores into attention weights.
+
+    Args:
+        weights: `weights(p, allowed, axis)`: scores, the mask, and the axis of the keys.
+        normalised: whether the weights of a query add up to 1.
+    """
+
+    name: str
+    weights: Callable[[Array, BoolArray, int], Array]
+    normalised: bool = False
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A scaling of the scores: 1/sqrt(n_H), divided by `divisor(n_H)` for heads of width n_H."""
+
+    name: str
+    divisor: Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A rule for which tokens a token sees.
+
+    Args:
+        allows: `allows(i, j, *parameters)` on arrays of positions: whether token i sees token j.
+        example: how a user writes a mask that has a parameter, such as `band:2`.
+    """
+
+    name: str
+    allows: Callable[..., BoolArray]
+    example: str | None = None
+    parameters: tuple[int, ...] = ()
+
+    def at(self, parameter: str) -> Mask:
+        if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
+            raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
+        return with_parameter(self, parameter, int(parameter))
+
+
+SCORES = by_name(
+    ScoreFunction("softmax", softmax, normalised=True),
+    ScoreFunction("relu", relu),
+    ScoreFunction("sigmoid", sigmoid),
+    ScoreFunction("linear", linear),
+)
+SCALINGS = by_name(Scaling("1/sqrt(n)", lambda width: 1.0), Scaling("1/n", math.sqrt))
+MASKS = Variants(
+    Mask("none", lambda i, j: (i >= 0) & (j >= 0)),
+    Mask("causal", lambda i, j: j <= i),
+    Mask("band:K", lambda i, j, reach: abs(i - j) <= reach, example="band:2"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +149,7 @@ class ScoreSettings:
         """The mask as an s x s array; a softmax row without any allowed entry is an error."""
         if isinstance(self.mask, str):
             known = MASKS[self.mask]
-            mask: BoolArray = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
+            mask = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
         else:
             mask = np.asarray(self.mask, dtype=np.bool_)
         wanted = (tokens, tokens)
@@ -92,31 +166,11 @@ class ScoreSettings:
         >>> scores.attention(np.zeros((2, 2)), scores.allowed(2)).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
         """
-        weights: Array = resolve(SCORES[self.function].weights)(p, allowed, axis)
-        return weights
+        return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
         """What scores of unit variance are divided by at this head width: 1 where scaled by 1/sqrt(n)."""
         return SCALINGS[self.scaling].divisor(head_width)
-
-
-def softmax(p: Array, allowed: BoolArray, axis: int) -> Array:
-    shown = p if bool(allowed.all()) else np.where(allowed, p, -np.inf)
-    weights: Array = np.exp(shown - shown.max(axis=axis, keepdims=True))
-    weights /= weights.sum(axis=axis, keepdims=True)
-    return weights
-
-
-def relu(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, np.maximum(p, 0.0), 0.0)
-
-
-def sigmoid(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, scipy.special.expit(p), 0.0)
-
-
-def linear(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, p, 0.0)
 
 
 @dataclass(frozen=True)
@@ -157,14 +211,11 @@ class AttentionLayer:
 
     def __post_init__(self) -> None:
         if self.width != math.inf:
-            check_value("width", self.width, int, minimum=1, maximum=MOST)
-        check_value("heads", self.heads, int, minimum=1, maximum=MOST)
+            check_value("width", self.width, int, minimum=1, maximum=LARGEST_SIZE)
+        check_value("heads", self.heads, int, minimum=1, maximum=LARGEST_SIZE)
         if self.head_width is not None:
-            check_value("head_width", self.head_width, int, minimum=1, maximum=MOST)
-            if self.width != math.inf and int(self.width) % self.head_width:
-                raise BadSetting(
-                    "head_width", f"expected a divisor of the {{width}}, {int(self.width)}", self.head_width
-                )
+            check_value("head_width", self.head_width, int, minimum=1, maximum=LARGEST_SIZE)
+            check_head_width(self.head_width, self.width)
         if self.width < self.inputs.least_width():
             raise InputError(
                 f"the Gram matrix has rank {self.inputs.least_width()}, and tokens of width "
@@ -216,7 +267,16 @@ class AttentionLayer:
         >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
         inf
         """
-        return replace(self, width=width, head_width=None if width == math.inf else self.head_width)
+        head_width = None if width == math.inf else self.head_width
+        if (width, head_width) == (self.width, self.head_width):
+            return self
+        return replace(self, width=width, head_width=head_width)
+
+
+def check_head_width(head_width: int, width: float) -> None:
+    """Raise a `BadSetting` if a finite width is not a multiple of the head width."""
+    if width != math.inf and int(width) % head_width:
+        raise BadSetting("head_width", f"expected a divisor of the {{width}}, {int(width)}", head_width)
 
 
 @dataclass(frozen=True, eq=False)

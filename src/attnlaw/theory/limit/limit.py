@@ -28,7 +28,8 @@ kind stand side by side at the peak.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -39,12 +40,12 @@ from attnlaw.core.estimate import BriefRepr, Estimate
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
-from attnlaw.theory.limit.distance import distances
+from attnlaw.theory.limit.distance import distances, kernel_kl
 from attnlaw.theory.limit.finite import chunk_size, chunks, output_law
 from attnlaw.theory.limit.heads import can_draw_row, score_matrices
+from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
-from attnlaw.theory.limit.token_counts import MOST_BYTES, ROOT_ARRAYS
 from attnlaw.theory.limit.wishart import Array, streams
 
 
@@ -77,13 +78,13 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 def check_memory(stack: Depth, draws: int) -> None:
     """An `InputError` where the law of a stack would take more than 4 GiB."""
     size = peak_bytes(stack, draws)
-    if size > MOST_BYTES:
+    if size > MOST_MEMORY:
         layer = stack.layer
         width = "infinite width" if layer.width == math.inf else f"width {int(layer.width)}"
         raise InputError(
             f"tokens is {layer.tokens}; with heads {layer.heads}, depth {stack.depth} and {width} this takes "
-            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_BYTES // 2**30}: choose fewer tokens, "
-            "or less of the others"
+            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: "
+            "choose fewer tokens, or less of the others"
         )
 
 
@@ -196,11 +197,26 @@ def compare_widths(
     seed: int,
     token: int = 0,
     progress: Progress = no_progress,
+    *,
+    other_scaling: str | None = None,
+    gaussian: bool = False,
+    kernel: bool = False,
+    errors: dict[float, InputError] | None = None,
 ) -> list[WidthRow]:
-    """The law of one output coordinate of one token at each width, against the limit.
+    """Compute the law of one output coordinate at each width and compare it with the limit.
 
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
-    The stack's own width is not used. Fails for sizes that would take more than 4 GiB of memory.
+
+    Args:
+        stack: the layers. Their own width is not used.
+        widths: integers, or infinity for the limit.
+        draws: draws for each width.
+        token: the token whose output is read, from 0.
+        other_scaling: also compute the KL divergence to the limit of this scaling of the scores.
+        gaussian: also compute the KL divergence to the Gaussian of the same mean and variance.
+        kernel: also compute the paper's estimate of the KL divergence, by kernel density estimates.
+        errors: where to put the error of a width that fails. That width then has no row. If it is None, the
+            first error is raised, before anything is drawn if a law would need more than 4 GiB of memory.
 
     >>> from attnlaw.theory.limit import AttentionLayer, RandomInputs
     >>> stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
@@ -208,27 +224,63 @@ def compare_widths(
     >>> 0.01 < rows[0].kl_to_limit.value < 0.03, rows[1].kl_to_limit is None
     (True, True)
     """
-    for width in (math.inf, *widths):
-        check_memory(at_width(stack, width), draws)
-    limit = law_at(stack, math.inf, draws, seed, token)
-    rows: list[WidthRow] = []
+    stacks = {math.inf: at_width(stack, math.inf, draws)}
     for width in widths:
-        progress(len(rows), len(widths))
-        width_law = limit if width == math.inf else law_at(stack, width, draws, seed, token)
-        rows.append(width_row(width, width_law, limit))
-    progress(len(rows), len(widths))
+        if width not in stacks:
+            with _collect(errors, width):
+                stacks[width] = at_width(stack, width, draws)
+    limit = law_of(stacks[math.inf], draws, seed, token)
+    other = None
+    if other_scaling is not None:
+        rescaled = _with_scaling(stacks[math.inf], other_scaling)
+        other = law_of(rescaled, draws, seed, token).law
+    rows: list[WidthRow] = []
+    for done, width in enumerate(widths):
+        progress(done, len(widths))
+        if width in stacks:
+            with _collect(errors, width):
+                width_law = limit if width == math.inf else law_of(stacks[width], draws, seed, token)
+                row = width_row(width, width_law, limit)
+                law = width_law.law
+                if other is not None:
+                    row = replace(row, kl_to_other_limit=distances(law, other).kl)
+                if gaussian:
+                    # KL is least at the law's own moments, so their errors enter squared.
+                    same = gaussian_law(law.variance().value, law.mean().value)
+                    row = replace(row, kl_to_gaussian=distances(law, same).kl)
+                if kernel and width_law is not limit:
+                    # The laws share the normals of their scores, but not those of their coordinates.
+                    estimate = kernel_kl(law.draw(seed), limit.law.draw(seed + 1))
+                    row = replace(row, kernel_kl_to_limit=estimate)
+                rows.append(row)
+    progress(len(widths), len(widths))
     laws = {row.width: row.law for row in rows}
     return [replace(row, laws_by_width=laws) for row in rows]
 
 
-def at_width(stack: Depth, width: float) -> Depth:
-    """The same layers at another width."""
-    return replace(stack, layer=stack.layer.at_width(width))
+@contextmanager
+def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        if errors is None:
+            raise
+        errors[width] = error
 
 
-def law_at(stack: Depth, width: float, draws: int, seed: int, token: int) -> LawAtWidth:
-    """The law at a width; one layer needs one token's own row of scores only."""
-    stack = at_width(stack, width)
+def at_width(stack: Depth, width: float, draws: int) -> Depth:
+    """Return the same layers at another width. Raise an `InputError` if their law needs too much memory."""
+    stack = replace(stack, layer=stack.layer.at_width(width))
+    check_memory(stack, draws)
+    return stack
+
+
+def _with_scaling(stack: Depth, scaling: str) -> Depth:
+    scores = replace(stack.layer.scores, scaling=scaling)
+    return replace(stack, layer=replace(stack.layer, scores=scores))
+
+
+def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
     if stack.is_layer:
         return LawAtWidth(output_law(stack.layer, draws, seed, token, stack.normalise), None)
     path = stack_law(stack, draws, seed, token)
@@ -236,7 +288,7 @@ def law_at(stack: Depth, width: float, draws: int, seed: int, token: int) -> Law
 
 
 def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
-    """The moments of a law and, where it is not the limit's, its distances to that."""
+    """Return the moments of a law and, unless it is the limit, its distances to the limit."""
     law, apart = width_law.law, None if width_law is limit else distances(width_law.law, limit.law)
     return WidthRow(
         width=width,

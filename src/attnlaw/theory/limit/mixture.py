@@ -37,9 +37,9 @@ import scipy
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
-from attnlaw.theory.limit.token_counts import BATCHES
 from attnlaw.theory.limit.wishart import Array, streams
 
+BATCHES = 40  # of the jackknife, so the fewest draws that have a standard error
 CELL = 0.05
 
 

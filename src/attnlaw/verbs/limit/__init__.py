@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb
-from attnlaw.theory.limit.kernels import ACTIVATIONS, MASKS, SCALINGS
-from attnlaw.theory.limit.token_counts import BATCHES, MOST, MOST_DRAWS, check_tokens
-
-if TYPE_CHECKING:
-    from attnlaw.theory.limit.depth import Depth
-    from attnlaw.theory.limit.inputs import Inputs
-    from attnlaw.theory.limit.limit import LawAtWidth, WidthRow
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.finite import MOST_DRAWS
+from attnlaw.theory.limit.inputs import (
+    LARGEST_SIZE,
+    GivenInputs,
+    Inputs,
+    RandomInputs,
+    check_tokens,
+    read_gram,
+)
+from attnlaw.theory.limit.kernels import ACTIVATIONS
+from attnlaw.theory.limit.layer import MASKS, SCALINGS, AttentionLayer, ScoreSettings, check_head_width
+from attnlaw.theory.limit.limit import WidthRow, at_width, compare_widths, density_of
+from attnlaw.theory.limit.mixture import BATCHES
 
 TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
 FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
@@ -75,14 +83,21 @@ class LimitSettings(Settings):
     )
 
     heads: int = setting(
-        2, "Heads.", symbol="H", minimum=1, maximum=MOST, sweepable=True, panel=LAYER, slider_range=(1, 64)
+        2,
+        "Heads.",
+        symbol="H",
+        minimum=1,
+        maximum=LARGEST_SIZE,
+        sweepable=True,
+        panel=LAYER,
+        slider_range=(1, 64),
     )
     width: float = setting(
         math.inf,
         "Width; inf is the limit.",
         symbol="n",
         minimum=1,
-        maximum=MOST,
+        maximum=LARGEST_SIZE,
         allow_infinite=True,
         sweepable=True,
         default_sweep=(16, 64, 256, 1024, math.inf),
@@ -95,7 +110,7 @@ class LimitSettings(Settings):
         "Width of a head, else the layer's.",
         symbol="n_H",
         minimum=1,
-        maximum=MOST,
+        maximum=LARGEST_SIZE,
         sweepable=True,
         panel=LAYER,
     )
@@ -105,7 +120,7 @@ class LimitSettings(Settings):
         1,
         "Layers; the law is that of the last one's output.",
         minimum=1,
-        maximum=MOST,
+        maximum=LARGEST_SIZE,
         sweepable=True,
         panel=LAYER,
         slider_range=(1, 8),
@@ -148,10 +163,8 @@ class LimitSettings(Settings):
                 "compares them with it",
                 self.head_width,
             )
-        if self.head_width is not None and int(self.width) % self.head_width:
-            raise BadSetting(
-                "head_width", f"expected a divisor of the {{width}}, {int(self.width)}", self.head_width
-            )
+        if self.head_width is not None:
+            check_head_width(self.head_width, self.width)
         if self.gram is None:
             there = self.tokens if self.ids is None else len(self.ids)
             check_tokens(there)
@@ -218,75 +231,36 @@ def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
 def _solve_widths(
     cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
-    """The rows of one table, after `before` of `total`; what one width cannot do, the others still do."""
-    from attnlaw.theory.limit.limit import at_width, check_memory, law_at, width_row
-
+    """Compute cases that differ in their width alone, after `before` of `total` cases."""
     first = cases[0]
-    given = (first.draws, first.seed, first.token - 1)
+    errors: dict[float, InputError] = {}
     try:
-        stack = _stack(first, _inputs(first))
-        check_memory(at_width(stack, math.inf), first.draws)
-        limit = law_at(stack, math.inf, *given)
-        other = None
-        if first.other_scaling is not None:
-            rescaled = replace(first, scaling=first.other_scaling, other_scaling=None)
-            other = law_at(_stack(rescaled, stack.layer.inputs), math.inf, *given)
+        rows = compare_widths(
+            _stack(first),
+            [case.width for case in cases],
+            first.draws,
+            first.seed,
+            first.token - 1,
+            lambda done, _: progress(before + done, total),
+            other_scaling=first.other_scaling,
+            gaussian=first.gaussian,
+            kernel=first.kernel,
+            errors=errors,
+        )
     except InputError as error:
         return dict.fromkeys(cases, error)
-    rows: dict[LimitSettings, WidthRow] = {}
-    refused: dict[LimitSettings, InputError] = {}
-    for case in cases:
-        progress(before + len(rows) + len(refused), total)
-        try:
-            check_memory(at_width(stack, case.width), case.draws)
-            width_law = limit if case.width == math.inf else law_at(stack, case.width, *given)
-            rows[case] = replace(
-                width_row(case.width, width_law, limit), **_extra_distances(case, width_law, limit, other)
-            )
-        except InputError as error:
-            refused[case] = error
-    progress(before + len(cases), total)
-    laws = {row.width: row.law for row in rows.values()}
-    return refused | {case: replace(row, laws_by_width=laws) for case, row in rows.items()}
+    outcomes = errors | {row.width: row for row in rows}
+    return {case: outcomes[case.width] for case in cases}
 
 
-def _extra_distances(
-    case: LimitSettings, width_law: LawAtWidth, limit: LawAtWidth, other: LawAtWidth | None
-) -> dict[str, Any]:
-    """The distances that were asked for."""
-    from attnlaw.theory.limit.distance import distances, kernel_kl
-    from attnlaw.theory.limit.mixture import gaussian_law
-
-    law = width_law.law
-    further: dict[str, Any] = {}
-    if other is not None:
-        further["kl_to_other_limit"] = distances(law, other.law).kl
-    if case.gaussian:
-        # At the law's own moments KL is least: their errors enter squared, far below KL's own.
-        same = gaussian_law(law.variance().value, law.mean().value)
-        further["kl_to_gaussian"] = distances(law, same).kl
-    if case.kernel and width_law is not limit:
-        # The laws share their scores' normals, their coordinates have normals of their own.
-        further["kernel_kl_to_limit"] = kernel_kl(law.draw(case.seed), limit.law.draw(case.seed + 1))
-    return further
-
-
-def _stack(case: LimitSettings, inputs: Inputs) -> Depth:
-    """The layers of a case, at no width yet."""
-    from attnlaw.theory.limit.depth import Depth
-    from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
-
+def _stack(case: LimitSettings) -> Depth:
+    """Build the layers of a case at infinite width."""
     scores = ScoreSettings(mask=case.mask, scaling=case.scaling)
-    layer = AttentionLayer(inputs, case.heads, math.inf, case.head_width, scores)
+    layer = AttentionLayer(_inputs(case), case.heads, math.inf, case.head_width, scores)
     return Depth(layer, case.depth, case.residual, None, case.normalise)
 
 
 def _inputs(case: LimitSettings) -> Inputs:
-    from pathlib import Path
-
-    from attnlaw.checkpoints.open import open_model
-    from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs, read_gram
-
     if case.gram is not None:
         return GivenInputs(read_gram(Path(case.gram)))
     if case.embeddings is not None:
@@ -301,13 +275,11 @@ def _inputs(case: LimitSettings) -> Inputs:
 
 
 def precheck(case: LimitSettings) -> None:
-    """An `InputError` for a layer that cannot be or takes too much memory; a checkpoint is not opened."""
-    from attnlaw.theory.limit.limit import at_width, check_memory
-
+    """Raise an `InputError` for a layer that cannot exist or needs too much memory; open no checkpoint."""
     if case.embeddings is None:
-        stack = _stack(case, _inputs(case))
+        stack = _stack(case)
         for width in (math.inf, case.width):
-            check_memory(at_width(stack, width), case.draws)
+            at_width(stack, width, case.draws)
 
 
 DENSITIES = (
@@ -322,19 +294,13 @@ DENSITIES = (
 )
 
 
-def _densities(row: WidthRow) -> list[dict[str, float | None]]:
-    from attnlaw.theory.limit.limit import density_of
-
-    return density_of(row.width, row.laws_by_width)
-
-
 VERB = Verb(
     "limit",
     "The law of attention layers",
     LimitSettings,
     QUANTITIES,
     run,
-    tables=(TableSpec("densities", DENSITIES, _densities),),
+    tables=(TableSpec("densities", DENSITIES, lambda row: density_of(row.width, row.laws_by_width)),),
     charts=("densities", "distances", "gaussian", "path"),
     is_random=True,
     precheck=precheck,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES, SHARINGS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.laws.attention_shape import RandomLayer
-    from attnlaw.theory.laws.multi_head_sample import MultiHeadDraws
+from attnlaw.theory.laws.attention_shape import CENTRINGS, MATRICES, SHARINGS, AttentionShape, RandomLayer
+from attnlaw.theory.laws.law import Bounded
+from attnlaw.theory.laws.multi_head_sample import MultiHeadDraws, multi_head_draws
+from attnlaw.theory.laws.readout import arrival_time, readout
 
 LAYER, LAW, READOUT = "Layer", "Law", "Readout"
 MOST_BETA = 5
@@ -161,9 +162,6 @@ QUANTITIES = (
 
 
 def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
-    from attnlaw.theory.laws.multi_head_sample import multi_head_draws
-    from attnlaw.theory.laws.readout import arrival_time, readout
-
     layer = _layer(case)
     drawn = multi_head_draws(layer, case.draws, case.seed, progress)
     if not MATRICES[case.matrix].output:
@@ -174,8 +172,6 @@ def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
 
 
 def _layer(case: MultiHeadSettings) -> RandomLayer:
-    from attnlaw.theory.laws.attention_shape import AttentionShape, RandomLayer
-
     shape = AttentionShape(
         case.tokens, case.heads, case.head_size, case.value_size, case.output_size, case.sharing
     )
@@ -192,10 +188,6 @@ POINTS = 200
 
 def _density(spectrum: MultiHeadSpectrum) -> list[dict[str, Any]]:
     """The law's density over each interval, denser at its ends."""
-    import numpy as np
-
-    from attnlaw.theory.laws.law import Bounded
-
     law = spectrum.draws.layer.law
     rows = []
     for number, (low, high) in enumerate(law.intervals):
