@@ -11,8 +11,7 @@ from analysis.check.pairs import read, write
 from command.in_process import invoke
 
 from attnlaw.analysis.check.columns import TENSORS
-from attnlaw.analysis.check.levels import LEVELS
-from attnlaw.analysis.columns import PLACE
+from attnlaw.analysis.columns import LEVELS, PLACE
 from attnlaw.analysis.findings import LEVELS as DECLARED
 
 TINY = Path("examples/tiny-decoder").resolve()

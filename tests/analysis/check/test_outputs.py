@@ -17,11 +17,11 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from attnlaw.analysis.check.evaluate import judge
-from attnlaw.analysis.check.reports import add_to_summary, code, commands, junit, markdown, sarif
 from attnlaw.analysis.check.verdicts import Verdicts
 from attnlaw.core.errors import printable
 from attnlaw.core.result import Result
 from attnlaw.verbs.check import VERB, CheckSettings
+from attnlaw.verbs.check.reports import add_to_summary, code, github_annotations, junit, markdown, sarif
 from attnlaw.verbs.views import show
 
 SARIF_SCHEMA = Path(__file__).resolve().parents[2] / "published" / "sarif" / "sarif-schema-2.1.0.json"
@@ -174,7 +174,7 @@ def test_sarif_tells_rules_and_places(tmp_path):
 
 def test_a_result_is_known_by_its_rule_and_place_and_never_by_a_value(tmp_path):
     def identities(gate: Verdicts) -> list[str]:
-        results = json.loads(gate.to_sarif())["runs"][0]["results"]
+        results = json.loads(sarif([gate]))["runs"][0]["results"]
         return [result["partialFingerprints"]["attnlawRuleAndPlace/v1"] for result in results]
 
     first = verdicts(tmp_path)
@@ -225,7 +225,7 @@ def runner(line: str) -> tuple[str, dict[str, str], str] | None:
 
 
 def test_annotations_are_one_for_each_rule_the_gravest_first(tmp_path):
-    lines = [runner(line) for line in commands(verdicts(tmp_path))]
+    lines = [runner(line) for line in github_annotations(verdicts(tmp_path))]
     assert [(name, values["title"]) for name, values, _ in lines] == [
         ("error", "attnlaw: near"),
         ("error", "attnlaw: largest"),
@@ -240,7 +240,7 @@ def test_annotations_are_one_for_each_rule_the_gravest_first(tmp_path):
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_cannot_begin_a_command(tmp_path, name):
     rule = "a,b::c 50%0A%3A"
-    printed = "\n".join(commands(verdicts(tmp_path, (name,), RULES.replace("near", rule))))
+    printed = "\n".join(github_annotations(verdicts(tmp_path, (name,), RULES.replace("near", rule))))
     assert len(printed.splitlines()) == 6
     read = [runner(line) for line in printed.splitlines()]
     assert [command[0] for command in read] == ["error"] * 4 + ["warning", "notice"]

@@ -5,17 +5,9 @@ The stored tensors of a model as a table, from what its audit noted of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attnlaw.analysis.columns import FINDINGS as AUDITED
 from attnlaw.analysis.columns import PLACE, VERSION
-from attnlaw.core.errors import printable
-from attnlaw.core.quantity import Quantity, column_kinds
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from attnlaw.analysis.audit.audit import Audit
+from attnlaw.core.quantity import Quantity
 
 MODEL = PLACE[0]
 VERDICTS = (
@@ -71,15 +63,3 @@ TENSORS = (
     Quantity("decibels", "signal over the rounding of its code, where it is known"),
     Quantity("twin", "the first tensor with the same bits", kind="text"),
 )
-
-
-def tensor_table(audit: Audit) -> pl.DataFrame:
-    """A row for each tensor that was looked at."""
-    from attnlaw.core.tables import to_frame, to_schema
-
-    rows = []
-    for tensor in audit.subject.evidence.tensors:
-        row = {**vars(tensor), **vars(tensor.spot), "model": audit.name}
-        names = {name: printable(row[name]) for name in ("tensor", "twin") if row[name] is not None}
-        rows.append(row | names)
-    return to_frame(rows, to_schema(column_kinds(TENSORS)))

@@ -10,9 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.check.levels import OFF
 from attnlaw.analysis.check.locations import KEYS, place_of
-from attnlaw.analysis.check.rules import BASELINE, GateRule, RuleFile, Tables
+from attnlaw.analysis.check.rules import BASELINE, OFF, GateRule, RuleFile, Tables
 from attnlaw.analysis.check.tables import Baseline, identity
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
 from attnlaw.checkpoints.settings import layer_range

@@ -5,17 +5,14 @@ The file that reports point at, and its URI relative to the working directory.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from attnlaw.analysis.findings.apply import place_text as spot_text
 from attnlaw.checkpoints.open import find_checkpoint, single_model_path
 from attnlaw.core.errors import InputError
-from attnlaw.core.files import to_json
 
 MATRIX = ("layer", "stack", "kind", "head", "expert")
 PLACE = (*MATRIX, "tensor", "step")
@@ -49,16 +46,6 @@ def row_place_text(place: Mapping[str, Any]) -> str:
     return f"step {place['step']}" if "step" in place else spot_text(place)
 
 
-def fingerprint(rule: str, place: Mapping[str, Any]) -> str:
-    """The identity of a failure: a hash of its rule and its place, never of values, which change.
-
-    >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
-    True
-    """
-    text = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
 def model_file(model: Any) -> str:
     """The file of a model on disk; what was given where there is none, as of a hub or in memory."""
     if not isinstance(model, str | os.PathLike):
@@ -70,13 +57,3 @@ def model_file(model: Any) -> str:
         return str(find_checkpoint(single_model_path(path)))
     except InputError:  # an adapter's directory, which holds no model
         return str(path)
-
-
-def relative_uri(path: str) -> str:
-    """A path as a URI reference, relative to the working directory; what is not on disk stays as it is.
-
-    >>> relative_uri("no such model/a b.safetensors")
-    'no%20such%20model/a%20b.safetensors'
-    """
-    plain = os.path.relpath(path) if os.path.lexists(path) else path
-    return quote(os.fsencode(Path(plain).as_posix()), safe="/._-~@")

@@ -25,27 +25,29 @@ exit status 2.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from attnlaw.analysis.check.levels import FAIL_ON, LEVELS, OFF
 from attnlaw.analysis.check.locations import KEYS
 from attnlaw.analysis.check.rules import (
     BASELINE,
+    FAIL_ON,
     FIRST,
     NUMBERS,
+    OFF,
     GateRule,
+    RuleCondition,
     RuleFile,
     Tables,
-    nearest,
-    read_condition,
-    read_value,
 )
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.checkpoints.settings import layer_range
 from attnlaw.core.errors import BadSetting, InputError, printable
 from attnlaw.core.files import parse_toml, read_bounded
@@ -58,6 +60,8 @@ EXAMPLES = Path(__file__).parent / "examples"
 OVER = ("max", "min", "median", "mean", "sum", "count")
 NO_FINDINGS: dict[str, Any] = {"ignore": [], "levels": {}, "thresholds": {}}
 SECTIONS = ("version", "fail_on", "base", "findings", "rule")
+WRITTEN = re.compile(r"(<=|>=|==|!=|<|>)\s*(.*\S)\s*")
+EXPECTED = 'expected a comparison such as "< 0.25", or a list of allowed values'
 # Keys whose fields, here or in another room, are called otherwise.
 TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
@@ -301,3 +305,56 @@ def _base(value: Any, folder: Path) -> str | None:
         raise BadSetting("base", "expected a path, or owner/name on a model hub", value)
     beside = folder / value
     return str(beside) if os.path.lexists(beside) else value
+
+
+def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
+    """The condition on a column; a `BadSetting` where it is none, or none that such a column can fulfil.
+
+    `numeric`: what is compared is a number whatever the column holds (a count, a relative change).
+    """
+    kind = "float" if numeric else column.kind
+    if isinstance(written, list) and written:
+        return RuleCondition("in", tuple(read_value("is", value, kind, column) for value in written))
+    match = WRITTEN.fullmatch(written) if isinstance(written, str) else None
+    if match is None:
+        raise BadSetting("is", EXPECTED, written)
+    operator, text = match.groups()
+    if kind in NUMBERS:
+        return RuleCondition(operator, (_number(text, written),))
+    if operator not in ("==", "!="):
+        raise BadSetting("is", f"but {column.name} holds no numbers; expected == or !=, or a list", written)
+    value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
+    return RuleCondition(operator, (read_value("is", value, kind, column),))
+
+
+def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
+    """A value of TOML as one that a column can hold, as this kind; a `BadSetting` where it cannot."""
+    fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
+    number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    if not fits.get(kind, number):
+        words = {"text": "texts", "bool": "true or false"}.get(kind, "numbers")
+        raise BadSetting(key, f"but {column.name} holds {words}", value)
+    if kind == "text" and column.choices is not None and value not in column.choices:
+        raise BadSetting(key, nearest(value, column.choices), value)
+    return value if kind in fits else float(value)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What might have been meant, or all that is known.
+
+    >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
+    ('did you mean dense?', 'expected one of dense, noise')
+    """
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
+
+
+def _number(text: str, written: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise BadSetting("is", EXPECTED, written)
+    return number

@@ -5,19 +5,21 @@ What a value must be: `"< 0.25"`, `"== dense"`, or a list of allowed values.
 
 from __future__ import annotations
 
-import difflib
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from attnlaw.analysis.check.levels import OFF
-from attnlaw.core.errors import BadSetting
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.core.quantity import Quantity
+
+if TYPE_CHECKING:
+    import polars as pl
+
+OFF = "off"  # the level of rules and findings that are not looked at
+FAIL_ON = LEVELS[1:]  # the levels that a gate can fail at
+BASELINE, FIRST = "baseline", "first"
+NUMBERS = ("float", "int", "small")
 
 OPERATORS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
     "<": lambda column, bound: column < bound,
@@ -27,9 +29,15 @@ OPERATORS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
     "==": lambda column, bound: column == bound,
     "!=": lambda column, bound: column != bound,
 }
-NUMBERS = ("float", "int", "small")
-WRITTEN = re.compile(r"(<=|>=|==|!=|<|>)\s*(.*\S)\s*")
-EXPECTED = 'expected a comparison such as "< 0.25", or a list of allowed values'
+
+
+def is_at_least(level: str, least: str) -> bool:
+    """Whether a level matters at least as much as another.
+
+    >>> is_at_least("warning", "error"), is_at_least("error", "warning")
+    (False, True)
+    """
+    return LEVELS.index(level) >= LEVELS.index(least)
 
 
 @dataclass(frozen=True)
@@ -62,59 +70,6 @@ class RuleCondition:
         return {"<": apart, "<=": apart, ">": -apart, ">=": -apart, "==": abs(apart)}[self.operator]
 
 
-def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
-    """The condition on a column; a `BadSetting` where it is none, or none that such a column can fulfil.
-
-    `numeric`: what is compared is a number whatever the column holds (a count, a relative change).
-    """
-    kind = "float" if numeric else column.kind
-    if isinstance(written, list) and written:
-        return RuleCondition("in", tuple(read_value("is", value, kind, column) for value in written))
-    match = WRITTEN.fullmatch(written) if isinstance(written, str) else None
-    if match is None:
-        raise BadSetting("is", EXPECTED, written)
-    operator, text = match.groups()
-    if kind in NUMBERS:
-        return RuleCondition(operator, (_number(text, written),))
-    if operator not in ("==", "!="):
-        raise BadSetting("is", f"but {column.name} holds no numbers; expected == or !=, or a list", written)
-    value = {"true": True, "false": False}.get(text, text) if kind == "bool" else text.strip("\"'")
-    return RuleCondition(operator, (read_value("is", value, kind, column),))
-
-
-def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
-    """A value of TOML as one that a column can hold, as this kind; a `BadSetting` where it cannot."""
-    fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
-    number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-    if not fits.get(kind, number):
-        words = {"text": "texts", "bool": "true or false"}.get(kind, "numbers")
-        raise BadSetting(key, f"but {column.name} holds {words}", value)
-    if kind == "text" and column.choices is not None and value not in column.choices:
-        raise BadSetting(key, nearest(value, column.choices), value)
-    return value if kind in fits else float(value)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What might have been meant, or all that is known.
-
-    >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
-    ('did you mean dense?', 'expected one of dense, noise')
-    """
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(names)}"
-
-
-def _number(text: str, written: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if math.isnan(number):
-        raise BadSetting("is", EXPECTED, written)
-    return number
-
-
 def value_text(value: Any) -> str:
     """A value as reports print it.
 
@@ -127,8 +82,6 @@ def value_text(value: Any) -> str:
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
-
-BASELINE, FIRST = "baseline", "first"
 
 # Columns of tables, by their names: those that rules may be about.
 Tables = Mapping[str, Iterable[Quantity]]

@@ -15,12 +15,12 @@ from typing import Any
 import polars as pl
 
 from attnlaw.analysis.audit.audit import Audit, AuditOptions, audit
-from attnlaw.analysis.check.columns import tensor_table
+from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.check.locations import KEYS, PLACE, place_of, row_place_text
 from attnlaw.analysis.check.rules import GateRule, Tables
 from attnlaw.analysis.diff.diff import Diff, diff
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
-from attnlaw.core.errors import InputError, require_some
+from attnlaw.core.errors import InputError, printable, require_some
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import Quantity, column_kinds
 from attnlaw.core.result import Result
@@ -67,6 +67,16 @@ class RuleTables:
     @property
     def findings(self) -> pl.DataFrame | None:
         return self.audit.findings
+
+
+def tensor_table(audit: Audit) -> pl.DataFrame:
+    """A row for each tensor that was looked at."""
+    rows = []
+    for tensor in audit.subject.evidence.tensors:
+        row = {**vars(tensor), **vars(tensor.spot), "model": audit.name}
+        names = {name: printable(row[name]) for name in ("tensor", "twin") if row[name] is not None}
+        rows.append(row | names)
+    return to_frame(rows, to_schema(column_kinds(TENSORS)))
 
 
 SOURCES: dict[str, Callable[[RuleTables], pl.DataFrame]] = {

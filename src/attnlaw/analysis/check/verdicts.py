@@ -20,9 +20,9 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
-from attnlaw.analysis.check.levels import LEVELS, OFF, is_at_least
 from attnlaw.analysis.check.locations import Place, row_place_text
-from attnlaw.analysis.check.rules import value_text
+from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
+from attnlaw.analysis.columns import LEVELS
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
 
@@ -170,34 +170,39 @@ class Verdicts:
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:
-        """A row for each rule, by `attnlaw.analysis.check.columns.VERDICTS`."""
-
-        return rule_table(self)
+        """A row for each rule."""
+        rows = [
+            {
+                **vars(rule),
+                "model": self.model,
+                "value": rule.value if isinstance(rule.value, int | float) else None,
+                "failures": [str(failure) for failure in rule.failures],
+                "remark": None if rule.outcome == OFF else str(rule),
+                "attnlaw_version": __version__,
+            }
+            for rule in self.rules
+        ]
+        return to_frame(rows, to_schema(column_kinds(VERDICTS)))
 
     def value_table(self) -> pl.DataFrame:
-        """A row for each rule, by `attnlaw.analysis.check.columns.VERDICT_VALUES`."""
-
-        return value_table(self)
+        """A row for each rule with the value that it compared, which need not be a number."""
+        rows = [
+            {
+                "model": self.model,
+                "rule": rule.rule,
+                "found": None if rule.value is None else value_text(rule.value),
+            }
+            for rule in self.rules
+        ]
+        return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
 
     def finding_table(self) -> pl.DataFrame:
-        """A row for each finding, by `attnlaw.analysis.check.columns.FINDINGS`."""
-
-        return finding_table(self)
-
-    def to_junit(self) -> str:
-        from attnlaw.analysis.check.reports import junit
-
-        return junit([self])
-
-    def to_sarif(self) -> str:
-        from attnlaw.analysis.check.reports import sarif
-
-        return sarif([self])
-
-    def to_markdown(self) -> str:
-        from attnlaw.analysis.check.reports import markdown
-
-        return markdown([self])
+        """A row for each finding."""
+        rows = [
+            {**vars(finding), **finding.place, "model": self.model, "attnlaw_version": __version__}
+            for finding in self.findings
+        ]
+        return to_frame(rows, to_schema(column_kinds(FINDINGS)))
 
     def __repr__(self) -> str:
         return f"<Verdicts {self.model}: {self.headline}>"
@@ -217,41 +222,3 @@ def _by_severity(problems: Any) -> tuple[Any, ...]:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def rule_table(verdicts: Verdicts) -> pl.DataFrame:
-    """A row for each rule."""
-    rows = [
-        {
-            **vars(rule),
-            "model": verdicts.model,
-            "value": rule.value if isinstance(rule.value, int | float) else None,
-            "failures": [str(failure) for failure in rule.failures],
-            "remark": None if rule.outcome == OFF else str(rule),
-            "attnlaw_version": __version__,
-        }
-        for rule in verdicts.rules
-    ]
-    return to_frame(rows, to_schema(column_kinds(VERDICTS)))
-
-
-def value_table(verdicts: Verdicts) -> pl.DataFrame:
-    """A row for each rule with the value that it compared, which need not be a number."""
-    rows = [
-        {
-            "model": verdicts.model,
-            "rule": rule.rule,
-            "found": None if rule.value is None else value_text(rule.value),
-        }
-        for rule in verdicts.rules
-    ]
-    return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
-
-
-def finding_table(verdicts: Verdicts) -> pl.DataFrame:
-    """A row for each finding."""
-    rows = [
-        {**vars(finding), **finding.place, "model": verdicts.model, "attnlaw_version": __version__}
-        for finding in verdicts.findings
-    ]
-    return to_frame(rows, to_schema(column_kinds(FINDINGS)))

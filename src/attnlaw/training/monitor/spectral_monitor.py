@@ -28,7 +28,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.check.levels import is_at_least
+from attnlaw.analysis.check.rules import is_at_least
 from attnlaw.analysis.forward.classifier import ModelInputs, as_inputs
 from attnlaw.analysis.forward.margins import measure_margins
 from attnlaw.checkpoints.formats.torch_file import import_torch

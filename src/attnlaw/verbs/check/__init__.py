@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, TENSORS, VERDICT_VALUES, VERDICTS
-from attnlaw.analysis.check.levels import FAIL_ON
+from attnlaw.analysis.check.rules import FAIL_ON
 from attnlaw.analysis.columns import LAYERS, MATRICES
 from attnlaw.analysis.diff.columns import DIFF, DIFF_TENSORS
 from attnlaw.analysis.fit import FITS
-from attnlaw.checkpoints.settings import ModelSettings, model_setting, require_model_exists
+from attnlaw.checkpoints.settings import ModelSettings, model_setting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
@@ -19,9 +17,7 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.verbs.audit import QUANTITIES as SUMMARY
 
 if TYPE_CHECKING:
-    from attnlaw.analysis.check.rules import RuleFile
-    from attnlaw.analysis.check.tables import Baseline
-    from attnlaw.analysis.check.verdicts import Verdicts
+    from attnlaw.verbs.check.reports import CheckVerdicts
 
 GATE = "Gate"
 # The tables that rules may be about.
@@ -76,61 +72,16 @@ class CheckSettings(ModelSettings):
     )
 
 
-def effective_rules(case: CheckSettings) -> RuleFile:
-    """The rule file of a case with what the case itself says; what it lacks is told in one line."""
-    from attnlaw.analysis.check.rule_file import BadUsage, read_rules
-    from attnlaw.analysis.check.rules import BASELINE, RuleFile
-    from attnlaw.analysis.findings import RULES
-
-    if case.model is None:
-        raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
-    asked = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, RULES)
-    given = {"fail_on": case.fail_on, "base": case.base}
-    asked = replace(asked, **{name: value for name, value in given.items() if value is not None})
-    for rule in asked.active_rules("diff", "diff_tensors"):
-        if asked.base is None:
-            raise BadUsage(f"{case.rules}: rule {rule.name!r}: of {rule.of} needs a base; give --base MODEL")
-    for rule in asked.rules_against(BASELINE):
-        if case.baseline is None:
-            raise BadUsage(f"{case.rules}: rule {rule.name!r}: against needs a baseline; give --baseline DIR")
-    return asked
-
-
 def precheck(case: CheckSettings) -> None:
-    """An `InputError` for what cannot work, before anything is measured."""
-    asked = effective_rules(case)
-    require_model_exists(case)
-    if isinstance(asked.base, str):
-        require_model_exists(ModelSettings.parse({"model": asked.base}, "check"))
-    if case.baseline is not None:
-        _read_baseline(case.baseline).known_identities()
+    from attnlaw.verbs.check.gate import require_valid
+
+    require_valid(case)
 
 
-def _read_baseline(directory: str) -> Baseline:
-    from attnlaw.analysis.check.tables import Baseline
-    from attnlaw.verbs.views import load
+def run(case: CheckSettings, progress: Progress) -> CheckVerdicts:
+    from attnlaw.verbs.check.gate import check_model
 
-    return Baseline(str(Path(directory)), load(directory))
-
-
-def run(case: CheckSettings, progress: Progress) -> Verdicts:
-    from attnlaw.analysis.check.evaluate import judge
-    from attnlaw.analysis.check.locations import model_file
-    from attnlaw.analysis.check.tables import RuleTables
-    from attnlaw.analysis.findings import RULES
-
-    asked = effective_rules(case)
-    model = RuleTables(case, asked.base, TABLES, asked.thresholds or {}, case.approximate, progress)
-    return judge(
-        asked,
-        case.title,
-        model_file(case.model),
-        TABLES,
-        model.rows,
-        model.findings,
-        RULES,
-        None if case.baseline is None else _read_baseline(case.baseline),
-    )
+    return check_model(case, progress)
 
 
 VERB = Verb(

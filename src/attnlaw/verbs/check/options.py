@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.render.output_options import OUTPUT, OutputOptions
 
+if TYPE_CHECKING:
+    from attnlaw.verbs.check.reports import CheckVerdicts
+
 FILES = ("junit", "sarif", "markdown")
-EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 @settings_dataclass
@@ -43,36 +46,20 @@ class Options(OutputOptions):
     def short_circuit(self) -> int | None:
         if self.explain is None:
             return None
-        from attnlaw.analysis.check.rules import nearest
-        from attnlaw.analysis.findings import RULES
+        from attnlaw.verbs.check.terminal import print_explanation
 
-        if self.explain not in RULES:
-            raise BadSetting("explain", f"no such rule; {nearest(self.explain, RULES)}", self.explain)
-        from attnlaw.render.terminal.console import output, print_json
-        from attnlaw.verbs.check.terminal import explain
-
-        rule = RULES[self.explain]
-        if self.json:
-            print_json({name: getattr(rule, name) for name in EXPLAINED})
-        else:
-            explain(rule, output)
+        print_explanation(self.explain, self.json)
         return 0
 
     def finish(self, result: Result) -> int:
-        from attnlaw.analysis.check.reports import add_to_summary, commands, junit, markdown, sarif
-        from attnlaw.core.files import write_all
-        from attnlaw.render.terminal.console import print_message
+        from attnlaw.verbs.check.reports import add_to_summary, github_annotations, write_reports
 
-        models = result.records
-        writers = {"junit": junit, "sarif": sarif, "markdown": markdown}
-        asked = {form: getattr(self, form) for form in FILES if getattr(self, form) is not None}
-        write_all({Path(path): writers[form](models).encode() for form, path in asked.items()})
-        for path in asked.values():
-            print_message(f"wrote {path}")
+        verdicts: Sequence[CheckVerdicts] = result.records
+        write_reports(verdicts, {form: getattr(self, form) for form in FILES})
         if self.github:
-            # The runner reads both outputs; with --json one of them carries JSON alone.
+            # The runner reads both outputs. With --json, standard output must hold JSON alone.
             stream = sys.stderr if self.json else sys.stdout
-            for line in (line for model in models for line in commands(model)):
+            for line in (line for model in verdicts for line in github_annotations(model)):
                 stream.write(f"{line}\n")
-            add_to_summary(models)
+            add_to_summary(verdicts)
         return int(result.rows["exit_status"].max())  # type: ignore[arg-type]

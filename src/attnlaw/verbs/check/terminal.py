@@ -8,17 +8,19 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.analysis.check.levels import LEVELS, is_at_least
 from attnlaw.analysis.check.locations import place_of
-from attnlaw.analysis.check.rules import value_text
+from attnlaw.analysis.check.rule_file import nearest
+from attnlaw.analysis.check.rules import is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED, place_and_value
-from attnlaw.analysis.findings import FindingRule
-from attnlaw.core.errors import printable
+from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings import RULES
+from attnlaw.core.errors import BadSetting, printable
 from attnlaw.core.result import Result
-from attnlaw.render.terminal.console import Column, print_table
+from attnlaw.render.terminal.console import Column, output, print_json, print_table
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 MOST_PLACES = 5  # of one rule
+EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 def show_case(result: Result, console: Console) -> None:
@@ -49,12 +51,18 @@ def show_case(result: Result, console: Console) -> None:
     console.print()
 
 
-def explain(rule: FindingRule, console: Console) -> None:
-    """Print when a rule of findings finds something, what that means, and what to do."""
+def print_explanation(name: str, as_json: bool) -> None:
+    """Print when the rule of a finding finds something, what that means, and what to do."""
+    if name not in RULES:
+        raise BadSetting("explain", f"no such rule; {nearest(name, RULES)}", name)
+    rule = RULES[name]
+    if as_json:
+        print_json({field: getattr(rule, field) for field in EXPLAINED})
+        return
     threshold = "" if rule.threshold is None else f", threshold {value_text(rule.threshold)}"
-    console.print(Text(f"{rule.name}: {rule.level}{threshold}", style="bold"), soft_wrap=True)
+    output.print(Text(f"{rule.name}: {rule.level}{threshold}", style="bold"), soft_wrap=True)
     for title, text in (("found when", rule.when), ("means", rule.meaning), ("what to do", rule.remedy)):
-        console.print(Text(f"{title}: {text}"))
+        output.print(Text(f"{title}: {text}"))
 
 
 def _show_rules(result: Result, console: Console) -> None:

@@ -20,21 +20,23 @@ command of their own.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 from attnlaw import __version__
-from attnlaw.analysis.check.levels import OFF, is_at_least
-from attnlaw.analysis.check.locations import Place, fingerprint, relative_uri, row_place_text
-from attnlaw.analysis.check.rules import value_text
+from attnlaw.analysis.check.locations import PLACE, Place, row_place_text
+from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
 from attnlaw.core.errors import as_input_error, printable
-from attnlaw.core.files import to_json
+from attnlaw.core.files import to_json, write_all
+from attnlaw.render.terminal.console import print_message
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 FINGERPRINT = "attnlawRuleAndPlace/v1"
@@ -114,6 +116,26 @@ def _result(verdicts: Verdicts, rule: str, level: str, text: str, place: Place) 
         "locations": [{"physicalLocation": physical, "logicalLocations": [logical]}],
         "partialFingerprints": {FINGERPRINT: fingerprint(rule, place)},
     }
+
+
+def fingerprint(rule: str, place: Mapping[str, Any]) -> str:
+    """The identity of a failure: a hash of its rule and its place, never of values, which change.
+
+    >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
+    True
+    """
+    text = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def relative_uri(path: str) -> str:
+    """A path as a URI reference, relative to the working directory; what is not on disk stays as it is.
+
+    >>> relative_uri("no such model/a b.safetensors")
+    'no%20such%20model/a%20b.safetensors'
+    """
+    plain = os.path.relpath(path) if os.path.lexists(path) else path
+    return quote(os.fsencode(Path(plain).as_posix()), safe="/._-~@")
 
 
 def junit(models: Sequence[Verdicts]) -> str:
@@ -278,7 +300,7 @@ def escaped(text: str, value: bool = False) -> str:
     return "".join(marks.get(char, char) for char in text)
 
 
-def commands(verdicts: Verdicts) -> list[str]:
+def github_annotations(verdicts: Verdicts) -> list[str]:
     """The commands, the gravest first: a step shows ten of each level."""
     messages: dict[str, tuple[str, str]] = {}
     for rule in verdicts.failed_rules:
@@ -307,3 +329,27 @@ def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = 
             Path(path).open("a", encoding="utf-8") as file,
         ):
             file.write(f"{markdown(models)}\n")
+
+
+WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
+
+
+def write_reports(models: Sequence[Verdicts], paths: Mapping[str, str | None]) -> None:
+    """Write the report of each form that has a path, all or none, and print the paths."""
+    wanted = {form: path for form, path in paths.items() if path is not None}
+    write_all({Path(path): WRITERS[form](models).encode() for form, path in wanted.items()})
+    for path in wanted.values():
+        print_message(f"wrote {path}")
+
+
+class CheckVerdicts(Verdicts):
+    """The verdicts of `attnlaw check` on one model, with reports of them as texts."""
+
+    def to_junit(self) -> str:
+        return junit([self])
+
+    def to_sarif(self) -> str:
+        return sarif([self])
+
+    def to_markdown(self) -> str:
+        return markdown([self])

@@ -1,0 +1,69 @@
+"""The run of `attnlaw check`: read the rules, measure the model and judge it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from attnlaw.analysis.check.evaluate import judge
+from attnlaw.analysis.check.locations import model_file
+from attnlaw.analysis.check.rule_file import BadUsage, read_rules
+from attnlaw.analysis.check.rules import BASELINE, RuleFile
+from attnlaw.analysis.check.tables import Baseline, RuleTables
+from attnlaw.analysis.findings import RULES
+from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
+from attnlaw.core.progress import Progress
+from attnlaw.verbs.check import TABLES, CheckSettings
+from attnlaw.verbs.check.reports import CheckVerdicts
+from attnlaw.verbs.views import load
+
+
+def require_valid(case: CheckSettings) -> None:
+    """Raise an `InputError` for what cannot work, before anything is measured."""
+    rule_file = effective_rules(case)
+    require_model_exists(case)
+    if isinstance(rule_file.base, str):
+        require_model_exists(ModelSettings.parse({"model": rule_file.base}, "check"))
+    if case.baseline is not None:
+        _read_baseline(case.baseline).known_identities()
+
+
+def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
+    """Measure the tables that the rules of a case need, and return the verdicts."""
+    rule_file = effective_rules(case)
+    tables = RuleTables(case, rule_file.base, TABLES, rule_file.thresholds or {}, case.approximate, progress)
+    verdicts = judge(
+        rule_file,
+        case.title,
+        model_file(case.model),
+        TABLES,
+        tables.rows,
+        tables.findings,
+        RULES,
+        None if case.baseline is None else _read_baseline(case.baseline),
+    )
+    return CheckVerdicts(**vars(verdicts))
+
+
+def effective_rules(case: CheckSettings) -> RuleFile:
+    """Return the rule file of a case, with the settings of the case in place of the file's.
+
+    Raises:
+        BadUsage: if the model, or a base or baseline that a rule needs, is missing.
+    """
+    if case.model is None:
+        raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
+    rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, RULES)
+    given = {"fail_on": case.fail_on, "base": case.base}
+    rule_file = replace(rule_file, **{name: value for name, value in given.items() if value is not None})
+    for rule in rule_file.active_rules("diff", "diff_tensors"):
+        if rule_file.base is None:
+            raise BadUsage(f"{case.rules}: rule {rule.name!r}: of {rule.of} needs a base; give --base MODEL")
+    for rule in rule_file.rules_against(BASELINE):
+        if case.baseline is None:
+            raise BadUsage(f"{case.rules}: rule {rule.name!r}: against needs a baseline; give --baseline DIR")
+    return rule_file
+
+
+def _read_baseline(directory: str) -> Baseline:
+    return Baseline(str(Path(directory)), load(directory))
