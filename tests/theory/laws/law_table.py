@@ -12,9 +12,9 @@ from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
 from attnlaw.theory.laws.law import Law
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.laws.multi_head import MultiHeadLaw
-from attnlaw.theory.laws.power_law import Lognormal, PowerLaw
 from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
+from attnlaw.theory.laws.tail_laws import Lognormal, PowerLaw
 from attnlaw.theory.laws.tied_values import TiedValuesLaw
 from attnlaw.theory.laws.transformed import Folded, Mirrored, Rectified, Shrunk, Thresholded
 

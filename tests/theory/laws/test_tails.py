@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.laws.power_law import Lognormal, PowerLaw
+from attnlaw.theory.laws.tail_laws import Lognormal, PowerLaw
 
 LEVELS = np.array([0.0, 1e-9, 0.1, 0.5, 0.99, 1 - 1e-12])
 

@@ -218,9 +218,7 @@ class FreeConvolution(Law):
         if np.iscomplexobj(z):
             return self._subordinate(z.astype(complex))
         x = np.asarray(z, dtype=float)
-        inside = np.zeros(x.shape, dtype=bool)
-        for low, high in self.intervals:
-            inside |= (x > low) & (x < high)
+        inside = self.inside(x)
         g = np.empty(x.shape, dtype=complex)
         g[inside] = self._boundary(x[inside])
         # Off the support g is real: the limit from a hair above the line.

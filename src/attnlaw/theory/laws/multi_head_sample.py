@@ -21,7 +21,7 @@ A finite attention matrix on random inputs beside its law: how far the limit is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
+from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.laws.attention_matrix import AttentionMatrixLaw, centred, random_attention
@@ -221,7 +222,7 @@ def multi_head_draws(
     layer: RandomLayer,
     draws: int,
     seed: int,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = no_progress,
 ) -> MultiHeadDraws:
     """Draw a layer several times, each with a child of the seed.
 

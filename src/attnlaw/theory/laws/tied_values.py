@@ -30,8 +30,7 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.theory.laws.attention_matrix import require_beta
 from attnlaw.theory.laws.law import Law, Piece, at_zero, require_scale
-from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, make_piece, require_heads
-from attnlaw.theory.laws.rational_map import inverted_moment
+from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, inverted_moment, make_piece, require_heads
 
 START = 1e3  # times the upper edge: where the continuation from infinity begins
 

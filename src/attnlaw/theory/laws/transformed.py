@@ -233,7 +233,7 @@ class Thresholded(Law):
         [1.0, 1.5]
         """
         _, _, second, _, weighted = self._beyond
-        return float(self._truncated.second_moment + 4 * self.base.sigma**2 * weighted - second)
+        return float(self.base.table.second_moment + 4 * self.base.sigma**2 * weighted - second)
 
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float)
@@ -243,14 +243,10 @@ class Thresholded(Law):
         return self.stieltjes_by_quadrature(z)
 
     @cached_property
-    def _truncated(self) -> Truncated:
-        return Truncated(self.base.base, np.array([self.base.sigma]))
-
-    @cached_property
     def _beyond(self) -> Reals:
         """Integrals of 1, x, x^2, Re g and x Re g over |x| > tau."""
-        above, _ = self._truncated.split(np.array([self.tau]))
-        _, below = self._truncated.split(np.array([-self.tau]))
+        above, _ = self.base.table.split(np.array([self.tau]))
+        _, below = self.base.table.split(np.array([-self.tau]))
         return np.asarray((above + below)[:, 0])
 
 
