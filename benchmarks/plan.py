@@ -75,7 +75,9 @@ def measure_side(side: str, folder: str) -> None:
     """Measure one unit in this process, with the notes for findings, and print its figures."""
     model = open_model(folder)
     how = Arithmetic(precision="double" if side in ("float64", "approximate") else "storage")
-    unit = next(unit for unit in units_of(model, Selection(arithmetic=how)) if unit.place.kind == SIDES[side])
+    unit = next(
+        unit for unit in units_of(model, Selection(arithmetic=how)) if unit.location.kind == SIDES[side]
+    )
     unit = replace(unit, approximate=side == "approximate")
     noted: list[object] = []
     watched = Observer(model, noted.append).model

@@ -55,7 +55,7 @@ def test_leaves_come_in_the_order_of_rows() -> None:
         (MatrixLocation(None, "embedding"), "E"),
     ]
     assert made().leaves() == expected
-    assert {place.kind for place, _ in expected} <= KINDS.keys()
+    assert {location.kind for location, _ in expected} <= KINDS.keys()
 
 
 def test_other_leaves_stand_where_the_old_ones_stood() -> None:
@@ -65,7 +65,7 @@ def test_other_leaves_stand_where_the_old_ones_stood() -> None:
     assert [leaf for _, leaf in numbers.leaves()] == list(range(19))
     assert numbers.layers[1].experts[1].gate == 16
     assert numbers.layers[1].router_sum == 2.5
-    nothing = tree.map(lambda place, leaf: None)
+    nothing = tree.map(lambda location, leaf: None)
     again = nothing.with_leaves(leaf for _, leaf in tree.leaves())
     assert again == tree
 

@@ -143,7 +143,7 @@ def test_a_matrix_without_heads_needs_none():
     audited = heads.AuditedModel.from_source(EXAMPLE)
     first = {control.name: control.value for control in audited.controls}
     laid = audited.state(first | {"kind": "ffn_in", "layer": 1, "head": 3})
-    assert laid.place == {"kind": "ffn_in", "layer": 1}
+    assert laid.location == {"kind": "ffn_in", "layer": 1}
     same = attnlaw.spectrum_at(EXAMPLE, layer=1, kind="ffn_in")
     assert (same.values == laid.spectrum.values).all()
     with pytest.raises(InputError, match="found 4 matrices, expected one"):

@@ -184,8 +184,8 @@ def test_what_no_norm_stands_before_is_applied_as_stored_and_what_is_not_known_i
         outer = tree.layers[0].feed_forward.outer
         assert outer.applied.spectral.value == outer.spectral
         assert outer.applied.frobenius == outer.frobenius
-    for place, spectrum in unknown.leaves():
-        assert (spectrum.applied is None) == (place.kind != "ffn_out")
+    for location, spectrum in unknown.leaves():
+        assert (spectrum.applied is None) == (location.kind != "ffn_out")
     for _, spectrum in known.leaves():  # a gain of one changes nothing
         assert spectrum.applied.spectral.value == pytest.approx(spectrum.spectral, rel=1e-12)
         assert spectrum.applied.frobenius == pytest.approx(spectrum.frobenius, rel=1e-12)

@@ -27,7 +27,7 @@ MODELS = ["rxnfp-pretrained", "rxnfp-finetuned", "rxnfp-10k", "minilm", "whisper
 def measured(model, selection=None, jobs=1, **more):
     """The selected leaves: place and spectrum, in order."""
     tree = measure(model, selection or Selection(), jobs, **more)
-    return [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
+    return [(location, spectrum) for location, spectrum in tree.leaves() if spectrum is not None]
 
 
 def chosen(model, **words):
@@ -57,8 +57,8 @@ def check_every_value(name, layers=None):
     model = open_model(real_checkpoint(name))
     read = lru_cache(maxsize=4)(model.read)
     ill = 0
-    for place, spectrum in measured(model, layers and chosen(model, layers=layers)):
-        parts = maps(read, model.layers[place.layer], place.kind, place.head)
+    for location, spectrum in measured(model, layers and chosen(model, layers=layers)):
+        parts = maps(read, model.layers[location.layer], location.kind, location.head)
         formed = parts[0] @ parts[1] if len(parts) == 2 else parts[0]
         ours, dense = spectrum.values, svdvals(formed)
         kept, top = ours.size, dense[0]
@@ -105,11 +105,11 @@ def test_rows_come_in_the_models_order_and_are_bit_identical_for_any_number_of_t
     seen = []
     serial = measured(model, progress=lambda done, total: seen.append((done, total)))
     two = measured(model, jobs=2)
-    places = [(place.layer, place.kind, place.head) for place, _ in serial]
+    locations = [(location.layer, location.kind, location.head) for location, _ in serial]
     by_head = [(kind, head) for kind in ("qk", "vo") for head in range(4)]
     in_layer = [*by_head, ("ffn_in", None), ("ffn_gate", None), ("ffn_out", None)]
-    assert places == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
-    assert [place for place, _ in serial] == [place for place, _ in two]
+    assert locations == [(layer, kind, head) for layer in range(5) for kind, head in in_layer]
+    assert [location for location, _ in serial] == [location for location, _ in two]
     for (_, first), (_, second) in zip(serial, two, strict=True):
         assert np.array_equal(first.values, second.values)
         assert (first.norm_21, first.norm_11) == (second.norm_21, second.norm_11)
@@ -154,11 +154,15 @@ def test_as_many_threads_as_jobs(monkeypatch, jobs, expected):
 def test_a_selection_measures_what_it_names_and_nothing_else():
     model = open_model(tiny(layers=4), heads=4)
     rows = measured(model, chosen(model, layers="1:3", only="vo,embedding"))
-    assert {(place.layer, place.kind) for place, _ in rows} == {(1, "vo"), (2, "vo"), (None, "embedding")}
-    place, spectrum = rows[-1]
+    assert {(location.layer, location.kind) for location, _ in rows} == {
+        (1, "vo"),
+        (2, "vo"),
+        (None, "embedding"),
+    }
+    location, spectrum = rows[-1]
     expected = svdvals(tiny(layers=4)["model.embed_tokens.weight"])
     assert spectrum.values == pytest.approx(expected, rel=1e-12)
-    assert (place.stack, place.head) == (None, None)
+    assert (location.stack, location.head) == (None, None)
     assert model.network.outside_layers[0][1].tensors == ("model.embed_tokens.weight",)
 
 
@@ -217,9 +221,9 @@ def test_what_was_not_selected_keeps_its_place():
     """A gate that is not measured is still a gate."""
     model = open_model(tiny(), heads=4)
     tree = measure(model, chosen(model, only="qk"), jobs=1)
-    assert [place for place, _ in tree.leaves()] == [place for place, _ in model.network.leaves()]
+    assert [location for location, _ in tree.leaves()] == [location for location, _ in model.network.leaves()]
     assert tree.layers[0].feed_forward.gated
-    assert {place.kind for place, spectrum in tree.leaves() if spectrum is not None} == {"qk"}
+    assert {location.kind for location, spectrum in tree.leaves() if spectrum is not None} == {"qk"}
 
 
 def test_a_selection_without_matrices_is_refused():

@@ -30,7 +30,7 @@ from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
 LEVELS = ("note", "warning", "error")  # of findings, the gravest last
-PLACE = (
+LOCATION = (
     Quantity("model", "what rows call the model", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),
     Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
@@ -60,7 +60,7 @@ ALPHA = Quantity(
 )
 
 MATRICES = (
-    *PLACE,
+    *LOCATION,
     Quantity("family", "family of the model", kind="text"),
     Quantity("tensors", "the stored tensors that it is made of", kind="texts"),
     Quantity("rows", kind="small"),
@@ -172,7 +172,7 @@ MATRICES = (
 )
 
 SPECTRA = (
-    *PLACE,
+    *LOCATION,
     Quantity("singular_values", "all of them, descending, not squared", kind="floats"),
     Quantity("singular_values_applied", "of QK and VO as applied", kind="floats"),
 )
@@ -184,7 +184,7 @@ ALPHA_APPLIED = Quantity(
     error=True,
 )
 LAYERS = (
-    *PLACE[:3],
+    *LOCATION[:3],
     Quantity("applications", "how often the layer is applied", kind="small"),
     ALPHA,
     ALPHA_APPLIED,
@@ -195,7 +195,7 @@ LAYERS = (
     Quantity("adaptivity", "cost of the best single p over the post hoc choice", error=True),
 )
 
-APPLICATIONS = (PLACE[1], ALPHA, ALPHA_APPLIED)
+APPLICATIONS = (LOCATION[1], ALPHA, ALPHA_APPLIED)
 
 TOWERS = (
     Quantity("tower", "name of the tower", kind="text"),
@@ -227,10 +227,10 @@ ATLAS = (
 )
 
 FINDINGS = (
-    PLACE[0],
+    LOCATION[0],
     Quantity("rule", "name of the rule that found it", kind="text"),
     Quantity("level", "how grave it is: note, warning or error", kind="text", choices=dict.fromkeys(LEVELS)),
-    *PLACE[1:],
+    *LOCATION[1:],
     Quantity("tensor", "the stored tensor, where it was found in one", kind="text"),
     Quantity("value", "the number that passed the threshold"),
     Quantity("threshold", "of the rule"),
@@ -238,12 +238,12 @@ FINDINGS = (
 )
 
 
-def place_row(model: str, place: MatrixLocation) -> dict[str, Any]:
+def location_row(model: str, location: MatrixLocation) -> dict[str, Any]:
     return {
         "model": model,
-        "layer": place.layer,
-        "stack": place.stack,
-        "head": place.head,
-        "expert": place.expert,
-        "kind": place.kind,
+        "layer": location.layer,
+        "stack": location.stack,
+        "head": location.head,
+        "expert": location.expert,
+        "kind": location.kind,
     }

@@ -133,7 +133,7 @@ class Layer(Generic[X]):
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
         """Every leaf with its place, in the order of rows."""
         leaves: list[tuple[MatrixLocation, X]] = []
-        self.map(lambda place, leaf: leaves.append((place, leaf)))
+        self.map(lambda location, leaf: leaves.append((location, leaf)))
         return leaves
 
     def _heads(self, change: Callable[[MatrixLocation, X], Y], block: Heads[X], *kinds: str) -> Heads[Y]:
@@ -201,19 +201,19 @@ class Network(Generic[X]):
 
     def tower(self, tower: Tower) -> Network[X]:
         """One of the towers as a network."""
-        layers = tuple(self.layers[place] for place in tower.layers)
+        layers = tuple(self.layers[number] for number in tower.layers)
         return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.unread)
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Network[Y]:
         """The same tree with other leaves, changed one by one: layer by layer, then what stands beside."""
         layers = tuple(layer.map(change) for layer in self.layers)
-        beside = tuple((place, change(place, leaf)) for place, leaf in self.outside_layers)
+        outside = tuple((location, change(location, leaf)) for location, leaf in self.outside_layers)
         return Network(
             layers,
             self.applications,
             self.widths,
             self.activation,
-            beside,
+            outside,
             self.unread,
             self.towers,
             self.other_layers,
@@ -222,7 +222,7 @@ class Network(Generic[X]):
     def with_leaves(self, leaves: Iterable[Y]) -> Network[Y]:
         """The same tree with these leaves, given in the order of rows."""
         following = iter(leaves)
-        return self.map(lambda place, leaf: next(following))
+        return self.map(lambda location, leaf: next(following))
 
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
         """Every leaf with its place, in the order of rows."""

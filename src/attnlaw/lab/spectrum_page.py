@@ -30,7 +30,7 @@ from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.views import load
 
 MATRIX, LAWS_PANEL = "Matrix", "Laws over it"
-PLACE_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
+LOCATION_PARTS = ("model", "stack", "kind", "layer", "head", "expert")
 DEFAULT_LAWS = ("random", "heavy-tailed", "learned")
 CAPTION = (
     "Bars: the singular values that are not zero, as a density. Lines: laws fitted to them; a law of tails "
@@ -47,7 +47,7 @@ SHOWN_COLUMNS = (
 )
 # As maps of heads have them, where these have them; the others take what is left.
 _LAW_COLOURS = {law.name: law.colour for law in LAWS.values()}
-_SPARE_COLOURS = cycle(place for place in range(len(PALETTE)) if place not in _LAW_COLOURS.values())
+_SPARE_COLOURS = cycle(number for number in range(len(PALETTE)) if number not in _LAW_COLOURS.values())
 COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITTERS}
 
 
@@ -72,7 +72,7 @@ class AuditedModel:
     def controls(self) -> list[Control]:
         """A control for each part of a place that varies, and a switch for each law."""
         place_controls = []
-        for name in PLACE_PARTS:
+        for name in LOCATION_PARTS:
             values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
             if len(values) > 1:
                 place_controls.append(_place_control(name, values))
@@ -81,7 +81,7 @@ class AuditedModel:
 
     def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
         """The matrix and the laws that the controls tell."""
-        asked = {name: values[name] for name in PLACE_PARTS if name in values}
+        asked = {name: values[name] for name in LOCATION_PARTS if name in values}
         rows = self.matrices.with_row_index("_row")
         for name, value in asked.items():
             rows = rows.filter(pl.col(name).is_null() | (pl.col(name) == value))
@@ -105,20 +105,20 @@ class FittedSpectrum:
     laws: Sequence[str]
 
     @property
-    def place(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         named = ["model"] if is_saved(self.source) else []
-        return {name: self.row[name] for name in (*named, *PLACE_PARTS[1:]) if self.row[name] is not None}
+        return {name: self.row[name] for name in (*named, *LOCATION_PARTS[1:]) if self.row[name] is not None}
 
     def fits(self) -> dict[str, Fit]:
         return {law: fit_law(self.spectrum, law) for law in self.laws}
 
     def as_python(self) -> str:
-        place = ", ".join(f"{name}={value!r}" for name, value in self.place.items() if name != "model")
+        location = ", ".join(f"{name}={value!r}" for name, value in self.location.items() if name != "model")
         saved = f"attnlaw.load({self.source!r})[{self.row['case']}]"
         source = saved if is_saved(self.source) else repr(self.source)
         return (
             "import attnlaw\n\n"
-            f"spectrum = attnlaw.spectrum_at({source}, {place})\n"
+            f"spectrum = attnlaw.spectrum_at({source}, {location})\n"
             f"fits = {{law: attnlaw.fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
         )
 
@@ -146,10 +146,10 @@ def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")
-    place = ", ".join(
-        KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in fitted.place.items()
+    location = ", ".join(
+        KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in fitted.location.items()
     )
-    drawn = draw(place, chart, CAPTION, "lab0")
+    drawn = draw(location, chart, CAPTION, "lab0")
     return lab_html("spectrum", drawn, [_laws_table(fits), _matrix_table(fitted.row)], repeat_words(fitted))
 
 
@@ -170,8 +170,8 @@ def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
         }
         rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
     titles = ("law", "parameters", "KS distance", "p-value", "remark")
-    filled = [place for place in range(len(titles)) if not rows or any(row[place][1] for row in rows)]
-    return [titles[place] for place in filled], [[row[place] for place in filled] for row in rows]
+    filled = [column for column in range(len(titles)) if not rows or any(row[column][1] for row in rows)]
+    return [titles[column] for column in filled], [[row[column] for column in filled] for row in rows]
 
 
 def _matrix_table(row: Mapping[str, Any]) -> tuple[list[str], list[Row]]:

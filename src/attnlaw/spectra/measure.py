@@ -72,10 +72,10 @@ class Selection:
         groups = tuple(LAYER_GROUPS) if settings.only is None else tuple(dict.fromkeys(settings.only))
         return cls(chosen, groups, arithmetic)
 
-    def includes(self, place: MatrixLocation) -> bool:
-        group = KINDS[place.kind].group
-        inside = self.layers is None or place.layer is None or place.layer in self.layers
-        return place not in self.excluded and (group is None or (group in self.groups and inside))
+    def includes(self, location: MatrixLocation) -> bool:
+        group = KINDS[location.kind].group
+        inside = self.layers is None or location.layer is None or location.layer in self.layers
+        return location not in self.excluded and (group is None or (group in self.groups and inside))
 
     def approximates(self, product: Product, narrow: bool) -> bool:
         least = 2 * LARGE if narrow else LARGE
@@ -92,7 +92,7 @@ class Unit:
     """
 
     first: int
-    place: MatrixLocation
+    location: MatrixLocation
     product: Product
     members: int
     approximate: bool = False
@@ -107,7 +107,7 @@ class Unit:
     @property
     def seed(self) -> int:
         """Its own, the same in every run: errors of different matrices are independent."""
-        return crc32(f"{self.product.tensors} {self.place.expert}".encode())
+        return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
     def operations(self) -> float:
@@ -178,7 +178,7 @@ def _read_ahead(
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
     """The tree of the spectra of the selected matrices, given in the order of rows; others are None."""
     following = iter(spectra)
-    return model.network.map(lambda place, _: next(following) if selection.includes(place) else None)
+    return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
@@ -191,11 +191,11 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
             "(an unembedding may be tied to the embedding); choose another"
         )
     units = []
-    for (place, product), members in groupby(
+    for (location, product), members in groupby(
         chosen, key=lambda pair: (replace(pair[1][0], head=None), pair[1][1])
     ):
         numbers = [number for number, _ in members]
-        units.append(_choose_arithmetic(model, selection, Unit(numbers[0], place, product, len(numbers))))
+        units.append(_choose_arithmetic(model, selection, Unit(numbers[0], location, product, len(numbers))))
     return units
 
 
@@ -216,12 +216,12 @@ def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
         return _spectra(model, unit)
     except OverflowError as error:
         raise InputError(
-            f"{model.tensors.source}: {unit.place.kind} from {names}: {error}; "
+            f"{model.tensors.source}: {unit.location.kind} from {names}: {error}; "
             "training diverged, use an earlier checkpoint"
         ) from error
     except MemoryError as error:
         raise InputError(
-            f"{model.tensors.source}: {unit.place.kind} from {names} does not fit into memory; "
+            f"{model.tensors.source}: {unit.location.kind} from {names} does not fit into memory; "
             "use a machine with more, or leave it out with --only"
         ) from error
 
@@ -229,7 +229,7 @@ def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
     product = unit.product
     if product.block is not None:
-        block, kind = product.block, unit.place.kind
+        block, kind = product.block, unit.location.kind
         reader = None
         if isinstance(block, Attention) and KINDS[kind].scores and missing_sizes_reason(block) is None:
             reader = ScoreReader(model, block)
@@ -263,7 +263,7 @@ def _head(
     pair = left, right
     try:
         with np.errstate(over="raise", invalid="raise"):
-            folded = block.applied(model, unit.place.kind, *pair)
+            folded = block.applied(model, unit.location.kind, *pair)
     except FloatingPointError as error:
         raise OverflowError(PAST_FLOAT64) from error
     many = left.shape[0] * right.shape[1] > MANY_ENTRIES and not unit.exact
@@ -280,7 +280,7 @@ def _with_factors(
     spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
     if not isinstance(block, Attention):
         return spectra
-    sizes = block_factors(model, block, unit.place.kind, unit.product.shape, roots)
+    sizes = block_factors(model, block, unit.location.kind, unit.product.shape, roots)
     return [
         replace(spectrum, factors=head_sizes) for spectrum, head_sizes in zip(spectra, sizes, strict=True)
     ]

@@ -281,14 +281,14 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
     """All singular values of every head over the edge of its bulk."""
     settings = ModelSettings.parse({"model": model, "only": "qk,vo"}, "decoder")
     opened = settings.open()
-    for place, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
+    for location, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
         null = None if spectrum is None else null_of_spectrum(spectrum)
         if spectrum is None or null is None:
             continue
         values = without_round_off(spectrum)
         edge = null.compare(values).edge
         for value in values if edge else ():
-            where = {"layer": place.layer, "head": place.head, "kind": place.kind}
+            where = {"layer": location.layer, "head": location.head, "kind": location.kind}
             yield {"step": step, **where, "strength": float(value / edge)}
 
 

@@ -40,7 +40,7 @@ import numpy as np
 import polars as pl
 import scipy
 
-from attnlaw.analysis.columns import PLACE, place_row
+from attnlaw.analysis.columns import LOCATION, location_row
 from attnlaw.analysis.fit.null import null_of_spectrum, without_round_off
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
@@ -81,9 +81,9 @@ class ModeTracker:
         """That of stored rows of one step, whose places are the columns of `key`."""
         tracker = cls(has_begun=True)
         for row in rows:
-            place = tuple(row[name] for name in key)
-            tracker.modes.setdefault(place, []).append(Mode(row["mode"], row["left_step"], row["value"]))
-            tracker.counts[place] = max(tracker.counts.get(place, 0), row["mode"] + 1)
+            location = tuple(row[name] for name in key)
+            tracker.modes.setdefault(location, []).append(Mode(row["mode"], row["left_step"], row["value"]))
+            tracker.counts[location] = max(tracker.counts.get(location, 0), row["mode"] + 1)
         return tracker
 
     def follow(
@@ -94,18 +94,18 @@ class ModeTracker:
         `seen`: by head values (k,), descending, u (rows, k) and v (cols, k).
         """
         modes = {}
-        for place, (values, u, v) in seen.items():
-            earlier = self.modes.get(place, [])
+        for location, (values, u, v) in seen.items():
+            earlier = self.modes.get(location, [])
             same = _match_modes(earlier, values, u, v)
             head_modes = []
             for i, value in enumerate(values.tolist()):
                 before = same.get(i)
                 if before is None:
-                    number = self.counts.get(place, 0)
-                    self.counts[place] = number + 1
+                    number = self.counts.get(location, 0)
+                    self.counts[location] = number + 1
                     before = Mode(number, step if self.has_begun else None, value)
                 head_modes.append(Mode(before.number, before.left_step, value, u[:, i], v[:, i]))
-            modes[place] = head_modes
+            modes[location] = head_modes
         self.modes, self.has_begun = modes, True
         return modes
 
@@ -175,7 +175,7 @@ def stronger_first(
     )
 
 
-PLACE_NAMES = tuple(column.name for column in PLACE)
+LOCATION_NAMES = tuple(column.name for column in LOCATION)
 FACTOR_SIZES = ("factor_imbalance", "factor_difference")
 HEAD_QUANTITIES = ("means", "modes")  # what reads the factors of heads once more
 
@@ -204,27 +204,27 @@ class History:
         earlier = _rows_before(matrices, model, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
             history.starts = {
-                tuple(row[name] for name in PLACE_NAMES): {name: row[name] for name in FACTOR_SIZES}
+                tuple(row[name] for name in LOCATION_NAMES): {name: row[name] for name in FACTOR_SIZES}
                 for row in earlier.filter(pl.col("step") == pl.col("step").min()).iter_rows(named=True)
             }
         last = _rows_before(modes, model, before)
         if last is not None:
             newest = last.filter(pl.col("step") == pl.col("step").max())
-            history.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), PLACE_NAMES)
+            history.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), LOCATION_NAMES)
         elif earlier is not None:
             history.tracker.has_begun = True
         return history
 
     def relative_sizes(
-        self, places: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
+        self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
         """The columns of sizes over their start, which is now where there is none yet."""
-        for number, place in enumerate(places):
-            self.starts.setdefault(place, {name: column[number] for name, column in sizes.items()})
+        for number, location in enumerate(locations):
+            self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
             f"{name}_kept": [
-                now / start if now is not None and (start := self.starts[place].get(name)) else None
-                for place, now in zip(places, column, strict=True)
+                now / start if now is not None and (start := self.starts[location].get(name)) else None
+                for location, now in zip(locations, column, strict=True)
             ]
             for name, column in sizes.items()
         }
@@ -234,21 +234,21 @@ class History:
     ) -> HeadReadings:
         """What the stored factors of all measured heads tell: their means, and the rows of their modes."""
         readings, seen, edges = HeadReadings(), {}, {}
-        for place, (left, right), spectrum in (
+        for location, (left, right), spectrum in (
             measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
         ):
             if left.shape[0] == right.shape[1]:
-                readings.means[place] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
+                readings.means[location] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
             null = null_of_spectrum(spectrum) if "modes" in quantities else None
             compared = None if null is None else null.compare(without_round_off(spectrum))
             if compared is not None and compared.outliers is not None:
-                key = tuple(place_row(model.name, place).values())
+                key = tuple(location_row(model.name, location).values())
                 seen[key] = top_singular_vectors(left, right, compared.outliers)
                 edges[key] = compared.edge
         rows = [
             {
                 "step": step,
-                **dict(zip(PLACE_NAMES, key, strict=True)),
+                **dict(zip(LOCATION_NAMES, key, strict=True)),
                 "mode": mode.number,
                 "left_step": mode.left_step,
                 "value": mode.value,
@@ -271,14 +271,14 @@ def measured_heads(
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
     """The measured heads with their stored factors, N x d and d x N, read block by block."""
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
-    for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
-        if spectrum is None or place.head is None or not isinstance(product.block, Attention):
+    for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
+        if spectrum is None or location.head is None or not isinstance(product.block, Attention):
             continue
-        if cache[0] != (product.tensors, place.kind):
-            factors = list(product.block.factors(model, place.kind))
-            cache = (product.tensors, place.kind), factors
-        left, right = (np.asarray(factor, dtype=float) for factor in cache[1][place.head])
-        yield place, (left, right), spectrum
+        if cache[0] != (product.tensors, location.kind):
+            factors = list(product.block.factors(model, location.kind))
+            cache = (product.tensors, location.kind), factors
+        left, right = (np.asarray(factor, dtype=float) for factor in cache[1][location.head])
+        yield location, (left, right), spectrum
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
@@ -286,7 +286,7 @@ def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:
-        heads = known.filter(pl.col("kind") == group).group_by(PLACE_NAMES, maintain_order=True)
+        heads = known.filter(pl.col("kind") == group).group_by(LOCATION_NAMES, maintain_order=True)
         agreement = stronger_first(
             [(head["value"].to_list(), head["left_step"].to_list()) for _, head in heads]
         )

@@ -25,7 +25,7 @@ import polars as pl
 from attnlaw import __version__
 from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.check.verdicts import Verdicts
-from attnlaw.analysis.columns import place_row
+from attnlaw.analysis.columns import location_row
 from attnlaw.analysis.fit.null import eigenvalues, null_of_spectrum, without_round_off
 from attnlaw.analysis.fit.tail import power_law_tails
 from attnlaw.checkpoints.blocks import Attention
@@ -88,7 +88,7 @@ def take_snapshot(
     )
     reason = why_no_proxies(tree)
     bounds = proxies(tree) if reason is None and "proxies" in quantities else None
-    measured = [(place, spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
+    measured = [(location, spectrum) for location, spectrum in tree.leaves() if spectrum is not None]
     spectra = [spectrum for _, spectrum in measured]
     columns: dict[str, Sequence[float | None]] = {
         "spectral_norm": [spectrum.spectral for spectrum in spectra],
@@ -99,16 +99,16 @@ def take_snapshot(
             columns[name] = compute(spectra)
     if "factor_imbalance" in quantities:
         columns["factor_difference"] = _differences(spectra)
-        keys = [tuple(place_row(model.name, place).values()) for place, _ in measured]
+        keys = [tuple(location_row(model.name, location).values()) for location, _ in measured]
         columns |= history.relative_sizes(keys, {name: columns[name] for name in FACTOR_SIZES})
     looked = history.read_heads(model, tree, step, quantities)
     if "means" in quantities:
-        columns["mean"] = [looked.means.get(place) for place, _ in measured]
-        columns["frobenius"] = [_scaled(place, spectrum) for place, spectrum in measured]
+        columns["mean"] = [looked.means.get(location) for location, _ in measured]
+        columns["frobenius"] = [_scaled(location, spectrum) for location, spectrum in measured]
     rows = [
-        {"step": step, **place_row(model.name, place)}
+        {"step": step, **location_row(model.name, location)}
         | {name: column[number] for name, column in columns.items()}
-        for number, (place, _) in enumerate(measured)
+        for number, (location, _) in enumerate(measured)
     ]
     matrices = quantity_frame(STEP_MATRICES, rows)
     logits = _logits_by_head(model, tree) if "scores" in quantities else {}
@@ -195,9 +195,9 @@ def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
     ]
 
 
-def _scaled(place: MatrixLocation, spectrum: Spectrum) -> float | None:
+def _scaled(location: MatrixLocation, spectrum: Spectrum) -> float | None:
     """|M|_F/sqrt(N) of a head."""
-    return None if place.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
+    return None if location.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
 
 
 def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
@@ -224,9 +224,9 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
     """The logits of the heads of self-attention that were measured."""
     logits = {}
-    for (place, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
-        if spectrum is not None and place.kind == "qk" and isinstance(product.block, Attention):
-            logits[place] = head_logits(model, place, product.block, spectrum.scores)
+    for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
+        if spectrum is not None and location.kind == "qk" and isinstance(product.block, Attention):
+            logits[location] = head_logits(model, location, product.block, spectrum.scores)
     return logits
 
 
@@ -240,9 +240,9 @@ def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
 def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
     """Which layers the bound does not cover, one sentence for each reason."""
     layers: dict[str, dict[int | None, None]] = {}
-    for place, head in logits.items():
+    for location, head in logits.items():
         if head.reason is not None:
-            layers.setdefault(head.reason, {})[place.layer] = None
+            layers.setdefault(head.reason, {})[location.layer] = None
     return [
         f"no logit bound of layer {', '.join(map(str, numbers))}: {reason}"
         for reason, numbers in layers.items()

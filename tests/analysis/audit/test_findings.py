@@ -80,7 +80,7 @@ def test_damages_are_found_where_they_are(name: str, tiny: Model) -> None:
         if rule == "norm-outlier":  # four layers are too few to tell one by its norm
             continue
         assert rule in findings, (rule, list(findings))
-        assert {finding.place.layer for finding in findings[rule]} <= {LAYER}
+        assert {finding.location.layer for finding in findings[rule]} <= {LAYER}
 
 
 def test_a_fresh_model_is_untrained() -> None:
@@ -109,7 +109,7 @@ def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: P
     damaged = DAMAGES["a NaN"](tiny, LAYER)
     findings = attnlaw.findings(damaged)
     assert [finding.rule for finding in findings] == ["non-finite"]
-    assert (findings[0].value, findings[0].place.tensor) == (1, "transformer.h.2.attn.c_attn.weight")
+    assert (findings[0].value, findings[0].location.tensor) == (1, "transformer.h.2.attn.c_attn.weight")
     tensors = {name: damaged.tensors.read(name) for name in damaged.tensors.shapes}
     save_file(tensors, tmp_path / "m.safetensors")
     with pytest.raises(attnlaw.InputError, match=r"c_attn\.weight has 1 NaN"):
@@ -127,7 +127,7 @@ def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> N
 
     audit = audit_model(weights.changed, options=AuditOptions(tolerant=True))
     assert audit.matrices.height == 39  # all but the map that reads this norm
-    assert [finding.place.tensor for finding in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
+    assert [finding.location.tensor for finding in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
 
 
 def test_levels_thresholds_and_names() -> None:
@@ -196,7 +196,7 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
     assert is_mask(weights.tensors["masked_bias"])
     assert attnlaw.findings(weights.changed) == []
     weights.tensors["classifier.weight"] = np.array([[np.nan, 1.0, 2.0]], np.float32)
-    assert [finding.place.tensor for finding in attnlaw.findings(weights.changed)] == ["classifier.weight"]
+    assert [finding.location.tensor for finding in attnlaw.findings(weights.changed)] == ["classifier.weight"]
 
 
 def test_sketches_estimate_cosines(tiny: Model) -> None:
@@ -255,7 +255,7 @@ def test_a_head_in_another_basis_is_still_a_duplicate(tiny: Model) -> None:
             matrix[32:64] = factor @ matrix[:32]
         weights.write(view, matrix)
     (finding,) = rules_of(weights.changed)["duplicate-heads"]
-    assert (finding.place.layer, finding.place.head) == (LAYER, 1)
+    assert (finding.location.layer, finding.location.head) == (LAYER, 1)
     assert finding.value == pytest.approx(1, abs=1e-6)
 
 
@@ -279,7 +279,7 @@ def test_ratios_are_compared_with_the_median_layer() -> None:
         )
         subject = Subject(Evidence(balances=balance), EMPTY)
         given = {} if threshold is None else {"unbalanced": threshold}
-        return [finding.place.layer for finding in apply_rules(subject, thresholds=given)]
+        return [finding.location.layer for finding in apply_rules(subject, thresholds=given)]
 
     assert unbalanced_layers([1, 1, 1, 3.1]) == [3]
     assert unbalanced_layers([1, 1, 1, 1 / 3.1]) == [3]
@@ -333,7 +333,9 @@ def test_logits_are_those_of_the_folded_product(tiny: Model) -> None:
         expected = {head: value for head, value in values.items() if value > threshold}
         assert expected
         sizes = {
-            finding.place.head: finding.value for finding in findings[rule] if finding.place.layer == LAYER
+            finding.location.head: finding.value
+            for finding in findings[rule]
+            if finding.location.layer == LAYER
         }
         assert sizes == pytest.approx(expected, rel=1e-9)
 

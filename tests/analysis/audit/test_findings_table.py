@@ -34,7 +34,7 @@ BELIEVED = {
     "whisper-tiny.en": {"rank-deficient": 2},
     "smollm2": {"quantised": 2},
 }
-PLACES = "damages found, at layers 0, 3, 7, 11 of rxnfp and 0, 2, 5 of MiniLM"
+LOCATIONS = "damages found, at layers 0, 3, 7, 11 of rxnfp and 0, 2, 5 of MiniLM"
 UNTRAINED = {"untrained-model", "untrained-layer", "random-head"}
 LAYERS = {"rxnfp-pretrained": (0, 3, 7, 11), "minilm": (0, 2, 5)}
 # Damages that a rule sees at least so often, of seven; all seven unless stated.
@@ -95,8 +95,8 @@ def test_damages_are_found(damage: str, printed: dict[str, list[str]]) -> None:
         findings = attnlaw.findings(DAMAGES[damage](opened(name), layer))
         # Of two layers that are the same the later one is told.
         told_at = {1, layer} if damage == "a duplicated layer" else {layer}
-        seen.update({finding.rule for finding in findings if finding.place.layer in told_at})
-        elsewhere = Counter(finding.rule for finding in findings if finding.place.layer not in told_at)
+        seen.update({finding.rule for finding in findings if finding.location.layer in told_at})
+        elsewhere = Counter(finding.rule for finding in findings if finding.location.layer not in told_at)
         strangers.update(elsewhere - Counter(BELIEVED.get(name, {})))
     hits = ", ".join(f"{rule} {seen[rule]}/{len(cases)}" for rule in DAMAGES[damage].rules)
     beside = f"; in other layers: {format_counts(strangers)}" if strangers else ""
@@ -113,12 +113,12 @@ def test_wrong_scales_are_found(factor: float, printed: dict[str, list[str]]) ->
     hits = cases = 0
     for name in ("rxnfp-pretrained", "rxnfp-finetuned", "minilm", "whisper-tiny.en", "smollm2"):
         subject = audited(name).record.subject
-        for place, original in enumerate(subject.evidence.balances):
+        for number, original in enumerate(subject.evidence.balances):
             for moved in (original.ratio * factor, original.ratio / factor):
                 balance = list(subject.evidence.balances)
-                balance[place] = replace(original, ratio=moved)
+                balance[number] = replace(original, ratio=moved)
                 findings = apply_rules(Subject(Evidence(balances=tuple(balance)), subject.matrices.clear()))
-                hits += any(other.place == original.spot for other in findings)
+                hits += any(other.location == original.location for other in findings)
                 cases += 1
     printed["tensors with a wrong scale"].append(f"x {factor:g}: unbalanced {hits}/{cases}")
     assert hits >= {10.0: 1.0, 4.0: 0.95, 3.0: 0.3}[factor] * cases

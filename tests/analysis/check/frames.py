@@ -11,12 +11,12 @@ import polars as pl
 
 from attnlaw.analysis.check.rule_file import read_rules
 from attnlaw.analysis.check.rules import GateRule, RuleFile
-from attnlaw.analysis.columns import PLACE
+from attnlaw.analysis.columns import LOCATION
 from attnlaw.core.quantity import Quantity, column_kinds
 from attnlaw.core.tables import to_frame, to_schema
 
 DIFF = (
-    *PLACE,
+    *LOCATION,
     Quantity("rows", kind="small"),
     Quantity("cols", kind="small"),
     Quantity("size"),
@@ -60,7 +60,7 @@ FINDINGS = {
 }
 FINDING_SCHEMA = to_schema(
     {"rule": "text", "level": "text"}
-    | {column.name: column.kind for column in PLACE[1:]}
+    | {column.name: column.kind for column in LOCATION[1:]}
     | {"tensor": "text", "value": "float", "threshold": "float", "meaning": "text"}
 )
 

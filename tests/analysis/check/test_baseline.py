@@ -41,7 +41,7 @@ def test_a_column_becomes_its_relative_change(tmp_path):
     (verdict,) = gate(tmp_path, now, diff=heads(SIZES)).rules
     assert (verdict.outcome, verdict.held, verdict.selected) == ("failed", 2, 3)
     assert [
-        (failure.place["kind"], failure.place["head"], failure.value) for failure in verdict.failures
+        (failure.location["kind"], failure.location["head"], failure.value) for failure in verdict.failures
     ] == [("qk", 0, pytest.approx(0.6))]
 
 

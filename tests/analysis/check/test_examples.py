@@ -54,7 +54,7 @@ def test_an_export_of_the_small_decoder(tmp_path):
         tmp_path / "one", changed(state, lambda _, matrix: matrix * (1 + 1e-4), {name}), TINY, "export"
     )
     assert failed(moved) == {"nothing but rounding": 1}
-    assert moved.failed_rules[0].failures[0].place == {"tensor": name}
+    assert moved.failed_rules[0].failures[0].location == {"tensor": name}
 
 
 @pytest.mark.slow
@@ -122,6 +122,6 @@ def test_what_is_more_than_an_export(tmp_path, pretrained):
     assert failed(halves) == {"nothing but rounding": 24}
     tuned = attnlaw.check(real_checkpoint("rxnfp-finetuned"), base=str(base), rules="export", jobs=1).record
     dense = [
-        failure for failure in tuned.failed_rules[0].failures if failure.place["tensor"] in matrices(state)
+        failure for failure in tuned.failed_rules[0].failures if failure.location["tensor"] in matrices(state)
     ]
     assert len(dense) == 72

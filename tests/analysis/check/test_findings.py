@@ -11,7 +11,7 @@ from analysis.check.pairs import read, write
 from command.in_process import invoke
 
 from attnlaw.analysis.check.columns import TENSORS
-from attnlaw.analysis.columns import LEVELS, PLACE
+from attnlaw.analysis.columns import LEVELS, LOCATION
 from attnlaw.analysis.findings import LEVELS as DECLARED
 
 TINY = Path("examples/tiny-decoder").resolve()
@@ -105,4 +105,4 @@ def test_the_page_lists_the_columns_of_tensors():
     page = (Path("docs") / "check.md").read_text(encoding="utf-8")
     for column in TENSORS:
         assert f"`{column.name}`" in page
-        assert column in PLACE or f"| `{column.name}` | {column.kind} | {column.description} |" in page
+        assert column in LOCATION or f"| `{column.name}` | {column.kind} | {column.description} |" in page

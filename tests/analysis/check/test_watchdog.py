@@ -233,7 +233,7 @@ def test_the_watchdog_over_runs(tmp_path, rate, stopped):
     model = encoder(lively=False)
     generator = torch.Generator().manual_seed(1)
     read, readout = torch.nn.Embedding(8, 16), torch.nn.Linear(16, 8)
-    places = torch.randn(6, 16, generator=generator) / 4
+    locations = torch.randn(6, 16, generator=generator) / 4
     optimizer = torch.optim.AdamW([*model.parameters(), *read.parameters(), *readout.parameters()], lr=rate)
     monitor = SpectralMonitor(model, tmp_path, **(WATCHDOG | {"every": 10}))
     losses = []
@@ -243,7 +243,7 @@ def test_the_watchdog_over_runs(tmp_path, rate, stopped):
             monitor.step(step)
             tokens = torch.randint(0, 8, (32, 6), generator=generator)
             loss = torch.nn.functional.cross_entropy(
-                readout(model(read(tokens) + places)).flatten(0, 1), tokens.flip(1).flatten()
+                readout(model(read(tokens) + locations)).flatten(0, 1), tokens.flip(1).flatten()
             )
             optimizer.zero_grad()
             loss.backward()

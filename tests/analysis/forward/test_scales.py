@@ -170,9 +170,9 @@ def test_rxnfp_directions():
     published = {1.0: (18294.9, 14, 11282), 12.0: (16917.9, 50, 1426 + 2112 + 2799 + 2667)}
     for divided, (total, indices, directions) in published.items():
         sums, rows = np.sqrt(12), []
-        for place, spectrum in leaves:
-            log_scale = logs[place.layer, place.kind, place.head] - np.log(divided)
-            rows.append((place.kind, measure_at_scale(spectrum, log_scale, 256)))
+        for location, spectrum in leaves:
+            log_scale = logs[location.layer, location.kind, location.head] - np.log(divided)
+            rows.append((location.kind, measure_at_scale(spectrum, log_scale, 256)))
             sums += np.exp(log_contribution(np.array([rows[-1][1].p_measured]), spectrum, log_scale, 256)[0])
         assert sums == pytest.approx(total, abs=0.051)
         assert sum(scaled.p_measured > 0 for _, scaled in rows) == indices

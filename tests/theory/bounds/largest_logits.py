@@ -38,7 +38,8 @@ class Largest:
 def largest_logits(model: Model, run: Run) -> list[Largest]:
     """Of every call of attention in a run, head by head; what is masked is left out."""
     head_logits = {
-        (place.layer, place.kind, place.head): logits for place, logits in logit_bounds(model).items()
+        (location.layer, location.kind, location.head): logits
+        for location, logits in logit_bounds(model).items()
     }
     rows = []
     for _, number, block, scores in scored_blocks(model, run):

@@ -17,6 +17,8 @@ def log_gamma(layer, kind, head=None, expert=None):
     """ln gamma of one matrix of a layer."""
     leaves = log_sensitivities(layer).leaves()
     (sensitivity,) = (
-        gamma for place, gamma in leaves if (place.kind, place.head, place.expert) == (kind, head, expert)
+        gamma
+        for location, gamma in leaves
+        if (location.kind, location.head, location.expert) == (kind, head, expert)
     )
     return sensitivity

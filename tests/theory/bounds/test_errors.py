@@ -165,7 +165,10 @@ def test_the_bound_of_alpha_and_gamma_by_hand():
     assert tuple(alpha.error for alpha in proxy_set.log_alpha) == pytest.approx((2 * e, 0.0), abs=1e-12)
     expected = {"qk": 2 * e, "vo": 2 * e, "ffn_in": e, "ffn_out": 0.0}
     for part, bracketed in zip(proxy_set.parts, without.parts, strict=True):
-        gamma, alpha = expected[part.factors.place.kind], 2 * e if part.factors.place.layer == 0 else 0.0
+        gamma, alpha = (
+            expected[part.factors.location.kind],
+            2 * e if part.factors.location.layer == 0 else 0.0,
+        )
         assert part.factors.log_gamma.error == pytest.approx(gamma, abs=1e-12)
         assert part.factors.log_alpha.error == pytest.approx(alpha, abs=1e-12)
         added = part.log_error.bound - bracketed.log_error.bound
@@ -197,7 +200,7 @@ def test_a_layer_applied_twice_errs_twice_in_the_same_way():
     spread, bound = {"qk": [], "vo": [], "ffn_in": [], "ffn_out": []}, 0.0
     for part in proxy_set.parts:
         share = np.exp(part.log_curve[part.log_curve.size // 2] - logs(proxy_set)["fixed_p_1"])
-        spread[part.factors.place.kind].append(share * part.fixed_log_errors[1].spread)
+        spread[part.factors.location.kind].append(share * part.fixed_log_errors[1].spread)
         bound += share * part.fixed_log_errors[1].bound
     assert min(spread["ffn_in"] + spread["ffn_out"]) > 1e-6
     expected = np.sqrt(sum(sum(values) ** 2 for values in spread.values()) + bound**2)
@@ -214,7 +217,7 @@ def test_zero_matrices_beside_approximate_ones_add_no_error():
     layer = Layer(0, Heads((head,), (head,)), experts=experts)
     proxy_set = proxies(Network((layer,), (0,), (N,), "relu"))
     dead = proxy_set.parts[2]
-    assert dead.factors.place.kind == "ffn_in"
+    assert dead.factors.location.kind == "ffn_in"
     assert dead.log_value == -np.inf
     assert dead.log_error == LogError(0.0, 0.0)
     assert [value for name, value in errors(proxy_set).items() if name != "fixed_p_0"] == [0.0] * (
@@ -264,9 +267,9 @@ def test_amplification_as_applied_errs_by_its_norms_and_is_missing_where_one_is(
     stored = approximate(bound=0.0)
     upper = {"ffn_in": 1e-3, "ffn_out": None, "qk": None, "vo": None}
 
-    def folded(place, spectrum):
+    def folded(location, spectrum):
         norm = 2 * spectrum.spectral
-        relative = upper[place.kind]
+        relative = upper[location.kind]
         size = Estimate(norm, None if relative is None else relative * norm)
         return replace(spectrum, applied=Applied(size, 1.0))
 

@@ -135,7 +135,7 @@ def test_one_expert_with_weight_one_is_a_plain_feed_forward():
     first, second = (proxies(Network((layer,) * 3, (0, 1, 2), (N,), "silu")) for layer in (plain, routed))
     assert first.values == second.values
     assert first.log_alpha == second.log_alpha
-    assert [part.factors.place.expert for part in second.parts[:5]] == [None, None, 0, 0, 0]
+    assert [part.factors.location.expert for part in second.parts[:5]] == [None, None, 0, 0, 0]
 
 
 def norm(matrix):

@@ -198,8 +198,8 @@ def test_alpha_and_gamma_bound_what_an_error_in_one_matrix_does_to_an_encoder_de
         source, target = tokens(rng), tokens(rng)
         base = run(layers, range(4), 2, source, target, activation)
         for index, measured in enumerate(network.layers):
-            for place, _ in measured.leaves():
-                kind, head = place.kind, place.head
+            for location, _ in measured.leaves():
+                kind, head = location.kind, location.head
                 part = {"ffn_in": "inner", "ffn_gate": "gate", "ffn_out": "outer"}.get(kind, kind)
                 whole = getattr(layers[index], part)
                 if head is None:

@@ -181,7 +181,9 @@ def test_the_bound_is_reached_by_the_leading_singular_vectors() -> None:
         for layer in module.h:
             layer.attn.c_attn.bias.zero_()
             layer.ln_1.bias.zero_()
-    bounds = [logits.bound for place, logits in logit_bounds(open_model(module)).items() if place.layer == 0]
+    bounds = [
+        logits.bound for location, logits in logit_bounds(open_model(module)).items() if location.layer == 0
+    ]
     weight = module.h[0].attn.c_attn.weight.detach().numpy().reshape(24, 3, 4, 6)
     fold = (np.eye(24) - 1 / 24) @ np.diag(module.h[0].ln_1.weight.detach().numpy())
     for head, bound in enumerate(bounds):
@@ -199,7 +201,9 @@ def climbed(name: str, changes: dict[str, Any]) -> float:
     """
     small = TABLE.TYPES[name]
     module = make(small.kind, **small.sizes | changes)
-    bounds = [logits.bound for place, logits in logit_bounds(open_model(module)).items() if place.layer == 0]
+    bounds = [
+        logits.bound for location, logits in logit_bounds(open_model(module)).items() if location.layer == 0
+    ]
     embeddings = torch.randn(1, 12, 24, dtype=torch.float64, generator=torch.manual_seed(1))
     embeddings.requires_grad_()
     optimizer = torch.optim.Adam([embeddings], lr=0.1)
@@ -402,8 +406,10 @@ def test_an_audit_has_the_numbers_of_the_function(tmp_path: Path) -> None:
     make(small.kind, **small.sizes).save_pretrained(tmp_path)
     matrices = attnlaw.audit(tmp_path, jobs=1).matrices
     head_logits = logit_bounds(open_model(tmp_path))
-    for place, logits in head_logits.items():
-        (row,) = matrices.filter(layer=place.layer, kind=place.kind, head=place.head).iter_rows(named=True)
+    for location, logits in head_logits.items():
+        (row,) = matrices.filter(layer=location.layer, kind=location.kind, head=location.head).iter_rows(
+            named=True
+        )
         row_values = [row[f"logit_{name}"] for name in ("bound", "typical", "probable")]
         assert row_values == pytest.approx([logits.bound, logits.typical, logits.probable], rel=1e-12)
     assert matrices.filter(kind="vo")["logit_bound"].null_count() == len(head_logits)
@@ -417,9 +423,9 @@ def test_heads_of_odd_size_have_a_bound() -> None:
     state |= {
         f"model.layers.0.mlp.{name}_proj.weight": rng.normal(size=(9, 9)) for name in ("gate", "up", "down")
     }
-    for place, logits in logit_bounds(open_model(state, heads=3)).items():
+    for location, logits in logit_bounds(open_model(state, heads=3)).items():
         query, key = (
-            state[f"model.layers.0.self_attn.{name}_proj.weight"][3 * place.head : 3 * place.head + 3]
+            state[f"model.layers.0.self_attn.{name}_proj.weight"][3 * location.head : 3 * location.head + 3]
             for name in "qk"
         )
         longest = 9 * np.linalg.norm(query, 2) * np.linalg.norm(key, 2)
@@ -431,8 +437,8 @@ def test_scores_that_grow_with_the_position_have_no_bound() -> None:
     for tuned, reason in ((True, "its scores grow with the position"), (False, None)):
         sizes = small.sizes | {"no_rope_layers": [1, 0], "attn_temperature_tuning": tuned}
         head_logits = logit_bounds(open_model(make(small.kind, **sizes)))
-        assert {logits.reason for place, logits in head_logits.items() if place.layer == 0} == {None}
-        assert {logits.reason for place, logits in head_logits.items() if place.layer == 1} == {reason}
+        assert {logits.reason for location, logits in head_logits.items() if location.layer == 0} == {None}
+        assert {logits.reason for location, logits in head_logits.items() if location.layer == 1} == {reason}
 
 
 def test_a_block_without_a_norm_says_so(tmp_path: Path) -> None:

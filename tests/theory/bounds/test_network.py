@@ -93,8 +93,8 @@ def test_scaling_an_output_matrix_moves_the_scales_it_enters_by_its_logarithm(se
     changed[layer] = with_outer(changed[layer], scaled(changed[layer].feed_forward.outer, factor))
     before, after = proxies(network), proxies(replace(network, layers=tuple(changed)))
     for old, new in zip(before.parts, after.parts, strict=True):
-        place = old.factors.place
-        enters = place.layer < layer or (place.layer == layer and place.kind != "ffn_out")
+        location = old.factors.location
+        enters = location.layer < layer or (location.layer == layer and location.kind != "ffn_out")
         shift = np.log(factor) if enters else 0.0
         assert new.log_scale - old.log_scale == pytest.approx(shift, abs=1e-9)
     edelman = [logs(result)["edelman"] for result in (before, after)]
@@ -138,10 +138,10 @@ def test_permuting_heads_permutes_rows_and_changes_no_proxy(seed, gain, order):
     before, after = proxies(network), proxies(replace(network, layers=layers))
     assert logs(after) == pytest.approx(logs(before), rel=1e-12)
     assert alphas(after) == pytest.approx(alphas(before), rel=1e-12, abs=1e-12)
-    old = {part.factors.place: part.log_value for part in before.parts}
+    old = {part.factors.location: part.log_value for part in before.parts}
     for part in after.parts:
-        place = part.factors.place
-        source = place if place.head is None else replace(place, head=order[place.head])
+        location = part.factors.location
+        source = location if location.head is None else replace(location, head=order[location.head])
         assert part.log_value == pytest.approx(old[source], rel=1e-12)
 
 
@@ -187,7 +187,7 @@ def test_the_orientation_in_which_a_family_stores_its_weights_does_not_matter():
 def test_a_dead_head_contributes_nothing_and_harms_nothing(seed, layer, head):
     proxy_set = proxies(made(seed, zero_vo=(layer, head)))
     for part in proxy_set.parts:
-        dead = (part.factors.place.layer, part.factors.place.head) == (layer, head)
+        dead = (part.factors.location.layer, part.factors.location.head) == (layer, head)
         assert (part.log_value == -np.inf) == dead
         assert (part.continuous_log_value == -np.inf) == dead
     assert np.isfinite([*logs(proxy_set).values(), *alphas(proxy_set)]).all()
@@ -240,7 +240,7 @@ def test_why_a_network_has_no_proxies():
     """Matrices that were left out, blocks that could not be read, several widths, no constant, no layers."""
     whole = made(0, layers=1)
     assert why_no_proxies(whole) is None
-    some = whole.map(lambda place, spectrum: spectrum if place.kind == "qk" else None)
+    some = whole.map(lambda location, spectrum: spectrum if location.kind == "qk" else None)
     reasons = {
         "every matrix of every layer": some,
         "could not be read": replace(whole, unread="a block could not be read"),
@@ -254,6 +254,6 @@ def test_why_a_network_has_no_proxies():
 
 def test_matrices_beside_the_layers_play_no_part():
     whole = made(0)
-    place = MatrixLocation(None, "embedding")
-    beside = replace(whole, outside_layers=((place, matrix_spectrum(7 * np.eye(N))),))
+    location = MatrixLocation(None, "embedding")
+    beside = replace(whole, outside_layers=((location, matrix_spectrum(7 * np.eye(N))),))
     assert logs(proxies(beside)) == logs(proxies(whole))

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from attnlaw.analysis.columns import PLACE, VERSION
+from attnlaw.analysis.columns import LOCATION, VERSION
 from attnlaw.analysis.fit.null import LEVEL
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
@@ -172,7 +172,7 @@ SHIPPED_COLUMNS = {
     "layers": ("applications", "log10_alpha", "log10_alpha_applied"),
 }  # fmt: skip
 MODELS = (
-    PLACE[0],
+    LOCATION[0],
     Quantity("trained", "whether it was trained; else it was freshly initialised", kind="bool"),
     Quantity("family", "family of the model", kind="text"),
     Quantity("depth", "layers, each as often as it is applied", kind="int"),
@@ -253,7 +253,7 @@ def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]])
     tables = []
     for table, shipped in SHIPPED_COLUMNS.items():
         rows = audits.tables[table].filter(pl.col("case").is_in(names))
-        columns = [column.name for column in PLACE if column.name in rows.columns]
+        columns = [column.name for column in LOCATION if column.name in rows.columns]
         named = rows.with_columns(model=pl.col("case").replace_strict(names, return_dtype=pl.String))
         tables.append(named.select(*columns, *shipped))
     known = [{"trained": True, **row, **provenance.get(row["model"], {})} for row in whole.to_dicts()]

@@ -96,7 +96,9 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 def _is_whole(audit: Audit) -> bool:
     """Whether every matrix of every layer was measured: medians over some are those of no whole model."""
-    return all(spectrum is not None for place, spectrum in audit.tree.leaves() if place.layer is not None)
+    return all(
+        spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
+    )
 
 
 def _range(whose: str, values: pl.Series) -> dict[str, Any]:

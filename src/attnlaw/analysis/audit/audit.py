@@ -30,8 +30,8 @@ from attnlaw.analysis.findings.apply import apply_rules
 from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector
-from attnlaw.analysis.findings.scan import damaged_places
-from attnlaw.analysis.fit.model_fits import PLACES, Fits, fit_tree, spectrum_from_row
+from attnlaw.analysis.findings.scan import damaged_locations
+from attnlaw.analysis.fit.model_fits import LOCATIONS, Fits, fit_tree, spectrum_from_row
 from attnlaw.analysis.fit.null import NullPreparer, Rejections, null_test
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Network
@@ -192,11 +192,11 @@ def _measure_undamaged(
     try:
         return measure(model, selection, jobs, progress, NullPreparer())
     except InputError:
-        damaged = damaged_places(model) if tolerant else frozenset()
+        damaged = damaged_locations(model) if tolerant else frozenset()
         if not damaged:
             raise
     rest = replace(selection, excluded=damaged)
-    if not any(rest.includes(place) for place, _ in model.network.leaves()):
+    if not any(rest.includes(location) for location, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
     return measure(model, rest, jobs, progress, NullPreparer())
 
@@ -240,7 +240,7 @@ def findings(
     return [finding for group in every for finding in group]
 
 
-def spectrum_at(source: Any, **place: Any) -> Spectrum:
+def spectrum_at(source: Any, **location: Any) -> Spectrum:
     """The spectrum of the only matrix at a place: layer, kind and, where there are several, head or expert.
 
     `source` is an audit (`attnlaw.load(DIR)` reads one that was saved), or a checkpoint, which is audited.
@@ -252,17 +252,17 @@ def spectrum_at(source: Any, **place: Any) -> Spectrum:
     >>> spectrum_at(found, layer=0, head=1, kind="qk").shape
     (32, 32)
     """
-    for name in place:
-        require_known(name, dict.fromkeys(PLACES), "a matrix's place")
+    for name in location:
+        require_known(name, dict.fromkeys(LOCATIONS), "a matrix's place")
     if not isinstance(source, Result | Audit):
         source = audit(ModelSettings.parse({"model": source}, "audit"))
     matrices, spectra = source.matrices, source.spectra
-    met = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in place.items())
+    met = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in location.items())
     rows = matrices.with_row_index("_row").filter(met)
-    description = ", ".join(f"{name} {value}" for name, value in place.items())
+    description = ", ".join(f"{name} {value}" for name, value in location.items())
     if rows.height != 1:
         raise InputError(
-            f"{description}: found {rows.height} matrices, expected one; say which by {', '.join(PLACES)}"
+            f"{description}: found {rows.height} matrices, expected one; say which by {', '.join(LOCATIONS)}"
         )
     row = rows.row(0, named=True)
     values = spectra["singular_values"][row["_row"]]

@@ -39,8 +39,12 @@ def measured_proxy(
     scales = log_scales(open_classifier(model, given), given, positions, seed, progress)
     hidden_size = require_hidden_size(audit.tree)
     rows = [
-        vars(measure_at_scale(spectrum, scales.get((place.layer, place.kind, place.head)), hidden_size))
-        for place, spectrum in audit.tree.leaves()
+        vars(
+            measure_at_scale(
+                spectrum, scales.get((location.layer, location.kind, location.head)), hidden_size
+            )
+        )
+        for location, spectrum in audit.tree.leaves()
         if spectrum is not None
     ]
     return pl.concat([audit.matrices, pl.DataFrame(rows, schema=COLUMNS)], how="horizontal")

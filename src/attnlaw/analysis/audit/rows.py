@@ -10,7 +10,7 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.analysis.audit.initial_sizes import initial_deviations, initial_size, initial_spread
-from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, SPECTRA, place_row
+from attnlaw.analysis.columns import APPLICATIONS, LAYERS, MATRICES, SPECTRA, location_row
 from attnlaw.analysis.fit.null import NullTest
 from attnlaw.checkpoints.blocks import Attention, Product
 from attnlaw.checkpoints.model import Model
@@ -52,21 +52,21 @@ def matrix_table(
     contributions = iter(parts)
     std = initial_deviations(model)
     rows = []
-    for test, ((place, product), (_, spectrum)) in zip(
+    for test, ((location, product), (_, spectrum)) in zip(
         tests, _measured_leaves(model.network, spectra), strict=True
     ):
-        part = None if place.layer is None else next(contributions, None)
+        part = None if location.layer is None else next(contributions, None)
         values = {
-            **place_row(model.name, place),
+            **location_row(model.name, location),
             "family": model.family,
             **_spectrum_values(product, spectrum),
-            **_logit_values(model, place, product, spectrum),
-            **_balance_values(place, product, spectrum),
+            **_logit_values(model, location, product, spectrum),
+            **_balance_values(location, product, spectrum),
             **({} if test is None else _test_values(test)),
             **({} if part is None else _contribution_values(part, total)),
             "attnlaw_version": __version__,
         }
-        values |= {} if std is None else _initial_values(std, place, product, values)
+        values |= {} if std is None else _initial_values(std, location, product, values)
         rows.append(values)
     return quantity_frame(MATRICES, rows)
 
@@ -75,9 +75,9 @@ def _measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
 ) -> Iterator[tuple[tuple[MatrixLocation, Product], tuple[MatrixLocation, Spectrum]]]:
     """The leaves of both trees that were measured."""
-    for product, (place, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
+    for product, (location, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
-            yield product, (place, spectrum)
+            yield product, (location, spectrum)
 
 
 def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:
@@ -124,17 +124,17 @@ def _applied_values(applied: Applied | None) -> Row:
     }
 
 
-def _logit_values(model: Model, place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
-    if not KINDS[place.kind].scores or not isinstance(product.block, Attention):
+def _logit_values(model: Model, location: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
+    if not KINDS[location.kind].scores or not isinstance(product.block, Attention):
         return {}
-    logits = head_logits(model, place, product.block, spectrum.scores)
+    logits = head_logits(model, location, product.block, spectrum.scores)
     return {f"logit_{name}": getattr(logits, name) for name in ("bound", "typical", "probable")}
 
 
-def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
+def _balance_values(location: MatrixLocation, product: Product, spectrum: Spectrum) -> Row:
     if not isinstance(product.block, Attention):
         return {}
-    gauge = gauge_of(product.block, place.kind)
+    gauge = gauge_of(product.block, location.kind)
     if spectrum.factors is None:
         return {"gauge": gauge}
     balance = balance_of(spectrum.factors)
@@ -147,11 +147,11 @@ def _balance_values(place: MatrixLocation, product: Product, spectrum: Spectrum)
     }
 
 
-def _initial_values(std: Deviations, place: MatrixLocation, product: Product, values: Row) -> Row:
+def _initial_values(std: Deviations, location: MatrixLocation, product: Product, values: Row) -> Row:
     """Sizes over those that the library would have drawn."""
-    size = initial_size(std, place.kind, product.shape, product.inner)
+    size = initial_size(std, location.kind, product.shape, product.inner)
     ratios = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
-    if values.get("logit_typical") is None or place.kind != "qk":
+    if values.get("logit_typical") is None or location.kind != "qk":
         return ratios
     assert isinstance(product.block, Attention)
     spread = initial_spread(std, product.block)
@@ -220,11 +220,11 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
     """All singular values of every measured matrix; null where they were approximated."""
     rows = []
-    for place, spectrum in spectra.leaves():
+    for location, spectrum in spectra.leaves():
         if spectrum is not None:
             exact, applied = spectrum.multiplicities is None, spectrum.applied
             values = {
-                **place_row(model.name, place),
+                **location_row(model.name, location),
                 "singular_values": spectrum.values.tolist() if exact else None,
                 "singular_values_applied": None
                 if applied is None or applied.values is None
@@ -236,11 +236,11 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
     """Each measured layer's amplification, and the share of the proxy that each group has in it."""
-    places = [place for place, spectrum in spectra.leaves() if spectrum is not None]
+    locations = [location for location, spectrum in spectra.leaves() if spectrum is not None]
     applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)
     rows = []
-    for layer, stack in dict.fromkeys((place.layer, place.stack) for place in places):
+    for layer, stack in dict.fromkeys((location.layer, location.stack) for location in locations):
         if layer is not None:
             values = {
                 "model": model.name,
@@ -259,7 +259,7 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
     total = log_sum([part.log_value for _, part in leaves])
     values: Row = {}
     for group, kinds in LAYER_GROUPS.items():
-        logs = [part.log_value for place, part in leaves if place.kind in kinds]
+        logs = [part.log_value for location, part in leaves if location.kind in kinds]
         share = float(np.exp(log_sum(logs) - total)) if logs and np.isfinite(total) else None
         values[f"share_{group}"] = share
     alpha, adaptivity = leaves[0][1].factors.log_alpha, bounds.per_layer_adaptivity[layer]

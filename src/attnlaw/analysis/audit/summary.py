@@ -54,7 +54,7 @@ def case_values(
 ) -> dict[str, Any]:
     """The quantities of one audited model, by name: sizes, null test, proxies (as log10), warnings."""
     network = model.network
-    inside = {place.layer for place, _ in network.leaves() if place.layer is not None}
+    inside = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
         "depth": None if network.towers else (network.depth or len(inside)) + len(network.other_layers),
@@ -105,9 +105,9 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
     """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
     unknown: dict[str, None] = {}
     folded = False
-    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+    for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None and spectrum.applied is None:
-            unknown[place.kind] = None
+            unknown[location.kind] = None
         elif spectrum is not None:
             folded |= product.norm != NO_NORM
     return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
@@ -117,12 +117,12 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
     """How many heads have logits that may leave the range of a type, and which have no bound, and why."""
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
-    for (place, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
-        if spectrum is not None and KINDS[place.kind].scores and isinstance(product.block, Attention):
-            reason = why_no_bound(model, place, product.block)
+    for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
+        if spectrum is not None and KINDS[location.kind].scores and isinstance(product.block, Attention):
+            reason = why_no_bound(model, location, product.block)
             if reason is not None:
-                reasons.setdefault(reason, {})[replace(place, head=None)] = None
-    phrases = (f"{_places(places)} ({reason})" for reason, places in reasons.items())
+                reasons.setdefault(reason, {})[replace(location, head=None)] = None
+    phrases = (f"{_locations(locations)} ({reason})" for reason, locations in reasons.items())
     known = bounds["logit_bound"]
     return {
         "logit_heads": bounds.height,
@@ -133,13 +133,15 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
     }
 
 
-def _places(places: Iterable[MatrixLocation]) -> str:
+def _locations(locations: Iterable[MatrixLocation]) -> str:
     """Blocks in words, of many the first.
 
-    >>> _places([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
+    >>> _locations([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
     'layer 0 qk, decoder layer 3 cross_qk'
     """
-    named = [f"{place.stack or ''} layer {place.layer} {place.kind}".lstrip() for place in places]
+    named = [
+        f"{location.stack or ''} layer {location.layer} {location.kind}".lstrip() for location in locations
+    ]
     more = len(named) - MOST_BLOCKS
     return ", ".join(named[:MOST_BLOCKS]) + (f" and {more} more" if more > 0 else "")
 

@@ -6,10 +6,10 @@ The stored tensors of a model as a table, from what its audit noted of them.
 from __future__ import annotations
 
 from attnlaw.analysis.columns import FINDINGS as AUDITED
-from attnlaw.analysis.columns import PLACE, VERSION
+from attnlaw.analysis.columns import LOCATION, VERSION
 from attnlaw.core.quantity import Quantity
 
-MODEL = PLACE[0]
+MODEL = LOCATION[0]
 VERDICTS = (
     MODEL,
     Quantity("rule", "its name", kind="text"),
@@ -49,7 +49,7 @@ QUANTITIES = (
 
 
 TENSORS = (
-    *(column for column in PLACE if column.name != "head"),
+    *(column for column in LOCATION if column.name != "head"),
     Quantity("tensor", "its name, of a stack of matrices with the number of one", kind="text"),
     Quantity("role", "map, embedding, gain, vector (a bias) or other", kind="text"),
     Quantity("dtype", "as the file says", kind="text"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.check.locations import KEYS, place_of
+from attnlaw.analysis.check.locations import KEYS, location_of
 from attnlaw.analysis.check.rules import BASELINE, OFF, GateRule, RuleFile, Tables
 from attnlaw.analysis.check.tables import Baseline, identity
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
@@ -40,7 +40,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     gone = (
         ()
         if old is None
-        else tuple(FailedRow(place, why="is gone") for place in _lost_places(rule, rows, old))
+        else tuple(FailedRow(location, why="is gone") for location in _lost_locations(rule, rows, old))
     )
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
@@ -48,7 +48,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
         remark = "selects no row" if not subset.height else "selects nothing but missing values"
         remark = f"{remark}, so that nothing was looked at; correct where, or drop the rule"
         return _verdict(rule, FAILED, failures=gone, remark=remark)
-    missing = tuple(FailedRow(place_of(row), why="missing") for row in nulls.iter_rows(named=True))
+    missing = tuple(FailedRow(location_of(row), why="missing") for row in nulls.iter_rows(named=True))
     if rule.over is not None:
         return _judge_aggregate(rule, rule.over, known, (*gone, *missing))
     return _judge_rows(rule, known, gone, missing)
@@ -68,7 +68,8 @@ def _judge_rows(
     """The verdict on rows that must hold, all or mostly. Rows that are gone fail whatever the share is."""
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
     bad = [
-        FailedRow(place_of(row), row[COMPARED]) for row in judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
+        FailedRow(location_of(row), row[COMPARED])
+        for row in judged.filter(~pl.col(HOLDS)).iter_rows(named=True)
     ]
     bad.sort(key=lambda failure: -rule.condition.violation(failure.value))
     selected, held = known.height + len(missing), known.height - len(bad)
@@ -117,7 +118,7 @@ def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) 
     return joined.with_columns(change.fill_nan(None).alias(COMPARED))
 
 
-def _lost_places(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[dict[str, Any]]:
+def _lost_locations(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[dict[str, Any]]:
     """The places of the rule's rows in `old` that are not in the table any more."""
     keys = _keys(rule, rows)
     if not keys:
@@ -125,7 +126,7 @@ def _lost_places(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[
     left = select(rule, _add_row_numbers(old, keys)).join(
         _add_row_numbers(rows, keys), on=[*keys, NUMBER], how="anti", nulls_equal=True
     )
-    return [place_of(row) for row in left.iter_rows(named=True)]
+    return [location_of(row) for row in left.iter_rows(named=True)]
 
 
 def _keys(rule: GateRule, rows: pl.DataFrame) -> list[str]:
@@ -201,10 +202,10 @@ def _findings_by_level(
 ) -> tuple[GateFinding, ...]:
     gate_findings = []
     for row in findings.iter_rows(named=True):
-        place = place_of(row)
+        location = location_of(row)
         level = _level(rule_file, row["rule"], row["level"])
         if level != OFF:
-            seen = identity(row["rule"], place) in known
+            seen = identity(row["rule"], location) in known
             value, threshold, meaning = (row[name] for name in ("value", "threshold", "meaning"))
-            gate_findings.append(GateFinding(row["rule"], level, place, value, threshold, meaning, seen))
+            gate_findings.append(GateFinding(row["rule"], level, location, value, threshold, meaning, seen))
     return tuple(gate_findings)

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnlaw.analysis.findings.apply import place_text as spot_text
+from attnlaw.analysis.findings.apply import location_text
 from attnlaw.checkpoints.open import find_checkpoint, single_model_path
 from attnlaw.core.errors import InputError
 
 MATRIX = ("layer", "stack", "kind", "head", "expert")
-PLACE = (*MATRIX, "tensor", "step")
+LOCATION = (*MATRIX, "tensor", "step")
 
 # The columns that tell a row of a table from its others, and by which it is found again in a baseline.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -29,21 +29,23 @@ KEYS: dict[str, tuple[str, ...]] = {
     "steps": ("step",),
 }
 
-Place = dict[str, Any]
+Location = dict[str, Any]
 
 
-def place_of(row: Mapping[str, Any]) -> Place:
+def location_of(row: Mapping[str, Any]) -> Location:
     """What a row says of its place; what it does not say is left out."""
-    return {name: row[name] for name in PLACE if row.get(name) is not None}
+    return {name: row[name] for name in LOCATION if row.get(name) is not None}
 
 
-def row_place_text(place: Mapping[str, Any]) -> str:
+def row_location_text(location: Mapping[str, Any]) -> str:
     """A place in words, printable whatever a tensor is called; "the model" for a row of the whole model.
 
-    >>> row_place_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0}), row_place_text({"step": 7})
-    ('decoder layer 3, qk, head 0', 'step 7')
+    >>> row_location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
+    'decoder layer 3, qk, head 0'
+    >>> row_location_text({"step": 7})
+    'step 7'
     """
-    return f"step {place['step']}" if "step" in place else spot_text(place)
+    return f"step {location['step']}" if "step" in location else location_text(location)
 
 
 def model_file(model: Any) -> str:

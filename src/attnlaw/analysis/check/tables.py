@@ -16,7 +16,7 @@ import polars as pl
 
 from attnlaw.analysis.audit.audit import Audit, AuditOptions, audit
 from attnlaw.analysis.check.columns import TENSORS
-from attnlaw.analysis.check.locations import KEYS, PLACE, place_of, row_place_text
+from attnlaw.analysis.check.locations import KEYS, LOCATION, location_of, row_location_text
 from attnlaw.analysis.check.rules import GateRule, Tables
 from attnlaw.analysis.diff.diff import Diff, diff
 from attnlaw.checkpoints.settings import Arithmetic, ModelSettings
@@ -73,7 +73,7 @@ def tensor_table(audit: Audit) -> pl.DataFrame:
     """A row for each tensor that was looked at."""
     rows = []
     for tensor in audit.subject.evidence.tensors:
-        row = {**vars(tensor), **vars(tensor.spot), "model": audit.name}
+        row = {**vars(tensor), **vars(tensor.location), "model": audit.name}
         names = {name: printable(row[name]) for name in ("tensor", "twin") if row[name] is not None}
         rows.append(row | names)
     return to_frame(rows, to_schema(column_kinds(TENSORS)))
@@ -95,9 +95,9 @@ SHAPE = ("rows", "cols", "inner")
 Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
-def identity(rule: str, place: dict[str, Any]) -> Identity:
+def identity(rule: str, location: dict[str, Any]) -> Identity:
     """What a finding is known by: its rule and its place, never its value."""
-    return rule, tuple((name, place[name]) for name in PLACE if name in place)
+    return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Baseline:
         if "diff" in self.result.tables:
             return set()
         rows = self._table("findings").iter_rows(named=True)
-        return {identity(row["rule"], place_of(row)) for row in rows}
+        return {identity(row["rule"], location_of(row)) for row in rows}
 
     def _table(self, name: str) -> pl.DataFrame:
         require_some(name in self.result.tables, self.folder, f"{name}.parquet", REMEDY)
@@ -150,6 +150,6 @@ def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folde
             for end in ("_old", "")
         )
         raise InputError(
-            f"{folder}: {row_place_text(place_of(row))} is {theirs} there and {ours} here; "
+            f"{folder}: {row_location_text(location_of(row))} is {theirs} there and {ours} here; "
             "give a baseline of the same architecture"
         )

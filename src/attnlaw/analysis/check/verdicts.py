@@ -20,7 +20,7 @@ import polars as pl
 
 from attnlaw import __version__
 from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
-from attnlaw.analysis.check.locations import Place, row_place_text
+from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.core.quantity import column_kinds
@@ -34,12 +34,12 @@ STATUS_FAILED = 3
 class FailedRow:
     """A row that does not hold: where it stands, its value, and why where that is not plain to see."""
 
-    place: Place
+    location: Location
     value: Any = None
     why: str = ""
 
     def __str__(self) -> str:
-        return f"{row_place_text(self.place)}: {self.why or value_text(self.value)}"
+        return f"{row_location_text(self.location)}: {self.why or value_text(self.value)}"
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,18 @@ class GateFinding:
 
     rule: str
     level: str
-    place: Place
+    location: Location
     value: Any
     threshold: Any
     meaning: str
     known: bool = False
 
     @property
-    def place_and_value(self) -> str:
-        return place_and_value(self.place, self.value, self.threshold)
+    def location_and_value(self) -> str:
+        return location_and_value(self.location, self.value, self.threshold)
 
     def __str__(self) -> str:
-        return f"{self.place_and_value}; {self.meaning}"
+        return f"{self.location_and_value}; {self.meaning}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,7 @@ class Verdicts:
     def finding_table(self) -> pl.DataFrame:
         """A row for each finding."""
         rows = [
-            {**vars(finding), **finding.place, "model": self.model, "attnlaw_version": __version__}
+            {**vars(finding), **finding.location, "model": self.model, "attnlaw_version": __version__}
             for finding in self.findings
         ]
         return to_frame(rows, to_schema(column_kinds(FINDINGS)))
@@ -208,12 +208,12 @@ class Verdicts:
         return f"<Verdicts {self.model}: {self.headline}>"
 
 
-def place_and_value(place: Place, value: Any, threshold: Any) -> str:
+def location_and_value(location: Location, value: Any, threshold: Any) -> str:
     """Where a finding is, and its value with the threshold where it has them."""
     if value is None:
-        return row_place_text(place)
+        return row_location_text(location)
     beyond = "" if threshold is None else f" (threshold {value_text(threshold)})"
-    return f"{row_place_text(place)}: {value_text(value)}{beyond}"
+    return f"{row_location_text(location)}: {value_text(value)}{beyond}"
 
 
 def _by_severity(problems: Any) -> tuple[Any, ...]:

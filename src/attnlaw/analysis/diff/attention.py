@@ -61,16 +61,16 @@ class AttentionUnit:
         self, models: ModelPair, kind: str, chosen: list[int]
     ) -> Iterator[tuple[MatrixLocation, MapChange]]:
         verdicts = models.verdicts(*self.base.views(kind)) | self._norm_verdicts(models)
-        places = [
+        locations = [
             MatrixLocation(self.layer.index, kind, self.layer.stack, head) for head in range(len(chosen))
         ]
         product = product_of(self.base, kind)
         shape, d = product.shape, product.inner
         if "non-finite" in verdicts or verdicts == {"identical"}:
             empty = MapChange({"rows": shape[0], "cols": shape[1], "inner": d})
-            for place, there in zip(places, chosen, strict=True):
+            for location, there in zip(locations, chosen, strict=True):
                 if there >= 0:
-                    yield place, empty if "non-finite" in verdicts else unchanged_map(shape, d, there)
+                    yield location, empty if "non-finite" in verdicts else unchanged_map(shape, d, there)
             return
         latent = self.base.latent or self.model.latent
         before = _read_factors(models, self.base, models.base, kind)
@@ -80,10 +80,10 @@ class AttentionUnit:
             stored = self.model.factors(models.file_steps, kind)
             steps = [*_scale_steps(models, self.model, models.model, kind, stored)]
         rounds = self._rounding_steps(models, kind) if not latent else [(None, None)] * len(before)
-        for place, there, factors, grid in zip(places, chosen, before, rounds, strict=True):
+        for location, there, factors, grid in zip(locations, chosen, before, rounds, strict=True):
             if there >= 0:
                 map_change = compare_heads(factors, after[there], steps[there], grid)
-                yield place, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
+                yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
         """The steps of the factors of each head that were rounded."""

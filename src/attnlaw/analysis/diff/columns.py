@@ -56,7 +56,7 @@ MODEL_VERDICTS = by_name(
 )
 
 
-PLACE = (
+LOCATION = (
     Quantity("model", "what rows call the model", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),
     Quantity("stack", "encoder or decoder, where there are several stacks", kind="text"),
@@ -65,7 +65,7 @@ PLACE = (
     Quantity("expert", "number of the expert", kind="small"),
 )
 DIFF = (
-    *PLACE,
+    *LOCATION,
     Quantity("matched_head", "number of the head in the model that it was compared with", kind="small"),
     Quantity("rows", kind="small"),
     Quantity("cols", kind="small"),
@@ -130,7 +130,7 @@ DIFF_TENSORS = (
     Quantity("max_change", "of an entry", log=True),
 )
 DIFF_SPECTRA = (
-    *PLACE,
+    *LOCATION,
     Quantity("update_values", "singular values of the update over s₁ of the base, descending", kind="floats"),
     Quantity("noise_values", "those of noise of the same size", kind="floats"),
 )

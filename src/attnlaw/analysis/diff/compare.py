@@ -68,13 +68,15 @@ class _FeedForwardUnit:
             order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
         maps = []
         for part, (mine, theirs) in pairs.items():
-            place = MatrixLocation(self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert)
+            location = MatrixLocation(
+                self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert
+            )
             along = (
                 None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
             )
             read = self.base.norm, self.model.norm
             norms = (self.base.outer_norm, self.model.outer_norm) if part == "outer" else read
-            maps.append((place, _matrix_change(models, mine, theirs, norms, along)))
+            maps.append((location, _matrix_change(models, mine, theirs, norms, along)))
         return UnitChanges(tuple(maps), order is not None)
 
 
@@ -82,7 +84,7 @@ class _FeedForwardUnit:
 class _MatrixUnit:
     """A matrix beside the layers."""
 
-    place: MatrixLocation
+    location: MatrixLocation
     base: View
     model: View
     norms: Norms
@@ -92,7 +94,9 @@ class _MatrixUnit:
         return 5 * self.base.elements
 
     def run(self, models: ModelPair) -> UnitChanges:
-        return UnitChanges(((self.place, _matrix_change(models, self.base, self.model, self.norms, None)),))
+        return UnitChanges(
+            ((self.location, _matrix_change(models, self.base, self.model, self.norms, None)),)
+        )
 
 
 def _matrix_change(models: ModelPair, mine: View, theirs: View, norms: Norms, neuron_order: Any) -> MapChange:
@@ -128,11 +132,11 @@ def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[U
         if other is not None:
             yield from _layer_units(layer, other, selection, match)
     beside = dict(models.model.network.outside_layers)
-    for place, product in models.base.network.outside_layers:
-        there = beside.get(place)
-        if selection.includes(place) and there is not None and product.shape == there.shape:
+    for location, product in models.base.network.outside_layers:
+        there = beside.get(location)
+        if selection.includes(location) and there is not None and product.shape == there.shape:
             norms = product.norm, there.norm
-            yield _MatrixUnit(place, product.views[0], there.views[0], norms)
+            yield _MatrixUnit(location, product.views[0], there.views[0], norms)
 
 
 def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, match: bool) -> Iterator[Unit]:
@@ -240,8 +244,8 @@ def _select_pairs(
     chosen = [
         {
             name
-            for place, leaf in checkpoint.network.leaves()
-            if selection.includes(place)
+            for location, leaf in checkpoint.network.leaves()
+            if selection.includes(location)
             for name in leaf.tensors
         }
         for checkpoint in (base, model)

@@ -72,7 +72,8 @@ def diff(
     return Diff(
         summarize(comparison),
         quantity_frame(
-            DIFF, [_map_row(name, place) | dict(map_change.numbers) for place, map_change in comparison.maps]
+            DIFF,
+            [_map_row(name, location) | dict(map_change.numbers) for location, map_change in comparison.maps],
         ),
         quantity_frame(DIFF_TENSORS, tensors),
         quantity_frame(DIFF_SPECTRA, _spectra(name, comparison)),
@@ -88,8 +89,8 @@ def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]
     return first, open_model(settings.model, settings.heads, settings.name, settings.map, settings.adapter)
 
 
-def _map_row(model: str, place: MatrixLocation) -> dict[str, Any]:
-    return {"model": model, **vars(place)}
+def _map_row(model: str, location: MatrixLocation) -> dict[str, Any]:
+    return {"model": model, **vars(location)}
 
 
 def _tensor_row(
@@ -117,7 +118,7 @@ def _tensor_row(
 
 def _spectra(name: str, comparison: ModelComparison) -> list[dict[str, Any]]:
     rows = []
-    for place, map_change in comparison.maps:
+    for location, map_change in comparison.maps:
         values = [None if part is None else part.tolist() for part in (map_change.values, map_change.null)]
-        rows.append({**_map_row(name, place), "update_values": values[0], "noise_values": values[1]})
+        rows.append({**_map_row(name, location), "update_values": values[0], "noise_values": values[1]})
     return rows

@@ -67,8 +67,8 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
     """The quantities of a comparison, by name."""
     counts = Counter(change.verdict for _, change in comparison.tensors)
     maps = [
-        (place, map_change.numbers)
-        for place, map_change in comparison.maps
+        (location, map_change.numbers)
+        for location, map_change in comparison.maps
         if map_change.numbers.get("size") is not None
     ]
     sized = [(tensor, change) for tensor, change in comparison.tensors if change.size]
@@ -82,14 +82,14 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
         "tensor_count": len(comparison.tensors),
         **{numbers.column: counts[numbers.name] for numbers in TENSOR_VERDICTS.values()},
         "largest_size": worst_map and worst_map[1]["size"],
-        "worst_map": worst_map and place_name(worst_map[0]),
+        "worst_map": worst_map and location_name(worst_map[0]),
         "worst_tensor": worst_tensor and worst_tensor[0].name,
         "worst_tensor_size": worst_tensor and worst_tensor[1].size,
         "least_sqnr_db": worst_tensor and worst_tensor[1].sqnr_db,
         **{name: _total(comparison, name) for name in ("intruders", "new")},
     }
     for kind in KINDS.values():
-        updates = [numbers for place, numbers in maps if place.kind == kind.name]
+        updates = [numbers for location, numbers in maps if location.kind == kind.name]
         if kind.group is not None and updates:
             values |= {
                 f"size_{kind.name}": float(np.median([numbers["size"] for numbers in updates])),
@@ -119,15 +119,19 @@ def build_summary(result: Result) -> dict[str, Any]:
     }
 
 
-def place_name(place: MatrixLocation) -> str:
+def location_name(location: MatrixLocation) -> str:
     """A map in words.
 
-    >>> place_name(MatrixLocation(11, "vo", head=0))
+    >>> location_name(MatrixLocation(11, "vo", head=0))
     'layer 11 VO head 0'
     """
-    words = [place.stack, None if place.layer is None else f"layer {place.layer}", KINDS[place.kind].label]
-    words += [None if place.head is None else f"head {place.head}"]
-    words += [None if place.expert is None else f"expert {place.expert}"]
+    words = [
+        location.stack,
+        None if location.layer is None else f"layer {location.layer}",
+        KINDS[location.kind].label,
+    ]
+    words += [None if location.head is None else f"head {location.head}"]
+    words += [None if location.expert is None else f"expert {location.expert}"]
     return " ".join(word for word in words if word)
 
 
@@ -175,8 +179,8 @@ def _describe_heads(comparison: ModelComparison) -> list[str]:
     """How much the products of heads changed at most."""
     sizes = [
         map_change.numbers.get("size") or 0.0
-        for place, map_change in comparison.maps
-        if place.head is not None
+        for location, map_change in comparison.maps
+        if location.head is not None
     ]
     return [f"heads up to {_percent([max(sizes)])}"] if sizes else []
 
@@ -184,9 +188,9 @@ def _describe_heads(comparison: ModelComparison) -> list[str]:
 def _most_changed_layer(comparison: ModelComparison) -> list[str]:
     """The layer whose maps changed most, in the median."""
     sizes: dict[str, list[float]] = {}
-    for place, map_change in comparison.maps:
-        if place.layer is not None and map_change.numbers.get("size") is not None:
-            sizes.setdefault(f"{place.stack or ''} layer {place.layer}".strip(), []).append(
+    for location, map_change in comparison.maps:
+        if location.layer is not None and map_change.numbers.get("size") is not None:
+            sizes.setdefault(f"{location.stack or ''} layer {location.layer}".strip(), []).append(
                 map_change.numbers["size"]
             )
     medians = {layer: float(np.median(layer_sizes)) for layer, layer_sizes in sizes.items()}
@@ -198,9 +202,9 @@ def _most_changed_layer(comparison: ModelComparison) -> list[str]:
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
     """Whether every kind of map shrank, as under weight decay, or grew."""
     scales: dict[str, list[float]] = {}
-    for place, map_change in comparison.maps:
+    for location, map_change in comparison.maps:
         if map_change.numbers.get("scale") is not None:
-            scales.setdefault(place.kind, []).append(map_change.numbers["scale"])
+            scales.setdefault(location.kind, []).append(map_change.numbers["scale"])
     changes = [float(np.median(kind_scales)) - 1 for kind_scales in scales.values()]
     if changes and max(changes) < -SCALED:
         return [f"weight decay: everything shrank by {_percent([-change for change in changes])}"]

@@ -46,7 +46,7 @@ def apply_rules(
                 level = levels.get(name) or hit.level or rule.level
                 meaning = f"{hit.detail}; {rule.meaning}" if hit.detail else rule.meaning
                 value = hit.value if hit.value is None or math.isfinite(hit.value) else None
-                all_findings.append(Finding(name, level, hit.spot, value, threshold, meaning))
+                all_findings.append(Finding(name, level, hit.location, value, threshold, meaning))
     return sorted(all_findings, key=lambda finding: -LEVELS.index(finding.level))
 
 
@@ -71,7 +71,7 @@ def _threshold(rule: FindingRule, given: Mapping[str, float]) -> float | None:
     return float(asked)
 
 
-MOST_PLACES = 4
+MOST_LOCATIONS = 4
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,15 @@ class FindingGroup:
     rule: str
     level: str
     count: int
-    places: list[str]
+    locations: list[str]
     value: float | None
     threshold: float | None
     meaning: str
 
     @property
     def where(self) -> str:
-        more = self.count - len(self.places)
-        return "; ".join([*self.places, *([f"{more} more"] if more else [])])
+        more = self.count - len(self.locations)
+        return "; ".join([*self.locations, *([f"{more} more"] if more else [])])
 
     @property
     def number(self) -> str:
@@ -127,7 +127,7 @@ def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup
         rule,
         level,
         len(rows),
-        [place_text(row) for row in by_distance[:MOST_PLACES]],
+        [location_text(row) for row in by_distance[:MOST_LOCATIONS]],
         worst["value"],
         worst["threshold"],
         worst["meaning"] if len(rows) == 1 else general,
@@ -140,10 +140,10 @@ def _distance(row: Mapping[str, Any]) -> float:
     return abs(log(value / threshold)) if value and threshold and value > 0 and threshold > 0 else 0.0
 
 
-def place_text(row: Mapping[str, Any]) -> str:
+def location_text(row: Mapping[str, Any]) -> str:
     """Where a finding stands, in words.
 
-    >>> place_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
+    >>> location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
     'decoder layer 3, qk, head 0'
     """
     layer = None if row.get("layer") is None else f"layer {row['layer']}"

@@ -39,15 +39,15 @@ class Finding:
 
     rule: str
     level: str
-    place: TensorLocation
+    location: TensorLocation
     value: float | None
     threshold: float | None
     meaning: str
 
     def row(self, model: str) -> dict[str, Any]:
         """As the table of findings has it."""
-        fields = {name: value for name, value in vars(self).items() if name != "place"}
-        return {"model": model, **vars(self.place), **fields}
+        fields = {name: value for name, value in vars(self).items() if name != "location"}
+        return {"model": model, **vars(self.location), **fields}
 
 
 RULES = by_name(

@@ -96,8 +96,10 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
                 exact.append([cosine(factors[i], factors[j]) for i, j in pairs])
             for (i, j), qk, vo in zip(pairs, *exact, strict=True):
                 if qk is not None and vo is not None:
-                    spot = TensorLocation(layer.index, layer.stack, None if kinds == SELF else CROSS[0], j)
-                    yield Similarity(spot, layer.index, layer.stack, i, qk, vo)
+                    location = TensorLocation(
+                        layer.index, layer.stack, None if kinds == SELF else CROSS[0], j
+                    )
+                    yield Similarity(location, layer.index, layer.stack, i, qk, vo)
 
 
 def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
@@ -151,20 +153,20 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
 def duplicate_layers(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
         of = f"{pair.stack or ''} layer {pair.layer}".strip()
-        yield Hit(pair.spot, min(pair.qk, pair.vo), f"repeats {of}: QK {pair.qk:.3f}, VO {pair.vo:.3f}")
+        yield Hit(pair.location, min(pair.qk, pair.vo), f"repeats {of}: QK {pair.qk:.3f}, VO {pair.vo:.3f}")
 
 
 def duplicate_heads(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
         detail = f"repeats head {pair.head}: QK {pair.qk:.3f}, VO {pair.vo:.3f}"
-        yield Hit(pair.spot, min(pair.qk, pair.vo), detail)
+        yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float | None) -> Iterator[Similarity]:
     """Of each spot the pair that is nearest, where both cosines pass the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
     for pair in pairs:
-        known = nearest.get(pair.spot)
+        known = nearest.get(pair.location)
         if known is None or min(pair.qk, pair.vo) > min(known.qk, known.vo):
-            nearest[pair.spot] = pair
+            nearest[pair.location] = pair
     return (pair for pair in nearest.values() if threshold is not None and min(pair.qk, pair.vo) > threshold)

@@ -29,7 +29,7 @@ class StoredTensor:
     it or its code is not known. `twin` names the first tensor with the same bits.
     """
 
-    spot: TensorLocation
+    location: TensorLocation
     role: str
     shape: tuple[int, ...]
     dtype: str
@@ -53,7 +53,7 @@ class StoredTensor:
 class Similarity:
     """Two layers (or two heads of a layer, `spot.head` and `head`) with the cosines of their maps, exact."""
 
-    spot: TensorLocation
+    location: TensorLocation
     layer: int | None
     stack: str | None
     head: int | None
@@ -65,7 +65,7 @@ class Similarity:
 class Orientation:
     """How well both sides of a square matrix fit the layer's other matrices, as correlations."""
 
-    spot: TensorLocation
+    location: TensorLocation
     residual_side: float
     head_side: float
 
@@ -74,7 +74,7 @@ class Orientation:
 class Balance:
     """The root mean squares of the entries of two matrices that are applied one after the other."""
 
-    spot: TensorLocation
+    location: TensorLocation
     pair: str
     ratio: float
 
@@ -111,7 +111,7 @@ class Hit:
     `level` replaces the rule's own.
     """
 
-    spot: TensorLocation
+    location: TensorLocation
     value: float | None
     detail: str = ""
     level: str | None = None

@@ -73,7 +73,7 @@ class TensorNote:
 class SizeNote:
     """The root mean square of the entries of a map, where it is used."""
 
-    spot: TensorLocation
+    location: TensorLocation
     field: str
     size: float
 
@@ -143,7 +143,7 @@ class TensorUse:
     layer: int
     block: Attention | FeedForward
     field: str
-    spot: TensorLocation
+    location: TensorLocation
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class Observer:
         with self.timed(), np.errstate(over="ignore", invalid="ignore"):
             size = rms(matrix)
             for use in uses:
-                self._take(SizeNote(use.spot, use.field, size))
+                self._take(SizeNote(use.location, use.field, size))
                 if isinstance(use.block, Attention):
                     self._note_sketch(use, use.block, view, matrix.astype(np.float32, copy=False))
                 self._note_sides(use, matrix)
@@ -232,7 +232,7 @@ class Observer:
 
     def _note_sides(self, use: TensorUse, matrix: Reals) -> None:
         cross = isinstance(use.block, Attention) and use.block.cross
-        if use.field not in TOUCHING or cross or use.spot.expert is not None:
+        if use.field not in TOUCHING or cross or use.location.expert is not None:
             return
         self._take(SideNote(use.layer, use.field, *side_grams(use.field, matrix)))
 
@@ -242,17 +242,17 @@ def uses_of(model: Model) -> Iterator[TensorUse]:
     for layer in model.layers:
         for attention, kind in ((layer.attention, None), (layer.cross, "cross")):
             if attention is not None:
-                spot = TensorLocation(layer.index, layer.stack, kind)
+                location = TensorLocation(layer.index, layer.stack, kind)
                 for field, view in vars(attention).items():
                     if isinstance(view, View):
-                        yield TensorUse(layer.index, attention, field, spot)
+                        yield TensorUse(layer.index, attention, field, location)
         blocks = [(None, layer.feed_forward), *enumerate(layer.experts)]
         for expert, block in blocks:
             if block is not None:
-                spot = TensorLocation(layer.index, layer.stack, "ffn", expert=expert)
+                location = TensorLocation(layer.index, layer.stack, "ffn", expert=expert)
                 for field, view in vars(block).items():
                     if isinstance(view, View):
-                        yield TensorUse(layer.index, block, field, spot)
+                        yield TensorUse(layer.index, block, field, location)
 
 
 class EvidenceCollector:
@@ -279,7 +279,7 @@ class EvidenceCollector:
                 case TensorNote():
                     self._tensors[note.name, note.member] = note
                 case SizeNote():
-                    self._sizes[note.spot, note.field] = note.size
+                    self._sizes[note.location, note.field] = note.size
                 case SketchNote():
                     self._sketches[note.layer, note.kind] = note.heads
                 case SideNote():
@@ -298,8 +298,11 @@ class EvidenceCollector:
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
         noted = self._sides.pop(layer)
         sides = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
-        spots = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
-        named = {field: replace(spot, tensor=printable(spot.tensor or "")) for field, spot in spots.items()}
+        locations = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
+        named = {
+            field: replace(location, tensor=printable(location.tensor or ""))
+            for field, location in locations.items()
+        }
         return worst_orientation(sides, named)
 
     def evidence(self, whole: bool) -> Evidence:
@@ -332,10 +335,10 @@ class EvidenceCollector:
                     continue  # no map needs it, and it is no plain array
 
     def _stored(self, note: TensorNote) -> StoredTensor:
-        role, spot = self._index.roles(note.name, note.member)
+        role, location = self._index.roles(note.name, note.member)
         dtype, seen = self._plain.tensors.dtype(note.name), note.seen
         return StoredTensor(
-            replace(spot, tensor=printable(spot.tensor or note.name)),
+            replace(location, tensor=printable(location.tensor or note.name)),
             role,
             note.shape,
             dtype,
@@ -361,7 +364,7 @@ class EvidenceCollector:
             first, *others = sorted(names, key=str)
             for name in others:
                 if self._equal(first, name):
-                    stored[name] = replace(stored[name], twin=stored[first].spot.tensor)
+                    stored[name] = replace(stored[name], twin=stored[first].location.tensor)
         return stored
 
     def _equal(self, first: TensorKey, second: TensorKey) -> bool:
@@ -373,10 +376,10 @@ class EvidenceCollector:
             for pair, (above, below, kind) in PAIRS.items():
                 if use.field != above or _is_ratio_free(use.block, pair):
                     continue
-                first, second = (self._sizes.get((use.spot, field), 0.0) for field in (above, below))
+                first, second = (self._sizes.get((use.location, field), 0.0) for field in (above, below))
                 if 0 < first < np.inf and 0 < second < np.inf:
                     prefix = "cross_" if isinstance(use.block, Attention) and use.block.cross else ""
-                    yield Balance(replace(use.spot, kind=f"{prefix}{kind}"), pair, first / second)
+                    yield Balance(replace(use.location, kind=f"{prefix}{kind}"), pair, first / second)
 
 
 def _is_ratio_free(block: Attention | FeedForward, pair: str) -> bool:

@@ -77,10 +77,11 @@ def side_fits(
 
 
 def worst_orientation(
-    grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]], spots: Mapping[str, TensorLocation]
+    grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
+    locations: Mapping[str, TensorLocation],
 ) -> list[Orientation]:
     """The matrix of a layer whose head side fits best over its residual side, where any does."""
-    all_fits = [Orientation(spots[role], *pair) for role, *pair in side_fits(grams)]
+    all_fits = [Orientation(locations[role], *pair) for role, *pair in side_fits(grams)]
     worst = max(all_fits, key=lambda fit: fit.head_side - fit.residual_side, default=None)
     return [] if worst is None else [worst]
 
@@ -90,4 +91,4 @@ def transposed(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         more = fit.head_side - fit.residual_side
         if threshold is not None and more > threshold and fit.head_side > LEAST_FIT:
             detail = f"fits the stream by {fit.residual_side:.2f}, transposed by {fit.head_side:.2f}"
-            yield Hit(fit.spot, more, detail)
+            yield Hit(fit.location, more, detail)

@@ -46,36 +46,38 @@ class TensorRoles:
     by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
 
     def __call__(self, name: str, member: int | None) -> tuple[str, TensorLocation]:
-        role, spot = self.by_tensor.get((name, member), (OTHER, TensorLocation()))
-        return role, replace(spot, tensor=name if member is None else f"{name}[{member}]")
+        role, location = self.by_tensor.get((name, member), (OTHER, TensorLocation()))
+        return role, replace(location, tensor=name if member is None else f"{name}[{member}]")
 
 
 def known_tensors(model: Model) -> TensorRoles:
     """Of a tensor that several kinds of maps share (fused projections) the kind is not told."""
     roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
-    for place, product in model.network.leaves():
-        role = EMBEDDING if place.kind in EMBEDDING_KINDS else MAP
-        spot = TensorLocation(place.layer, place.stack, place.kind, expert=place.expert)
+    for location, product in model.network.leaves():
+        role = EMBEDDING if location.kind in EMBEDDING_KINDS else MAP
+        tensor_location = TensorLocation(
+            location.layer, location.stack, location.kind, expert=location.expert
+        )
         for view in _views_in_order(product):
             known = roles.get((view.tensor, view.member))
             if known is None or known[0] == EMBEDDING:
-                roles[view.tensor, view.member] = role, spot
-            elif known[1].layer == spot.layer:
-                kind = spot.kind if known[1].kind == spot.kind else None
-                roles[view.tensor, view.member] = role, replace(spot, kind=kind)
+                roles[view.tensor, view.member] = role, tensor_location
+            elif known[1].layer == tensor_location.layer:
+                kind = tensor_location.kind if known[1].kind == tensor_location.kind else None
+                roles[view.tensor, view.member] = role, replace(tensor_location, kind=kind)
     for beside in (model.embedding_view, model.unembedding_view):
         if beside is not None:
             roles.setdefault((beside.tensor, beside.member), (EMBEDDING, TensorLocation()))
     for layer in model.layers:
-        spot = TensorLocation(layer.index, layer.stack)
+        tensor_location = TensorLocation(layer.index, layer.stack)
         for view in layer.views:
             if view.bias is not None:
-                roles.setdefault((view.bias, None), (VECTOR, spot))
+                roles.setdefault((view.bias, None), (VECTOR, tensor_location))
         for norm in _norms(layer):
             if norm.gain is not None:
-                roles.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, spot))
+                roles.setdefault((norm.gain, None), (VECTOR if norm.offset else GAIN, tensor_location))
             if norm.bias is not None:
-                roles.setdefault((norm.bias, None), (VECTOR, spot))
+                roles.setdefault((norm.bias, None), (VECTOR, tensor_location))
     return TensorRoles(roles)
 
 
@@ -233,20 +235,20 @@ def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
 def not_finite(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in _tensors_without_masks(subject):
         if tensor.not_finite:
-            yield Hit(tensor.spot, tensor.not_finite, f"{tensor.not_finite} entries")
+            yield Hit(tensor.location, tensor.not_finite, f"{tensor.not_finite} entries")
 
 
 def zero_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         if tensor.zero and tensor.role in (MAP, EMBEDDING, GAIN):
-            yield Hit(tensor.spot, 0.0)
+            yield Hit(tensor.location, 0.0)
 
 
 def constant_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
-            yield Hit(tensor.spot, tensor.peak, f"every entry has magnitude {tensor.peak:.4g}")
+            yield Hit(tensor.location, tensor.peak, f"every entry has magnitude {tensor.peak:.4g}")
 
 
 def zero_rows(subject: Subject, threshold: float | None) -> Iterator[Hit]:
@@ -254,21 +256,21 @@ def zero_rows(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         zeros = tensor.zero_rows + tensor.zero_columns
         if zeros > (threshold or 0) and not tensor.not_finite:
             yield Hit(
-                tensor.spot, zeros, f"{tensor.zero_rows} rows and {tensor.zero_columns} columns as stored"
+                tensor.location, zeros, f"{tensor.zero_rows} rows and {tensor.zero_columns} columns as stored"
             )
 
 
 def beyond_float16(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in _tensors_without_masks(subject):
         if tensor.peak is not None and threshold is not None and tensor.peak > threshold:
-            yield Hit(tensor.spot, tensor.peak)
+            yield Hit(tensor.location, tensor.peak)
 
 
 def coarse_grid(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
         coarse = tensor.distinct is not None and threshold is not None and tensor.distinct <= threshold
         if coarse and not (tensor.quantised or tensor.constant):
-            yield Hit(tensor.spot, tensor.distinct, f"of {GRID} neighbours, in a file of {tensor.dtype}")
+            yield Hit(tensor.location, tensor.distinct, f"of {GRID} neighbours, in a file of {tensor.dtype}")
 
 
 def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
@@ -283,37 +285,37 @@ def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         best = max((stored.decibels or 0.0 for stored in known), default=None)
         range_ = f", {worst.decibels:.1f} to {best:.1f} dB" if best is not None else ""
         plural = "tensor" if len(tensors) == 1 else "tensors"
-        yield Hit(worst.spot, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
+        yield Hit(worst.location, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
 
 
 def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
-            yield Hit(tensor.spot, 0.0, f"the same bits as {tensor.twin}")
+            yield Hit(tensor.location, 0.0, f"the same bits as {tensor.twin}")
 
 
-def damaged_places(model: Model) -> frozenset[MatrixLocation]:
+def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
     """The places that read a tensor which is not finite; every tensor that a map reads is looked at."""
     leaves = model.network.leaves()
     known: dict[str, bool] = {}
-    places = set()
-    for place, product in leaves:
-        for name in _tensors(place, product):
+    locations = set()
+    for location, product in leaves:
+        for name in _tensors(location, product):
             if name not in known:
                 known[name] = _is_damaged(model, name)
-        if any(known[name] for name in _tensors(place, product)):
-            places.add(place)
-    return frozenset(places)
+        if any(known[name] for name in _tensors(location, product)):
+            locations.add(location)
+    return frozenset(locations)
 
 
-def _tensors(place: MatrixLocation, product: Product) -> Iterator[str]:
+def _tensors(location: MatrixLocation, product: Product) -> Iterator[str]:
     yield from product.tensors
     norms: tuple[Norm | None, ...] = (product.norm,)
     biases: list[str | None] = []
     if isinstance(product.block, Attention):
-        norms = product.block.norms(place.kind)
-        if KINDS[place.kind].scores:  # logits have the biases, and norms inside
-            how, views = product.block.scores, [*_with_earlier_views(product.block.views(place.kind))]
+        norms = product.block.norms(location.kind)
+        if KINDS[location.kind].scores:  # logits have the biases, and norms inside
+            how, views = product.block.scores, [*_with_earlier_views(product.block.views(location.kind))]
             norms = (*norms, how.query_norm, how.key_norm, *(view.norm for view in views))
             biases = [view.bias for view in views] + [norm.bias for norm in norms if norm is not None]
     gains = [norm.gain for norm in norms if norm is not None]

@@ -101,8 +101,8 @@ def random_head(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         )
         for stack, layer, head, count, least in by_head.iter_rows():
             if count == 2 and threshold is not None and least > threshold:
-                spot = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
-                yield Hit(spot, least, "the smaller p-value of QK and VO")
+                location = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
+                yield Hit(location, least, "the smaller p-value of QK and VO")
 
 
 def untrained_layer(subject: Subject, threshold: float | None) -> Iterator[Hit]:
@@ -154,13 +154,13 @@ def rms(matrix: Reals) -> float:
 def unbalanced(subject: Subject, threshold: float | None) -> Iterator[Hit]:
     groups: dict[tuple[str, str | None], list[Balance]] = {}
     for balance in subject.evidence.balances:
-        groups.setdefault((balance.pair, balance.spot.kind), []).append(balance)
+        groups.setdefault((balance.pair, balance.location.kind), []).append(balance)
     for (pair, _), balances in groups.items():
-        if len({(balance.spot.stack, balance.spot.layer) for balance in balances}) < LEAST_LAYERS:
+        if len({(balance.location.stack, balance.location.layer) for balance in balances}) < LEAST_LAYERS:
             continue
         usual = median(balance.ratio for balance in balances)
         for balance in balances:
             factor = max(balance.ratio / usual, usual / balance.ratio)
             if threshold is not None and factor > threshold:
                 detail = f"{pair} is {balance.ratio:.3g}, in the model's median {usual:.3g}"
-                yield Hit(balance.spot, factor, detail)
+                yield Hit(balance.location, factor, detail)

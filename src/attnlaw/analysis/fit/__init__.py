@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnlaw.analysis.columns import NULL_DRAWS, OUTLIERS, P_VALUE, PLACE, VERSION
+from attnlaw.analysis.columns import LOCATION, NULL_DRAWS, OUTLIERS, P_VALUE, VERSION
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.variants import by_name
 
@@ -56,7 +56,7 @@ LAWS = by_name(
 )
 
 FITS = (
-    *PLACE,
+    *LOCATION,
     Quantity("rows", kind="small"),
     Quantity("cols", kind="small"),
     Quantity("values", "singular values that were fitted", kind="small"),
@@ -113,7 +113,7 @@ FITS = (
 CURVES = (
     Quantity("curve", '"null": of a shape, no matrix, at scale 1; "law": of a matrix', kind="text"),
     Quantity("null_shape", "the shape of a null", kind="text"),
-    *PLACE,
+    *LOCATION,
     Quantity("law", "the law whose density it is", kind="text"),
     Quantity("x", "singular values; of a null to be read as x times null_scale", kind="floats"),
     Quantity("density", "of mass one over values that are not zero (a tail: of its share)", kind="floats"),

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from attnlaw import __version__
-from attnlaw.analysis.columns import MATRICES, PLACE, SPECTRA, place_row
+from attnlaw.analysis.columns import LOCATION, MATRICES, SPECTRA, location_row
 from attnlaw.analysis.fit import CURVES, FITS, LAWS
 from attnlaw.analysis.fit.describe import describe
 from attnlaw.analysis.fit.null import Null, Rejections, null_of_spectrum, obstacle
@@ -37,10 +37,10 @@ SPECTRUM_FACTS = [
     "route",
     "precision",
 ]
-PLACES = tuple(column_kinds(PLACE))
+LOCATIONS = tuple(column_kinds(LOCATION))
 SPECTRUM_COLUMNS = {
     "matrices": {
-        name: kind for name, kind in column_kinds(MATRICES).items() if name in (*PLACES, *SPECTRUM_FACTS)
+        name: kind for name, kind in column_kinds(MATRICES).items() if name in (*LOCATIONS, *SPECTRUM_FACTS)
     },
     "spectra": {
         name: kind for name, kind in column_kinds(SPECTRA).items() if name != "singular_values_applied"
@@ -90,7 +90,11 @@ def fit_tree(
     name: str, tree: Network[Spectrum | None], seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
     """Fit laws to the measured spectra of a model, given what rows call it."""
-    placed = [(place_row(name, place), spectrum) for place, spectrum in tree.leaves() if spectrum is not None]
+    placed = [
+        (location_row(name, location), spectrum)
+        for location, spectrum in tree.leaves()
+        if spectrum is not None
+    ]
     return _fit_matrices(placed, seed, progress)
 
 
@@ -106,10 +110,10 @@ def fit_spectra(
         require_columns(table, to_schema(SPECTRUM_COLUMNS[name]), f"fit: the table of {name}", remedy)
         for name, table in (("spectra", spectra), ("matrices", matrices))
     )
-    if not spectra.select(PLACES).equals(matrices.select(PLACES)):
+    if not spectra.select(LOCATIONS).equals(matrices.select(LOCATIONS)):
         raise InputError(f"fit: the tables of spectra and of matrices list other matrices; {remedy}")
     rows = zip(matrices.iter_rows(named=True), spectra["singular_values"], strict=True)
-    placed = [({key: row[key] for key in PLACES}, spectrum_from_row(row, values)) for row, values in rows]
+    placed = [({key: row[key] for key in LOCATIONS}, spectrum_from_row(row, values)) for row, values in rows]
     return _fit_matrices(placed, seed, progress)
 
 
@@ -117,9 +121,9 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
     rows: list[Row] = []
     laws: list[Row] = []
     nulls: dict[str | None, Null] = {}
-    for done, (place, spectrum) in enumerate(placed, start=1):
+    for done, (location, spectrum) in enumerate(placed, start=1):
         common = {"rows": spectrum.shape[0], "cols": spectrum.shape[1], "seed": seed}
-        row = place | common | {"attnlaw_version": __version__}
+        row = location | common | {"attnlaw_version": __version__}
         if reason := obstacle(spectrum):
             rows.append(row | {"status": Outcome.NOT_FITTED, "remark": reason})
             progress(done, len(placed))
@@ -129,7 +133,9 @@ def _fit_matrices(placed: Sequence[tuple[Row, Spectrum]], seed: int, progress: P
             nulls[description.null_shape] = null
         rows.append(row | description.numbers | {"null_shape": description.null_shape})
         if description.curve is not None:
-            laws.append(place | {"curve": "law", "law": description.curve_law} | _curve(*description.curve))
+            laws.append(
+                location | {"curve": "law", "law": description.curve_law} | _curve(*description.curve)
+            )
         progress(done, len(placed))
     shapes = [
         {"curve": "null", "null_shape": shape, "law": "random"} | _curve(*null.curve)

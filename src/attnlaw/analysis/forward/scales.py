@@ -110,15 +110,19 @@ def matrix_scales(
     hidden_size = require_hidden_size(spectra)
     return tuple(
         MatrixScale(
-            **vars(measure_at_scale(spectrum, measured[place.layer, place.kind, place.head], hidden_size)),
-            layer=place.layer,
-            head=place.head,
-            kind=place.kind,
+            **vars(
+                measure_at_scale(
+                    spectrum, measured[location.layer, location.kind, location.head], hidden_size
+                )
+            ),
+            layer=location.layer,
+            head=location.head,
+            kind=location.kind,
             rank=spectrum.numerical_rank,
             log10_scale=None if log_scale is None else log_scale / LN10,
             p=None if log_scale is None else best_index(spectrum, log_scale, hidden_size),
         )
-        for (place, spectrum), log_scale in zip(leaves, worst, strict=True)
+        for (location, spectrum), log_scale in zip(leaves, worst, strict=True)
     )
 
 

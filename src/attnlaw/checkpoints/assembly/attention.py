@@ -44,31 +44,33 @@ class BlockLocation:
     cross: bool = False
 
 
-def build_attention(shapes: Shapes, place: BlockLocation, given_heads: int | None) -> Attention:
+def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | None) -> Attention:
     """One block of a layer, and how it scores."""
     stack = shapes.stack
-    roles = stack.cross if place.cross else stack.attention
-    output = place.prefix + roles["output"]
+    roles = stack.cross if location.cross else stack.attention
+    output = location.prefix + roles["output"]
     width = shapes.matrix(output)[0]  # heads * head size, however query, key and value are stored
     heads = _head_count(shapes, output, width, stack.heads, given_heads)
     if any("latent" in keys.split(",") for keys in roles):
-        block = _build_latent(shapes, place.prefix, stack, heads, width)
+        block = _build_latent(shapes, location.prefix, stack, heads, width)
     else:
-        block = _build_plain(shapes, place, roles, heads, width)
-    return replace(block, scores=build_scores(shapes, place.prefix, place.source, block, place.depth))
+        block = _build_plain(shapes, location, roles, heads, width)
+    return replace(
+        block, scores=build_scores(shapes, location.prefix, location.source, block, location.depth)
+    )
 
 
-def _build_plain(shapes: Shapes, place: BlockLocation, roles: Roles, heads: int, width: int) -> Attention:
+def _build_plain(shapes: Shapes, location: BlockLocation, roles: Roles, heads: int, width: int) -> Attention:
     """The maps of a block, and how they split into heads."""
-    stack, prefix, cross = shapes.stack, place.prefix, place.cross
+    stack, prefix, cross = shapes.stack, location.prefix, location.cross
     output = prefix + roles["output"]
     size = width // heads
-    kv_heads = _key_value_heads(shapes, place.source, roles, heads, size)
+    kv_heads = _key_value_heads(shapes, location.source, roles, heads, size)
     sizes = {"query": width, "gate": width, "key": kv_heads * size, "value": kv_heads * size}
     gated = any("gate" in keys.split(",") for keys in roles)
     runs = stack.runs or (1 if not stack.interleaved else heads if gated else kv_heads)
     views: dict[str, View] = {}
-    for at, layer_roles in _roles_by_layer(shapes, place, roles):
+    for at, layer_roles in _roles_by_layer(shapes, location, roles):
         views |= shapes.views(at, layer_roles, sizes, runs, biases=stack.biases)
     views.setdefault("value", views["key"])
     if not cross:
@@ -85,7 +87,7 @@ def _build_plain(shapes: Shapes, place: BlockLocation, roles: Roles, heads: int,
         heads,
         kv_heads,
         cross,
-        source=None if place.source == prefix else place.source_depth,
+        source=None if location.source == prefix else location.source_depth,
         gate=views.get("gate"),
         value_norm=None if cross else _inner_norm(shapes, prefix, "value"),
         output_norm=None
@@ -99,18 +101,21 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
     return None if name is None else shapes.norm(name and prefix + name)
 
 
-def _roles_by_layer(shapes: Shapes, place: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
+def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
     """The roles of the block's own layer, and those of the layer whose keys and values it reads.
 
     Gemma 4 has no values where `attention_k_eq_v` makes them the keys.
     """
-    if shapes.config.values.get("attention_k_eq_v") is True and place.source + roles["value"] not in shapes:
+    if (
+        shapes.config.values.get("attention_k_eq_v") is True
+        and location.source + roles["value"] not in shapes
+    ):
         roles = {role: name for role, name in roles.items() if role != "value"}
-    if place.source == place.prefix:
-        yield place.prefix, roles
+    if location.source == location.prefix:
+        yield location.prefix, roles
         return
-    yield place.prefix, {role: name for role, name in roles.items() if role not in ("key", "value")}
-    yield place.source, {role: name for role, name in roles.items() if role in ("key", "value")}
+    yield location.prefix, {role: name for role, name in roles.items() if role not in ("key", "value")}
+    yield location.source, {role: name for role, name in roles.items() if role in ("key", "value")}
 
 
 def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:

@@ -78,8 +78,8 @@ def build_model(
         first = len(layers) + len(others)
         stack_layers = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
         if family.towers:
-            places = tuple(range(len(layers), len(layers) + len(stack_layers)))
-            towers.append(Tower(label or "", places, attention_widths(stack_layers), _activation(shapes)))
+            numbers = tuple(range(len(layers), len(layers) + len(stack_layers)))
+            towers.append(Tower(label or "", numbers, attention_widths(stack_layers), _activation(shapes)))
         layers += stack_layers
         others += sorted(
             {*range(first, first + len(stack_layers) + len(stack.linear))}
@@ -140,12 +140,12 @@ def _build_layers(
     for number, prefix in prefixes.items():
         layer_shapes = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
         source = key_source(shapes.config, number)
-        place = BlockLocation(prefix, number, prefixes.get(source, prefix), first + source)
+        location = BlockLocation(prefix, number, prefixes.get(source, prefix), first + source)
         experts = build_experts(layer_shapes, prefix, stack)
         blocks = StoredLayer(
             index=first + number,
-            attention=build_attention(layer_shapes, place, heads),
-            cross=build_attention(layer_shapes, replace(place, cross=True), heads) if has_cross else None,
+            attention=build_attention(layer_shapes, location, heads),
+            cross=build_attention(layer_shapes, replace(location, cross=True), heads) if has_cross else None,
             feed_forward=build_feed_forward(layer_shapes, prefix, stack, bool(experts)),
             stack=label,
             experts=experts,

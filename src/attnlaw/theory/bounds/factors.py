@@ -119,7 +119,7 @@ class MatrixFactors:
     exact. Applications of one matrix have one place.
     """
 
-    place: MatrixLocation
+    location: MatrixLocation
     spectrum: Spectrum
     log_gamma: Estimate
     log_alpha: Estimate
@@ -133,7 +133,7 @@ class MatrixFactors:
     @property
     def log_norm_gamma(self) -> float:
         """The norm-based bounds' gamma: the same without the 2 of QK."""
-        return self.log_gamma.value - (np.log(2.0) if KINDS[self.place.kind].scores else 0.0)
+        return self.log_gamma.value - (np.log(2.0) if KINDS[self.location.kind].scores else 0.0)
 
 
 def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
@@ -142,9 +142,9 @@ def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
     return network.with_leaves(
         MatrixFactors(
-            place, spectrum, *(_estimate(value, high) for value, high in zip(log_pair, above, strict=True))
+            location, spectrum, *(_estimate(value, high) for value, high in zip(log_pair, above, strict=True))
         )
-        for (place, spectrum), log_pair, above in zip(network.leaves(), logs, highs, strict=True)
+        for (location, spectrum), log_pair, above in zip(network.leaves(), logs, highs, strict=True)
     )
 
 

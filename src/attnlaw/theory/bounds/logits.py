@@ -79,27 +79,27 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
     """
     logits: dict[MatrixLocation, Logits] = {}
     read: dict[tuple[int | None, str], list[ScoreSizes | None]] = {}
-    for place, product in model.network.leaves():
-        block, key = product.block, (place.layer, place.kind)
-        if KINDS[place.kind].scores and isinstance(block, Attention):
+    for location, product in model.network.leaves():
+        block, key = product.block, (location.layer, location.kind)
+        if KINDS[location.kind].scores and isinstance(block, Attention):
             if key not in read:
-                read[key] = block_scores(model, block, place.kind)
-            logits[place] = head_logits(model, place, block, read[key][place.head or 0])
+                read[key] = block_scores(model, block, location.kind)
+            logits[location] = head_logits(model, location, block, read[key][location.head or 0])
     return logits
 
 
-def head_logits(model: Model, place: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
+def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
     """The logits of one head of a block, of sizes that are measured; where there is no bound, the reason."""
-    reason = why_no_bound(model, place, block)
+    reason = why_no_bound(model, location, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)
     logits = logits_of(sizes, block.scores)
     return logits if reason is None else replace(logits, bound=None, reason=reason)
 
 
-def why_no_bound(model: Model, place: MatrixLocation, block: Attention) -> str | None:
+def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
     """Why no input-free bound of the logits of a block exists; None where one does."""
-    again = place.layer is not None and model.network.applications.count(place.layer) > 1
+    again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 
 

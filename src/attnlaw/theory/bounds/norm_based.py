@@ -37,7 +37,7 @@ def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
     bound = 0.0 if known else _total(_terms(matrices, norm, raised)) - value
     weights = np.exp((terms - value) * (2 / 3))
     spreads = (
-        (m.place, float(weight), LogError(error or 0.0, 0.0))
+        (m.location, float(weight), LogError(error or 0.0, 0.0))
         for m, weight, error in zip(matrices, weights, sampled, strict=True)
     )
     return Estimate(value, hypot(combine_log_errors(spreads), bound))

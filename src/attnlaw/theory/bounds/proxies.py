@@ -125,5 +125,6 @@ def _log_proxy(
     weights = np.exp(np.array(logs) - total)
     terms = zip(parts, weights, errors, strict=True)
     return Estimate(
-        total, combine_log_errors((part.factors.place, float(w), error) for part, w, error in terms if error)
+        total,
+        combine_log_errors((part.factors.location, float(w), error) for part, w, error in terms if error),
     )

@@ -203,7 +203,7 @@ def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size
         error = LogError(0.0, bound)
         if not part.factors.spectrum.is_exact and weight_pair.any():
             error = _log_error_of_matrix(part, np.delete(curves, number, axis=0), bound, grid, hidden_size)
-        errors.append((part.factors.place, 1.0, error))
+        errors.append((part.factors.location, 1.0, error))
     return combine_log_errors(errors)
 
 

@@ -7,7 +7,7 @@ head that stands out of the bulk of its null.
 
 from __future__ import annotations
 
-from attnlaw.analysis.columns import IMBALANCE, OUTLIERS, PLACE, VERSION
+from attnlaw.analysis.columns import IMBALANCE, LOCATION, OUTLIERS, VERSION
 from attnlaw.checkpoints.network import LAYER_GROUPS
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
@@ -96,7 +96,7 @@ STEPS = (
 )
 STEP_MATRICES = (
     STEPS[0],
-    *PLACE,
+    *LOCATION,
     Quantity("spectral_norm", "the largest singular value", log=True),
     Quantity("log10_contribution", "what it adds to the proxy", "log₁₀ C(p*)"),
     Quantity("stable_rank", "Frobenius norm squared over spectral norm squared", log=True),
@@ -112,7 +112,7 @@ STEP_MATRICES = (
 )
 STEP_MODES = (
     STEPS[0],
-    *PLACE,
+    *LOCATION,
     Quantity("mode", "its number in the head, in the order in which modes left the bulk", kind="int"),
     Quantity("left_step", "the measured step at which it left; null where it stood out first", kind="int"),
     Quantity("value", "the singular value", log=True),

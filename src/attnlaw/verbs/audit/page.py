@@ -58,7 +58,7 @@ CARD_NUMBERS = {
     "log10_amplification": ("log10 α", ".2f"),
 }
 # What a notebook shows: of findings their places, of layers the columns that say most.
-PLACE = ("layer", "stack", "head", "expert", "kind", "tensor")
+LOCATION = ("layer", "stack", "head", "expert", "kind", "tensor")
 LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
@@ -159,7 +159,7 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
     """All proxies of all models in one block: those of shared layers also for each application."""
-    colours = {str(summary["model"]): place for place, summary in enumerate(summaries.values())}
+    colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]
     if not models:
@@ -210,7 +210,9 @@ def notebook_html(result: Result) -> Markup:
         proxy = summary["proxies"] and summary["proxies"]["spectrum_adaptive"]["log10"]
         lines.append(line if proxy is None else f"{line}, log10 proxy {proxy:.2f}")
     findings = result.finished_table("findings")
-    shown = frame_html(findings, ("model", "level", "rule", *PLACE, "meaning")) if findings.height else None
+    shown = (
+        frame_html(findings, ("model", "level", "rule", *LOCATION, "meaning")) if findings.height else None
+    )
     layers = frame_html(result.finished_table("layers"), LAYER)
     html: Markup = macros("verbs/audit/page.html").notebook(lines, shown, layers)
     return html

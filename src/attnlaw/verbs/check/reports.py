@@ -31,7 +31,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from attnlaw import __version__
-from attnlaw.analysis.check.locations import PLACE, Place, row_place_text
+from attnlaw.analysis.check.locations import LOCATION, Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
 from attnlaw.core.errors import as_input_error, printable
@@ -47,7 +47,7 @@ def sarif(models: Sequence[Verdicts]) -> str:
     rules: dict[str, dict[str, Any]] = {}
     for model in models:
         rules |= {rule["id"]: rule for rule in _rules(model)}
-    order = {name: place for place, name in enumerate(rules)}
+    order = {name: number for number, name in enumerate(rules)}
     results = [
         {"ruleIndex": order[result["ruleId"]], **result} for model in models for result in _results(model)
     ]
@@ -82,9 +82,9 @@ def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for rule in verdicts.failed_rules:
         for failure in _failures(rule):
             message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
-            yield _result(verdicts, rule.rule, rule.level, message, failure.place)
+            yield _result(verdicts, rule.rule, rule.level, message, failure.location)
     for finding in verdicts.findings:
-        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.place) | _state(
+        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.location) | _state(
             verdicts, finding
         )
 
@@ -100,31 +100,33 @@ def _state(verdicts: Verdicts, finding: GateFinding) -> dict[str, str]:
     return {"baselineState": "unchanged" if finding.known else "new"}
 
 
-def _result(verdicts: Verdicts, rule: str, level: str, text: str, place: Place) -> dict[str, Any]:
+def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Location) -> dict[str, Any]:
     physical = {
         "artifactLocation": {"uri": relative_uri(verdicts.location)},
         "region": {"startLine": 1},
     }
     logical = {
-        "fullyQualifiedName": row_place_text(place),
-        "kind": "tensor" if "tensor" in place else "module",
+        "fullyQualifiedName": row_location_text(location),
+        "kind": "tensor" if "tensor" in location else "module",
     }
     return {
         "ruleId": printable(rule),
         "level": level,
         "message": {"text": printable(text)},
         "locations": [{"physicalLocation": physical, "logicalLocations": [logical]}],
-        "partialFingerprints": {FINGERPRINT: fingerprint(rule, place)},
+        "partialFingerprints": {FINGERPRINT: fingerprint(rule, location)},
     }
 
 
-def fingerprint(rule: str, place: Mapping[str, Any]) -> str:
+def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
     """The identity of a failure: a hash of its rule and its place, never of values, which change.
 
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
     """
-    text = to_json([rule, {name: place[name] for name in PLACE if name in place}], None, ascii_only=True)
+    text = to_json(
+        [rule, {name: location[name] for name in LOCATION if name in location}], None, ascii_only=True
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -202,7 +204,7 @@ def _add_message(
         ElementTree.SubElement(case, "system-out").text = f"{text}\n{body}" if body else text
 
 
-MOST_PLACES = 5  # of one rule; a job's summary holds a megabyte
+MOST_LOCATIONS = 5  # of one rule; a job's summary holds a megabyte
 LONGEST = 300  # characters of a name
 
 
@@ -248,7 +250,7 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
     failed = f"❌ {rule.level}" if rule in verdicts.gate_failures else rule.level
     mark = {FAILED: failed, PASSED: "✅ passed", OFF: OFF}[rule.outcome]
-    where = _places([str(failure) for failure in rule.failures]) if rule.outcome == FAILED else ""
+    where = _locations([str(failure) for failure in rule.failures]) if rule.outcome == FAILED else ""
     reason = code(rule.remark) if rule.remark else where
     rows = "" if rule.outcome == OFF or rule.remark else f"{rule.held} of {rule.selected}"
     value = "" if rule.value is None else code(value_text(rule.value))
@@ -269,7 +271,7 @@ def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
             [
                 mark,
                 code(name),
-                _places([finding.place_and_value for finding in findings]),
+                _locations([finding.location_and_value for finding in findings]),
                 code(findings[0].meaning),
             ]
         )
@@ -280,9 +282,9 @@ def _severity_rank(findings: Sequence[GateFinding]) -> tuple[bool, int]:
     return findings[0].known, ("error", "warning", "note").index(findings[0].level)
 
 
-def _places(places: Sequence[str]) -> str:
-    more = len(places) - MOST_PLACES
-    shown = [code(place) for place in places[:MOST_PLACES]]
+def _locations(locations: Sequence[str]) -> str:
+    more = len(locations) - MOST_LOCATIONS
+    shown = [code(location) for location in locations[:MOST_LOCATIONS]]
     return "<br>".join([*shown, *([f"and {more} more"] if more > 0 else [])])
 
 
@@ -309,9 +311,9 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
     for finding in verdicts.new_findings:
         by_rule.setdefault(finding.rule, []).append(str(finding))
         messages.setdefault(finding.rule, (finding.level, ""))
-    for name, places in by_rule.items():
-        more = f" (and {len(places) - 1} more)" if len(places) > 1 else ""
-        messages[name] = messages[name][0], f"{places[0]}{more}"
+    for name, locations in by_rule.items():
+        more = f" (and {len(locations) - 1} more)" if len(locations) > 1 else ""
+        messages[name] = messages[name][0], f"{locations[0]}{more}"
     order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
     model = printable(verdicts.model)
     return [

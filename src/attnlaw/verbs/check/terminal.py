@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from attnlaw.analysis.check.locations import place_of
+from attnlaw.analysis.check.locations import location_of
 from attnlaw.analysis.check.rule_file import nearest
 from attnlaw.analysis.check.rules import is_at_least, value_text
-from attnlaw.analysis.check.verdicts import FAILED, place_and_value
+from attnlaw.analysis.check.verdicts import FAILED, location_and_value
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings import RULES
 from attnlaw.core.errors import BadSetting, printable
@@ -19,7 +19,7 @@ from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, output, print_json, print_table
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-MOST_PLACES = 5  # of one rule
+MOST_LOCATIONS = 5  # of one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
@@ -44,9 +44,9 @@ def show_case(result: Result, console: Console) -> None:
         heading = f"{level}, known" if known else level
         times = "once" if len(group) == 1 else f"{len(group)} times"
         _print_line(console, level, f"{heading}: {name} ({times}): {meaning}")
-        _print_places(
+        _print_locations(
             console,
-            [place_and_value(place_of(line), line["value"], line["threshold"]) for line in group],
+            [location_and_value(location_of(line), line["value"], line["threshold"]) for line in group],
         )
     console.print()
 
@@ -80,7 +80,7 @@ def _show_rules(result: Result, console: Console) -> None:
         # A rule that selected no row says so, even if rows of the baseline are gone.
         reason = "" if rule["selected"] and rule["failures"] else f": {rule['remark']}"
         _print_line(console, rule["level"], f"{rule['level']}: {rule['rule']}{reason}")
-        _print_places(console, rule["failures"])
+        _print_locations(console, rule["failures"])
 
 
 def _format_outcome(rule: dict[str, Any], fail_on: str) -> str:
@@ -97,11 +97,11 @@ def _print_line(console: Console, level: str, text: str) -> None:
     console.print(Text(_harmless(text), style=STYLES[level]), soft_wrap=True)
 
 
-def _print_places(console: Console, places: list[str]) -> None:
-    for place in places[:MOST_PLACES]:
-        console.print(Text(f"  at {_harmless(place)}"), soft_wrap=True)
-    if len(places) > MOST_PLACES:
-        console.print(Text(f"  and {len(places) - MOST_PLACES} more"), soft_wrap=True)
+def _print_locations(console: Console, locations: list[str]) -> None:
+    for location in locations[:MOST_LOCATIONS]:
+        console.print(Text(f"  at {_harmless(location)}"), soft_wrap=True)
+    if len(locations) > MOST_LOCATIONS:
+        console.print(Text(f"  and {len(locations) - MOST_LOCATIONS} more"), soft_wrap=True)
 
 
 def _harmless(text: str) -> str:

@@ -50,15 +50,15 @@ QUANTITIES = (
         for kind in KINDS
     ),
 )
-PLACE = (
+LOCATION = (
     Quantity("layer", "number of the layer", kind="small"),
     Quantity("head", "number of the head", kind="small"),
     Quantity("kind", "qk or vo", kind="text"),
 )
 STRENGTH = Quantity("strength", "over the edge of the bulk", display_name="value over the bulk's edge")
-VALUES = (Quantity("step", kind="int"), *PLACE, STRENGTH)
+VALUES = (Quantity("step", kind="int"), *LOCATION, STRENGTH)
 MODES = (
-    *PLACE,
+    *LOCATION,
     Quantity("mode", "its number in the head", kind="int"),
     Quantity("left_step", "the measured step at which it left the bulk; null: before the first", kind="int"),
     STRENGTH,

@@ -15,7 +15,7 @@ from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.model_names import name_models
 
-PLACE = ("model", "layer", "stack", "kind", "head", "expert")
+LOCATION = ("model", "layer", "stack", "kind", "head", "expert")
 
 
 @chart(
@@ -30,7 +30,7 @@ def worst_update(view: ChartView) -> Drawings:
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
         worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)
-        spectrum = worst.select(PLACE).join(spectra, on=PLACE, how="inner", nulls_equal=True)
+        spectrum = worst.select(LOCATION).join(spectra, on=LOCATION, how="inner", nulls_equal=True)
         if not spectrum.height or spectrum["update_values"][0] is None:
             continue
         row = spectrum.row(0, named=True)
