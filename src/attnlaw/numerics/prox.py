@@ -65,7 +65,7 @@ def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
     goes towards the root and none beyond it.
 
     >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
-    >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * expit(-z)).max() < 1e-13)
+    >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * scipy.special.expit(-z)).max() < 1e-13)
     True
     """
     u = y * omega

@@ -11,7 +11,7 @@ from theory.regression.agree import holds, z_score
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.implicit_bias.early_stopping import hard
-from attnlaw.theory.implicit_bias.single_index import one_step, one_step_law
+from attnlaw.theory.implicit_bias.one_step import one_step, one_step_law
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 from attnlaw.theory.laws.transformed import Thresholded, rectify

@@ -12,9 +12,8 @@ from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.regression import evolution as averages
+from attnlaw.theory.regression.ensemble import Ensemble, feature_moments, feature_spectrum
 from attnlaw.theory.regression.evolution import ensemble_evolution
-from attnlaw.theory.regression.kernels import moments, spectrum
-from attnlaw.theory.regression.problem import Ensemble
 
 evolved = cache(ensemble_evolution)
 LOGISTIC = Ensemble(samples=600, features=450, inputs=300, loss="logistic", ridge=0.01)
@@ -132,12 +131,12 @@ def test_moments_and_spectra_of_drawn_features() -> None:
         ("tanh:2", lambda x: np.tanh(2 * x)),
         ("tanh:50", lambda x: np.tanh(50 * x)),
     ):
-        linear, rest = moments(name)
+        linear, rest = feature_moments(name)
         product, square = g * act(g), act(g) ** 2
         assert abs(product.mean() - linear) < 4 * product.std() / 400_000**0.5
         assert abs(square.mean() - rest - linear**2) < 4 * square.std() / 400_000**0.5 + 1e-12
     for p, d in ((50, 100), (100, 100), (300, 100)):
-        s, weights = spectrum(p, d)
+        s, weights = feature_spectrum(p, d)
         assert weights.sum() == pytest.approx(1, abs=1e-10)
         assert weights @ s == pytest.approx(1, abs=1e-9)
         assert weights @ s**2 == pytest.approx(1 + p / d, abs=1e-8)

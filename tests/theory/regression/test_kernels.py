@@ -13,12 +13,12 @@ from theory.regression.test_risk import two_groups
 from attnlaw.core.errors import InputError
 from attnlaw.theory.limit.kernels import apply, linearised
 from attnlaw.theory.regression.kernels import (
+    KERNELS,
     effective_weights,
     kernel_matrix,
     kernel_weights,
     linear_equivalent,
 )
-from attnlaw.theory.regression.problem import KERNELS
 from attnlaw.theory.regression.risk import ridge_risk
 from attnlaw.theory.regression.simulate import simulate_kernel_ridge, simulate_ridge
 

@@ -9,9 +9,9 @@ from theory.regression.agree import holds, z_score
 
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.prox import HINGE, LOGISTIC, SQUARE
+from attnlaw.theory.regression.ensemble import Ensemble
 from attnlaw.theory.regression.evolution import ensemble_evolution
 from attnlaw.theory.regression.learners import minimise, simulate_ensemble
-from attnlaw.theory.regression.problem import Ensemble
 
 
 @pytest.fixture(name="data")

@@ -17,6 +17,9 @@ Matrices W W^T - V V^T from W = V = a I have the same flow on their eigenvalues.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
@@ -24,6 +27,7 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
+from attnlaw.core.variants import by_name
 
 
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
@@ -86,6 +90,27 @@ def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
     """
     values = np.asarray(phi, dtype=float)
     return np.asarray(np.sign(values) * np.maximum(np.abs(values) - threshold, 0.0))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule that keeps large coefficients: `function(phi, threshold, init)`.
+
+    Args:
+        starts: whether the rule is a flow, which has a start of scale `init`.
+    """
+
+    name: str
+    label: str
+    function: Callable[[ArrayLike, ArrayLike, float], Reals]
+    starts: bool = False
+
+
+RULES = by_name(
+    Rule("flow", "gradient flow, stopped", flow_at_threshold, starts=True),
+    Rule("hard", "hard threshold", hard),
+    Rule("soft", "soft threshold", soft),
+)
 
 
 def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:

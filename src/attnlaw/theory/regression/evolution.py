@@ -3,7 +3,7 @@
 | here | means |
 |---|---|
 | a, c | n/p, p/d |
-| o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `kernels`) |
+| o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `ensemble`) |
 | D | ridge + Vh o |
 | g | (prox - omega)/V, the pull of a sample (see `numerics.prox`) |
 
@@ -39,13 +39,11 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.fixed_point import accelerated_iteration, bracketed_roots
 from attnlaw.numerics.prox import Loss
 from attnlaw.numerics.quadrature import panels
-from attnlaw.theory.regression.kernels import moments, spectrum
-from attnlaw.theory.regression.problem import LOSSES, Ensemble
+from attnlaw.theory.regression.ensemble import LOSSES, Ensemble, feature_moments, feature_spectrum
 
 FAR = 9.0  # standard deviations; the mass beyond is below the floats
 NODES = 12
@@ -145,8 +143,8 @@ class _Modes:
 
     @classmethod
     def of(cls, problem: Ensemble) -> _Modes:
-        linear, rest = moments(problem.activation)
-        s, weights = spectrum(problem.features, problem.inputs)
+        linear, rest = feature_moments(problem.activation)
+        s, weights = feature_spectrum(problem.features, problem.inputs)
         ratio = problem.features / problem.inputs
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
@@ -192,7 +190,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
 def _classify(problem: Ensemble) -> EnsemblePrediction:
     """Three equations in artanh(m/sqrt q), ln q, ln V: damped steps, then a hybrid of Newton's method."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
-    loss: Loss = resolve(LOSSES[problem.loss].rule)
+    loss = LOSSES[problem.loss].loss
 
     def update(x: Reals) -> Reals:
         m, q, V = _overlaps(x)

@@ -14,12 +14,10 @@ import numpy as np
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
-from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.numerics.prox import Loss
-from attnlaw.theory.regression.kernels import apply, moments
-from attnlaw.theory.regression.problem import LOSSES, Ensemble
+from attnlaw.theory.regression.ensemble import LOSSES, Ensemble, apply_activation, feature_moments
 
 TEST_SAMPLES = 1000
 ENVELOPE = 0.1  # V of the envelope of a loss with corners
@@ -65,12 +63,14 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
     y = np.sign(nu) if choice.classifies else nu + np.sqrt(problem.noise) * rng.standard_normal(nu.size)
     fresh = rng.standard_normal((TEST_SAMPLES, d))
     truth = fresh @ theta / np.sqrt(d)
-    linear, rest = moments(problem.activation)
+    linear, rest = feature_moments(problem.activation)
     scores, reach, q = [], [], []
     for _ in range(learners):
         F = rng.standard_normal((p, d)) / np.sqrt(d)
-        w = minimise(apply(problem.activation, x @ F.T) / np.sqrt(p), y, resolve(choice.rule), problem.ridge)
-        scores.append(apply(problem.activation, fresh @ F.T) @ w / np.sqrt(p))
+        w = minimise(
+            apply_activation(problem.activation, x @ F.T) / np.sqrt(p), y, choice.loss, problem.ridge
+        )
+        scores.append(apply_activation(problem.activation, fresh @ F.T) @ w / np.sqrt(p))
         reach.append(linear * F.T @ w / np.sqrt(p))
         q.append(float(reach[-1] @ reach[-1] + rest * w @ w / p))
     every = np.array(reach)

@@ -6,20 +6,6 @@ Normalisation, stated once: labels are `y_i = x_i . theta + noise` and the loss 
 
 with x_i ~ N(0, Sigma_g) for the samples of group g. No ridge means the limit ridge -> 0: the interpolator of
 least norm where there are fewer samples than directions, else least squares.
-
-What problems may be made of: losses, features, kernels, weights. A new one is a line here.
-
-The tables are known before any mathematics is imported: functions of arrays are named by `module:function`.
-
-An ensemble of learners on the same samples, each with random features of its own: the frozen record.
-
-Normalisation, stated once: x ~ N(0, I_d), the teacher is nu = theta . x/sqrt(d) of variance 1, learner k sees
-v_k = act(F_k x/sqrt(d)) of p features and minimises over its own w
-
-    sum_i l(y_i, w . v_k/sqrt(p)) + (ridge/2) |w|^2
-
-a sum and not a mean over the n samples. Labels are nu with noise for the square loss, sign(nu) for the
-others.
 """
 
 from __future__ import annotations
@@ -32,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
-from attnlaw.core.variants import Variants, by_name, parse_positive, with_parameter
+from attnlaw.core.settings import check_value
+from attnlaw.core.variants import by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,47 +153,8 @@ def _variances(covariance: Reals) -> Reals:
 
 
 @dataclass(frozen=True)
-class LossChoice:
-    """A loss: `rule` names the record of `numerics.prox`. `classifies`: labels are signs, and clean."""
-
-    name: str
-    label: str
-    rule: str
-    classifies: bool
-
-    @property
-    def noisy(self) -> bool:
-        return not self.classifies
-
-
-@dataclass(frozen=True)
-class Features:
-    """Features act(F x / sqrt(d)), act odd: `function` and `moments` (kappa_1, kappa_*^2) by their names."""
-
-    name: str
-    function: str
-    moments: str
-    example: str | None = None
-    parameters: tuple[float, ...] = ()
-
-    def at(self, parameter: str) -> Features:
-        return with_parameter(self, parameter, parse_positive(parameter))
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A kernel f(x . x'/p): `parts(tau, ...)` is its slope and remainder, `matrix(X, Y, ...)` n x m."""
-
-    name: str
-    label: str
-    parts: str
-    matrix: str
-    parameters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Weighting:
-    """Weights of groups whose shares differ between samples and target."""
+    """A way to weight groups whose shares differ between the samples and the target."""
 
     name: str
     label: str
@@ -215,49 +162,8 @@ class Weighting:
     truncated: bool = False
 
 
-_PROX = "attnlaw.numerics.prox"
-_KERNELS = "attnlaw.theory.regression.kernels"
-_FEATURES = "attnlaw.theory.regression.kernels"
-
-LOSSES = by_name(
-    LossChoice("square", "ridge", f"{_PROX}:SQUARE", classifies=False),
-    LossChoice("logistic", "logistic", f"{_PROX}:LOGISTIC", classifies=True),
-    LossChoice("hinge", "hinge", f"{_PROX}:HINGE", classifies=True),
-)
-FEATURES = Variants(
-    Features("sign", f"{_FEATURES}:sign", f"{_FEATURES}:sign_moments"),
-    # tanh(G z)
-    Features("tanh:G", f"{_FEATURES}:tanh", f"{_FEATURES}:tanh_moments", example="tanh:2"),
-)
-_LAYER = (f"{_KERNELS}:layer_parts", f"{_KERNELS}:layer_matrix")
-KERNELS = by_name(
-    Kernel("exp", "exp(x·x'/p)", f"{_KERNELS}:exponential_parts", f"{_KERNELS}:exponential_matrix"),
-    # Those of an infinitely wide layer with an activation of `limit`.
-    Kernel("identity", "linear", *_LAYER, ("identity",)),
-    Kernel("relu", "a wide ReLU layer", *_LAYER, ("relu",)),
-    Kernel("gelu", "a wide GELU layer", *_LAYER, ("gelu",)),
-)
 WEIGHTINGS = by_name(
     Weighting("ones", "equal weights", weighted=False),
     Weighting("importance", "importance weights", weighted=True),
     Weighting("truncated", "truncated importance weights", weighted=True, truncated=True),
 )
-
-
-@settings_dataclass
-class Ensemble(Settings):
-    """What all learners of an ensemble share.
-
-    >>> Ensemble(samples=600, features=450, inputs=300, loss="logistic").ridge
-    0.01
-    """
-
-    samples: int = setting(600, "Samples, the same for every learner.", symbol="n", minimum=1)
-    features: int = setting(450, "Features of a learner.", symbol="p", minimum=1)
-    inputs: int = setting(300, "Dimension of the inputs.", symbol="d", minimum=1)
-    loss: str = setting("square", "What a learner minimises.", choices=LOSSES)
-    ridge: float = setting(0.01, "Penalty of ‖w‖²/2, against the sum over samples.", symbol="λ", minimum=0)
-    activation: str = setting("sign", "Of the features.", choices=FEATURES)
-    noise: float = setting(
-        0.2, "Variance of the noise of labels.", symbol="Δ", minimum=0, active_if=("loss", "noisy")
-    )

@@ -1,25 +1,44 @@
-"""`complete`, for studies: the 2 x 2 matrix [[?, 1], [1, e]] completed by trained factors, e seen or not."""
+"""The study verb `complete`: factors trained on [[?, 1], [1, e]], with the entry e observed or not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from attnlaw.core.estimate import Numbers, Outcome
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.variants import by_name
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.implicit_bias.single_index import GRAPHS
+from attnlaw.numerics.draws import mean_of
+from attnlaw.theory.implicit_bias.completion import (
+    Completion,
+    mean_cosine,
+    predict_completion,
+    train_completion,
+)
 
-if TYPE_CHECKING:
-    from attnlaw.theory.implicit_bias.completion import Completion
+
+@dataclass(frozen=True)
+class Graph:
+    """Whether the last entry of a 2 x 2 matrix is observed, which connects its rows and columns."""
+
+    name: str
+    label: str
+    observed: bool
+
+
+GRAPHS = by_name(
+    Graph("connected", "corner seen: connected", observed=True),
+    Graph("disconnected", "corner not seen: disconnected", observed=False),
+)
 
 
 @settings_dataclass
 class CompletionSettings(Settings):
-    """Factors trained on [[?, 1], [1, e]]: what they put in the first entry, e seen or not.
+    """Train factors on the matrix [[?, 1], [1, e]] and see what they put into the missing entry.
 
-    With e all rows and columns are connected by what is seen, without it they are not.
+    If e is observed, the observed entries connect all rows and columns; otherwise they do not.
     """
 
     graph: str = setting("connected", "Whether e is seen.", choices=GRAPHS)
@@ -29,34 +48,26 @@ class CompletionSettings(Settings):
 
     @property
     def problem(self) -> Completion:
-        from attnlaw.theory.implicit_bias.completion import Completion
-
         seen = [[False, True], [True, GRAPHS[self.graph].observed]]
         return Completion([[0.0, 1.0], [1.0, self.entry]], seen, self.latent, self.init)
 
 
 @settings_dataclass
 class CompletionSimulationSettings(CompletionSettings):
-    """Follow the flow from drawn starts."""
+    """Follow the gradient flow from randomly drawn starts."""
 
     seeds: int = setting(8, "Starts; the error is the standard error of their mean.", minimum=1)
     seed: int = setting(0, "Seed of the starts.", minimum=0)
 
 
 def solve(case: CompletionSettings, progress: Progress) -> Numbers:
-    """Return the limit of vanishing starts, the first entry in mean size over them."""
-    from attnlaw.theory.implicit_bias.completion import mean_cosine, predict_completion
-
+    """Return the limit of vanishing starts; `corner` is the mean size of the missing entry over them."""
     prediction = predict_completion(case.problem)
     corner = abs(float(prediction.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
     return Numbers(vars(prediction) | {"corner": corner}, prediction.outcome, prediction.remark)
 
 
 def simulate(case: CompletionSimulationSettings, progress: Progress) -> Numbers:
-    """Return means over starts, with their standard errors."""
-    from attnlaw.numerics.draws import mean_of
-    from attnlaw.theory.implicit_bias.completion import train_completion
-
     runs = [train_completion(case.problem, case.seed + place) for place in range(case.seeds)]
     means = {name: mean_of([getattr(run, name) for run in runs]) for name in ("rank", "nuclear")}
     means["corner"] = mean_of([abs(run.matrix[0, 0]) for run in runs])

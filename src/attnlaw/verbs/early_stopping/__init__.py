@@ -1,24 +1,29 @@
-"""`early_stopping`, for studies: factors that start small and stop early, against weight decay."""
+"""The study verb `early_stopping`: factors that start small and stop early, compared with weight decay."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.implicit_bias.single_index import SingleIndex
-
-if TYPE_CHECKING:
-    from attnlaw.theory.implicit_bias.single_index import IndexPrediction, MeasuredIndex
+from attnlaw.theory.implicit_bias.single_index import (
+    IndexPrediction,
+    MeasuredIndex,
+    SingleIndex,
+    predict_index,
+    simulate_index,
+)
 
 
 @settings_dataclass
 class EarlyStoppingSettings(SingleIndex):
-    """A direction with few coefficients, learned from one score step: factors stopped early, or a threshold.
+    """Learn a direction with few nonzero coefficients from one score step, then stop early or threshold.
 
-    Labels are f(<x, β>) with noise, x normal, β of length 1.
+    Labels are f(<x, β>) with noise, where x is normal and β has length 1.
     """
 
 
@@ -31,20 +36,15 @@ class EarlyStoppingSimulationSettings(SingleIndex):
 
 
 def solve(case: EarlyStoppingSettings, progress: Progress) -> IndexPrediction:
-    from attnlaw.theory.implicit_bias.single_index import predict_index
-
     return predict_index(case)
 
 
 def simulate(case: EarlyStoppingSimulationSettings, progress: Progress) -> MeasuredIndex:
-    from attnlaw.theory.implicit_bias.single_index import simulate_index
-
     return simulate_index(case, case.seeds, case.seed)
 
 
 def _map(prediction: IndexPrediction) -> Any:
-    """What is made of coefficients, in the unit of `threshold`."""
-    import numpy as np
+    """Return what the rule makes of coefficients, both in the unit of `threshold`."""
     import polars as pl
 
     x = np.linspace(0.0, LARGEST, POINTS)
@@ -52,7 +52,7 @@ def _map(prediction: IndexPrediction) -> Any:
     return pl.DataFrame({"coefficient": x, "learned": prediction.apply_rule(x * unit) / unit})
 
 
-LARGEST, POINTS = 3.0, 301  # of the map
+LARGEST, POINTS = 3.0, 301  # largest coefficient and number of points of the table `map`
 MEASURED = (
     Quantity(
         "risk",

@@ -1,26 +1,24 @@
-"""`ensemble`, for studies: learners with random features of their own that are averaged, or vote."""
+"""The study verb `ensemble`: learners with different random features that are averaged, or vote."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from attnlaw.core.estimate import Numbers
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.regression.problem import Ensemble
-
-if TYPE_CHECKING:
-    from attnlaw.theory.regression.learners import MeasuredEnsemble
+from attnlaw.theory.regression.ensemble import Ensemble
+from attnlaw.theory.regression.evolution import ensemble_evolution
+from attnlaw.theory.regression.learners import MeasuredEnsemble, simulate_ensemble
 
 
 @settings_dataclass
 class EnsembleSettings(Ensemble):
-    """Learners on the same samples, each with random features of its own, averaged or voting.
+    """Average learners that see the same samples through different random features, or let them vote.
 
-    Labels are a linear teacher's with noise (square loss), or its signs (logistic, hinge).
+    Labels come from a linear teacher: with noise for the square loss, as signs for logistic and hinge.
     """
 
     learners: float = setting(1, "Learners together.", symbol="K", minimum=1, allow_infinite=True)
@@ -28,7 +26,7 @@ class EnsembleSettings(Ensemble):
 
 @settings_dataclass
 class EnsembleSimulationSettings(Ensemble):
-    """Train learners on drawn samples."""
+    """Train the learners on randomly drawn samples."""
 
     learners: int = setting(2, "Learners together.", symbol="K", minimum=1)
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
@@ -36,9 +34,6 @@ class EnsembleSimulationSettings(Ensemble):
 
 
 def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
-    """Return the overlaps of an ensemble, and the errors of so many learners."""
-    from attnlaw.theory.regression.evolution import ensemble_evolution
-
     prediction = ensemble_evolution(_shared_settings(case))
     overlaps = {name: getattr(prediction, name) for name in ("m", "q", "q1", "V", "residual")}
     errors = {
@@ -50,13 +45,10 @@ def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
 
 
 def simulate(case: EnsembleSimulationSettings, progress: Progress) -> MeasuredEnsemble:
-    from attnlaw.theory.regression.learners import simulate_ensemble
-
     return simulate_ensemble(_shared_settings(case), case.learners, case.seeds, case.seed)
 
 
 def _shared_settings(case: Ensemble) -> Ensemble:
-    """What all learners share."""
     return Ensemble(**{name: getattr(case, name) for name in setting_fields(Ensemble)})
 
 

@@ -1,27 +1,26 @@
-"""`shift`, for studies: weighted kernel ridge regression on groups with other shares in the target."""
+"""The study verb `shift`: weighted kernel ridge regression on groups whose shares differ in the target."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
 from attnlaw.core.estimate import Numbers
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-from attnlaw.theory.regression.problem import KERNELS, WEIGHTINGS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.regression.problem import Regression
-    from attnlaw.theory.regression.simulate import MeasuredRisk
+from attnlaw.theory.regression.kernels import KERNELS, kernel_weights, linear_equivalent
+from attnlaw.theory.regression.problem import WEIGHTINGS, Group, Regression, importance_weights
+from attnlaw.theory.regression.risk import ridge_risk
+from attnlaw.theory.regression.simulate import MeasuredRisk, group_of_samples, simulate_kernel_ridge
 
 
 @settings_dataclass
 class ShiftSettings(Settings):
-    """Kernel ridge regression under covariate shift: two groups of samples, in other shares in the target.
+    """Fit kernel ridge regression to two groups of samples that have other shares in the target.
 
     The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
-    second, whose inputs are longer. The signal is p^(-1/2) in each.
+    second, whose inputs are longer. The signal is p^(-1/2) along each input.
     """
 
     ridge: float = setting(0.1, "Of kernel ridge, K + λ W⁻¹.", symbol="λ", greater_than=0)
@@ -36,10 +35,6 @@ class ShiftSettings(Settings):
 
     @property
     def problem(self) -> Regression:
-        import numpy as np
-
-        from attnlaw.theory.regression.problem import Group, Regression, importance_weights
-
         p, choice = self.dimension, WEIGHTINGS[self.weighting]
         first, second = np.linspace(0.5, 1.5, p), np.linspace(4.0, 0.4, p)
         shares, wanted = (self.share, 1 - self.share), (self.target_share, 1 - self.target_share)
@@ -56,16 +51,13 @@ class ShiftSettings(Settings):
 
 @settings_dataclass
 class ShiftSimulationSettings(ShiftSettings):
-    """Fit kernel ridge to drawn samples."""
+    """Fit kernel ridge regression to randomly drawn samples."""
 
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
     seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
 def solve(case: ShiftSettings, progress: Progress) -> Numbers:
-    from attnlaw.theory.regression.kernels import kernel_weights, linear_equivalent
-    from attnlaw.theory.regression.risk import ridge_risk
-
     problem = case.problem
     first, second = kernel_weights(problem, case.kernel)
     risk = ridge_risk(linear_equivalent(problem, case.kernel))
@@ -75,15 +67,11 @@ def solve(case: ShiftSettings, progress: Progress) -> Numbers:
 
 
 def simulate(case: ShiftSimulationSettings, progress: Progress) -> MeasuredRisk:
-    from attnlaw.theory.regression.simulate import simulate_kernel_ridge
-
     return simulate_kernel_ridge(case.problem, case.kernel, case.seeds, case.seed)
 
 
 def check_shares(case: ShiftSimulationSettings) -> None:
-    """An `InputError` where the shares of the samples do not come out whole."""
-    from attnlaw.theory.regression.simulate import group_of_samples
-
+    """Raise an `InputError` if a group would have a fraction of a sample."""
     group_of_samples(case.problem)
 
 

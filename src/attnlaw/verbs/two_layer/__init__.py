@@ -1,8 +1,8 @@
-"""`two_layer`, for studies: what two linear layers that interpolate learn, by the scale of their start."""
+"""The study verb `two_layer`: the risk of two linear layers that fit every label, by their initial scale."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.estimate import Numbers
@@ -10,17 +10,16 @@ from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-
-if TYPE_CHECKING:
-    from attnlaw.theory.regression.problem import Regression
-    from attnlaw.theory.regression.two_layer import MeasuredTwoLayer
+from attnlaw.theory.regression.effective_ranks import effective_ranks
+from attnlaw.theory.regression.problem import Group, Regression
+from attnlaw.theory.regression.two_layer import MeasuredTwoLayer, simulate_two_layer, two_layer_risk
 
 
 @settings_dataclass
 class TwoLayerSettings(Settings):
-    """Gradient flow of two linear layers to the end, on inputs of a few strong and many weak directions.
+    """Train two linear layers until they fit every label, on inputs with few strong and many weak directions.
 
-    The signal lies in the strong directions, with length 1; the start is balanced, in a random direction.
+    The signal is in the strong directions and has length 1. The start is balanced, in a random direction.
     """
 
     scale: float = setting(
@@ -41,10 +40,6 @@ class TwoLayerSettings(Settings):
 
     @property
     def problem(self) -> Regression:
-        import numpy as np
-
-        from attnlaw.theory.regression.problem import Group, Regression
-
         variances = np.repeat([self.strong_variance, self.weak_variance], [self.strong, self.weak])
         signal = np.repeat([self.strong**-0.5, 0.0], [self.strong, self.weak])
         return Regression((Group(1.0, variances, noise=self.noise),), signal, self.samples)
@@ -52,19 +47,14 @@ class TwoLayerSettings(Settings):
 
 @settings_dataclass
 class TwoLayerSimulationSettings(TwoLayerSettings):
-    """Draw data and starts, and follow the flow to its end."""
+    """Draw data and starts at random, and follow the gradient flow to its end."""
 
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
     seed: int = setting(0, "Seed of the draws.", minimum=0)
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
-    """Return the risk, and where the samples cut the spectrum."""
-    import numpy as np
-
-    from attnlaw.theory.regression.effective_ranks import effective_ranks
-    from attnlaw.theory.regression.two_layer import two_layer_risk
-
+    """Return the risk, and the effective ranks at which the samples split the spectrum."""
     problem = case.problem
     risk = two_layer_risk(problem, case.scale)
     split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)
@@ -77,8 +67,6 @@ def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
 
 
 def simulate(case: TwoLayerSimulationSettings, progress: Progress) -> MeasuredTwoLayer:
-    from attnlaw.theory.regression.two_layer import simulate_two_layer
-
     return simulate_two_layer(case.problem, case.scale, case.seeds, case.seed)
 
 

@@ -1,0 +1,151 @@
+"""An ensemble of learners on the same samples, each with its own random features: the problem and its parts.
+
+Inputs are x ~ N(0, I_d), and the teacher is nu = theta . x/sqrt(d), of variance 1. Learner k sees p features
+v_k = act(F_k x/sqrt(d)) and minimises over its weights w
+
+    sum_i l(y_i, w . v_k/sqrt(p)) + (ridge/2) |w|^2
+
+which is a sum over the n samples, not a mean. Labels are nu with noise for the square loss, and sign(nu) for
+the other losses. In the limit of large sizes, features behave like Gaussian ones with two moments:
+
+| here | meaning, with g standard normal |
+|---|---|
+| kappa_1 | E g act(g), the linear part |
+| kappa_*^2 | E act(g)^2 - kappa_1^2, the rest, which acts as noise (act is odd, so its mean is 0) |
+| s | eigenvalues of F F^T/d: Marchenko-Pastur with p/d, and an atom 1 - d/p at 0 if p > d |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from attnlaw.core.arrays import Reals
+from attnlaw.core.settings import Settings, setting, settings_dataclass
+from attnlaw.core.variants import Variants, by_name, parse_positive, with_parameter
+from attnlaw.numerics.prox import HINGE, LOGISTIC, SQUARE, Loss
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+
+FAR = 12.0  # standard deviations; the mass beyond is below the precision of float64
+
+
+@dataclass(frozen=True)
+class LossChoice:
+    """A loss that learners may minimise."""
+
+    name: str
+    label: str
+    loss: Loss
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are signs, without noise."""
+        return self.loss.signs
+
+    @property
+    def noisy(self) -> bool:
+        return not self.classifies
+
+
+@dataclass(frozen=True)
+class Features:
+    """An odd activation of random features: act itself, and its moments (kappa_1, kappa_*^2)."""
+
+    name: str
+    function: Callable[..., Reals]
+    moments: Callable[..., tuple[float, float]]
+    example: str | None = None
+    parameters: tuple[float, ...] = ()
+
+    def at(self, parameter: str) -> Features:
+        return with_parameter(self, parameter, parse_positive(parameter))
+
+
+def _sign_moments() -> tuple[float, float]:
+    return math.sqrt(2 / math.pi), 1 - 2 / math.pi
+
+
+def _tanh(x: Reals, gain: float) -> Reals:
+    return np.tanh(gain * x)
+
+
+def _tanh_moments(gain: float) -> tuple[float, float]:
+    """Compute the moments by quadrature, cut where tanh(gain z) bends."""
+    linear, second = (
+        2
+        * scipy.integrate.quad(
+            _weighted, 0.0, FAR, (gain, power), points=[min(3 / gain, FAR / 2)], epsabs=1e-14, epsrel=1e-13
+        )[0]
+        for power in (1, 2)
+    )
+    return linear, second - linear**2
+
+
+def _weighted(z: float, gain: float, power: int) -> float:
+    """Return z tanh(gain z) for power 1 and tanh(gain z)^2 for power 2, times the normal density."""
+    value = math.tanh(gain * z)
+    return (z * value if power == 1 else value**2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+LOSSES = by_name(
+    LossChoice("square", "ridge", SQUARE),
+    LossChoice("logistic", "logistic", LOGISTIC),
+    LossChoice("hinge", "hinge", HINGE),
+)
+FEATURES = Variants(
+    Features("sign", np.sign, _sign_moments),
+    # tanh(G z)
+    Features("tanh:G", _tanh, _tanh_moments, example="tanh:2"),
+)
+
+
+@settings_dataclass
+class Ensemble(Settings):
+    """The settings that all learners of an ensemble share.
+
+    >>> Ensemble(samples=600, features=450, inputs=300, loss="logistic").ridge
+    0.01
+    """
+
+    samples: int = setting(600, "Samples, the same for every learner.", symbol="n", minimum=1)
+    features: int = setting(450, "Features of a learner.", symbol="p", minimum=1)
+    inputs: int = setting(300, "Dimension of the inputs.", symbol="d", minimum=1)
+    loss: str = setting("square", "What a learner minimises.", choices=LOSSES)
+    ridge: float = setting(0.01, "Penalty of ‖w‖²/2, against the sum over samples.", symbol="λ", minimum=0)
+    activation: str = setting("sign", "Of the features.", choices=FEATURES)
+    noise: float = setting(
+        0.2, "Variance of the noise of labels.", symbol="Δ", minimum=0, active_if=("loss", "noisy")
+    )
+
+
+def apply_activation(name: str, x: Reals) -> Reals:
+    """Return act(x) entry by entry, for an activation of `FEATURES`.
+
+    >>> apply_activation("tanh:2", np.array([0.5])).round(6).tolist()
+    [0.761594]
+    """
+    chosen = FEATURES[name]
+    return chosen.function(x, *chosen.parameters)
+
+
+def feature_moments(name: str) -> tuple[float, float]:
+    """Return kappa_1 and kappa_*^2 of an activation of `FEATURES`.
+
+    >>> [round(value, 6) for value in feature_moments("sign")]
+    [0.797885, 0.36338]
+    """
+    chosen = FEATURES[name]
+    return chosen.moments(*chosen.parameters)
+
+
+def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
+    """Return points and weights of the law of F F^T/d, its atom included; F is features x inputs."""
+    law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
+    points, weights = law.nodes()
+    return np.append(points, [at for at, _ in law.atoms]), np.append(
+        weights, [weight for _, weight in law.atoms]
+    )
