@@ -7,7 +7,7 @@
 from pathlib import Path
 
 import attnlaw
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.study import Backend, read_study, run
 
 STUDY = """

@@ -17,7 +17,7 @@ import attnlaw
 from attnlaw.analysis.check.locations import model_file
 from attnlaw.checkpoints.open import expand_run, open_model, single_model_path
 from attnlaw.core.errors import InputError
-from attnlaw.study.file import read_study
+from attnlaw.study.study_file import read_study
 
 REVISIONS = ("a" * 40, "b" * 40)
 

@@ -17,7 +17,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import Result
 from attnlaw.render.charts.paper import save_figure
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.verbs.views import figure_to_plot
 
 

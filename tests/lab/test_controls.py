@@ -7,8 +7,8 @@ import pytest
 from house.coin import Coin
 
 from attnlaw.core.settings import setting_fields
-from attnlaw.lab.controls import build_controls, idle_settings, settings_from_controls, slider_steps
-from attnlaw.lab.page_model import PageModel, page_names
+from attnlaw.lab.controls import build_controls, slider_steps
+from attnlaw.lab.page_model import PageModel, idle_settings, page_names, settings_from_controls
 from attnlaw.verbs import VERBS, find_verb
 from attnlaw.verbs.learn import LearnSettings
 from attnlaw.verbs.limit import LimitSettings

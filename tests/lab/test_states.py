@@ -13,7 +13,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_value
 from attnlaw.lab import html as shown
 from attnlaw.lab import spectrum_page as heads
-from attnlaw.lab.background import Training
+from attnlaw.lab.background import BackgroundSimulation
 from attnlaw.lab.page_model import PageModel
 from attnlaw.lab.serve import Application
 
@@ -73,7 +73,7 @@ def test_a_state_is_repeated_by_its_words(name, values):
 def test_trained_students_are_repeated_too():
     desk = PageModel.of("learn")
     state = desk.state({"noise": 0.5}, {"simulate": 10, "seeds": 2, "seed": 3, "sensing": "goe"})
-    run = Training(state)
+    run = BackgroundSimulation(state)
     run.wait()
     simulation = run.result
     assert ran(state.as_python())["trained"].estimation_error == simulation.estimation_error
@@ -87,7 +87,7 @@ def test_trained_students_are_repeated_too():
 
 
 def test_training_stops_when_it_is_told_to():
-    run = Training(PageModel.of("learn").state({}, {"simulate": 100, "seeds": 32}))
+    run = BackgroundSimulation(PageModel.of("learn").state({}, {"simulate": 100, "seeds": 32}))
     while not run.total:
         time.sleep(0.01)
     run.stop()
@@ -95,13 +95,13 @@ def test_training_stops_when_it_is_told_to():
     assert run.is_over
     assert run.result is None
     assert run.error is None
-    assert "stopped after" in shown.training_html(run)
+    assert "stopped after" in shown.progress_html(run)
 
 
 def test_what_cannot_be_is_one_line():
     desk = PageModel.of("learn")
     with pytest.raises(InputError, match="whole"):
-        Training(desk.state({"target_rank": 0.123}, {"simulate": 10}))
+        BackgroundSimulation(desk.state({"target_rank": 0.123}, {"simulate": 10}))
     with pytest.raises(InputError) as error:
         shown.solve(desk.state({"output": "softmax"}))
     assert shown.error_html(error.value).strip() == (

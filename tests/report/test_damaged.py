@@ -16,7 +16,7 @@ import pytest
 from report.charts_of import data_of, study_of
 
 import attnlaw
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.verbs import find_verb
 
 NAN, INFINITY = float("nan"), float("inf")

@@ -11,7 +11,7 @@ from report.charts_of import named, page_html, result_of, with_tables
 import attnlaw
 from attnlaw.analysis.findings.detectors import RULES
 from attnlaw.core.result import Result
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.audit.page_data import constant_quantities
 

@@ -23,7 +23,7 @@ from attnlaw.render.charts.paper import (
     save_chart,
     save_figure,
 )
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 from attnlaw.verbs.audit.charts import compare, contribution_curves
 from attnlaw.verbs.views import figure_to_plot, figures_of

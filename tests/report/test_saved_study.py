@@ -14,9 +14,9 @@ import attnlaw
 from attnlaw import study
 from attnlaw.analysis.audit.summary import MEANING
 from attnlaw.core.result import Result
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.spectra import approximate, measure
-from attnlaw.study.file import read_study
+from attnlaw.study.study_file import read_study
 
 TINY = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

@@ -17,8 +17,8 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import Result
-from attnlaw.report.write import write_files, write_report
-from attnlaw.study.file import read_study
+from attnlaw.report import write_files, write_report
+from attnlaw.study.study_file import read_study
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.verbs import find_verb
 from attnlaw.verbs.audit.page import MOST_MODELS

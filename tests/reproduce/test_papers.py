@@ -16,17 +16,9 @@ from command.in_process import invoke
 
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import setting_fields
-from attnlaw.reproduce import papers
-from attnlaw.reproduce.papers import (
-    DERIVED,
-    FOLDER,
-    NUMBER_COLUMNS,
-    PAPERS,
-    compare,
-    find_figures,
-    published_lines,
-)
-from attnlaw.reproduce.published_figures import published_figures
+from attnlaw.reproduce import comparison
+from attnlaw.reproduce.comparison import DERIVED, compare, published_figures
+from attnlaw.reproduce.papers import FOLDER, NUMBER_COLUMNS, PAPERS, find_figures, published_lines
 from attnlaw.study import read_study
 from attnlaw.study.shipped import shipped_studies
 
@@ -66,7 +58,7 @@ def test_every_number_belongs_to_a_task(name: str) -> None:
         if line["quantity"] in DERIVED:
             continue
         assert any(line["quantity"] in verb.schema for verb in study.verbs.values())
-        estimate = papers._our_estimate(
+        estimate = comparison._our_estimate(
             rows.with_columns(pl.lit(1.0).alias(line["quantity"])), line["quantity"], settings, frozenset()
         )
         assert estimate is not None, line
@@ -140,7 +132,7 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, **changes: str) -> list[dict[str, 
             "y_error": [1e-9, 0.3, 0.4, None],
         }
     )
-    monkeypatch.setattr(papers, "published_lines", lambda study: [line])
+    monkeypatch.setattr(comparison, "published_lines", lambda study: [line])
     return compare("p", "s", rows, ["drawn"])
 
 

@@ -9,7 +9,7 @@ import pytest
 from command.in_process import invoke
 
 from attnlaw.core.errors import InputError
-from attnlaw.study.file import read_study, study_keys, template
+from attnlaw.study.study_file import read_study, study_keys, template
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 EVERY = [*VERBS, *STUDY_VERBS]

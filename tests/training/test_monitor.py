@@ -19,7 +19,7 @@ from attnlaw import audit
 from attnlaw.core.errors import InputError
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_schema
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.training import SpectralMonitor
 from attnlaw.training.monitor.columns import PANELS, STEP_MATRICES, STEPS
 

@@ -11,7 +11,7 @@ import torch
 
 from attnlaw import measure_margins
 from attnlaw.core.errors import InputError
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.training import SpectralMonitor
 
 INPUTS = torch.randn(40, 5, 16, generator=torch.manual_seed(1))

@@ -15,7 +15,7 @@ from study.sample_verbs import study
 
 import attnlaw
 from attnlaw.core.errors import InputError
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.study import run, status
 from attnlaw.study.export import export
 from attnlaw.study.store import open_store

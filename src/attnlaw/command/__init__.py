@@ -13,6 +13,9 @@ from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Any, cast
 
+from attnlaw import __version__
+from attnlaw.core.errors import InputError
+
 
 class OutputClosed(Exception):
     """Standard output takes no more; without words where its reader, such as head, has seen enough."""
@@ -51,13 +54,9 @@ def main() -> None:
     """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
     # Small matrices take longer in several threads, and large ones are measured in threads of their own.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from attnlaw.core.errors import InputError
-
     prepare_streams()
     try:
         if sys.argv[1:] in (["--version"], ["-V"]):  # answered without the command-line library
-            from attnlaw import __version__
-
             sys.stdout.write(f"attnlaw {__version__}\n")
             status = 0
         else:

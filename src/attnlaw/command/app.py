@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 
+from attnlaw import __version__
 from attnlaw.command import UsageError
 from attnlaw.command.execute import output_options, parse_words, run_command
 from attnlaw.core.errors import BadSetting, as_option
 from attnlaw.core.settings import SettingField, Settings, setting_fields
+from attnlaw.render.terminal.console import print_message
 from attnlaw.verbs import VERBS, find_verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
@@ -36,8 +38,6 @@ OTHER_COMMANDS = {
 
 def run(words: list[str]) -> int:
     """Do what the words ask for; the exit status."""
-    from attnlaw import __version__
-
     app = App(
         name="attnlaw",
         help="The spectral theory of attention, executable.",
@@ -59,8 +59,6 @@ def run(words: list[str]) -> int:
     try:
         status = app(words or ["--help"], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        from attnlaw.render.terminal.console import print_message
-
         message = str(error)
         if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
             joined = "several values of one are joined by commas, such as a,b"

@@ -11,19 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from attnlaw.command.workers import WorkerOptions
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.core.verb import Verb
+from attnlaw.render.charts.paper import save_figure
 from attnlaw.render.output_options import OutputOptions
-from attnlaw.verbs.views import find_part, result_directory, show_end
+from attnlaw.render.terminal.console import output, print_json, print_message, progress
+from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, show_end
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
     """Return the options of a verb's output: its own, those for workers, or the common ones."""
     if verb.split is not None:
-        from attnlaw.command.workers import WorkerOptions
-
         return WorkerOptions
     part = find_part(verb, "options")
     return OutputOptions if part is None else part.Options
@@ -47,7 +48,6 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     if (status := options.short_circuit()) is not None:
         return status
     asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
-    from attnlaw.render.terminal.console import output, print_json, print_message
 
     with _output_directory(options.out, verb), _library_messages():
         print_once = cache(print_message)  # an error that many cases meet is one line
@@ -112,8 +112,6 @@ def _run_cases(
 
     A verb with a view of its own shows each case as it comes.
     """
-    from attnlaw.render.terminal.console import output, progress
-
     terminal = None if options.json else find_part(verb, "terminal")
     pairs, shown = [], [Result.collect(verb, [])]
     with progress(verb.name) as report:
@@ -131,8 +129,6 @@ def _run_cases(
 
 
 def _write(result: Result, options: OutputOptions) -> None:
-    from attnlaw.render.terminal.console import print_message, progress
-
     if options.out is not None:
         with progress(f"write {options.out}") as report:
             folder = result.save(options.out, options.figures, report)
@@ -141,9 +137,6 @@ def _write(result: Result, options: OutputOptions) -> None:
         more = "" if options.figures is None else drawn
         print_message(f"wrote {folder / 'report.html'} and the rows beside it{more}")
     if options.figure is not None:
-        from attnlaw.render.charts.paper import save_figure
-        from attnlaw.verbs.views import figure_to_plot
-
         save_figure(figure_to_plot(result), Path(options.figure))
         print_message(f"wrote {options.figure}")
 
@@ -169,8 +162,6 @@ class _MessageHandler(logging.Handler):
     """Lines of the library, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from attnlaw.render.terminal.console import print_message
-
         print_message(record.getMessage())
 
 

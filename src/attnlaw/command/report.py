@@ -13,7 +13,7 @@ from attnlaw.render.terminal.console import print_message
 class Report(Settings):
     """Write report.html from saved rows, several runs side by side; nothing is computed anew.
 
-    The same from Python: attnlaw.report.write.write_report([DIR, ...], out=DIR, figures="pdf")
+    The same from Python: attnlaw.report.write_report([DIR, ...], out=DIR, figures="pdf")
     """
 
     directories: tuple[str, ...] = setting(
@@ -30,7 +30,7 @@ class Report(Settings):
         require_directory_name(self.out, *self.directories)
 
     def execute(self) -> int:
-        from attnlaw.report.write import write_files
+        from attnlaw.report import write_files
 
         out = None if self.out is None else Path(self.out)
         page, *drawn = write_files([Path(name) for name in self.directories], out, self.figures)

@@ -13,13 +13,21 @@ from attnlaw.command.report import Report
 from attnlaw.core.result import ROWS
 from attnlaw.core.settings import Settings, setting, setting_like, settings_dataclass
 from attnlaw.render.output_options import require_directory_name
-from attnlaw.render.terminal.console import Column, output, print_json, print_message, print_table, progress
+from attnlaw.render.terminal.console import (
+    Column,
+    format_duration,
+    output,
+    print_json,
+    print_message,
+    print_table,
+    progress,
+)
 from attnlaw.study import Backend, StudyStatus, read_study
 from attnlaw.study.export import export
-from attnlaw.study.file import template
 from attnlaw.study.run import Cost
 from attnlaw.study.shipped import shipped_studies, study_description
 from attnlaw.study.store import open_store
+from attnlaw.study.study_file import template
 from attnlaw.verbs import find_verb
 
 MOST_ERRORS = 5  # that are told apart
@@ -72,7 +80,7 @@ class List(Settings):
 class New(Settings):
     """Print a study file to fill in: every key of a verb with its meaning, what it may be, and its default.
 
-    The same from Python: attnlaw.study.file.template(verb)
+    The same from Python: attnlaw.study.study_file.template(verb)
     """
 
     verb: str = setting(help="A verb, also one of studies alone.", positional=True, metavar="VERB")
@@ -98,7 +106,7 @@ class Run(StudyRunSettings):
     """Compute what is missing of a study and export its rows to DIR.
 
     The same from Python: attnlaw.study.run(read_study(FILE), DIR, Backend(jobs=...), force=...), and for
-    figures attnlaw.report.write.write_report([DIR], figures="png")
+    figures attnlaw.report.write_report([DIR], figures="png")
     """
 
     force: bool = setting(False, "Compute everything anew.")
@@ -176,18 +184,6 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
         standing = function(study, place.out, place, announce=announce, progress=shown, **options)
     _print_status(standing, place)
     return STOPPED if standing.stopped else 1 if standing.failures else 0
-
-
-def format_duration(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    >>> [format_duration(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
-    ['12 ms', '3.2 s', '2.5 min', '2.5 h', '4.6 days']
-    """
-    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
 
 
 def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:

@@ -11,6 +11,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb
 from attnlaw.render.output_options import OutputOptions
+from attnlaw.render.terminal.console import format_duration, print_message
 from attnlaw.verbs.workers import Workers
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ class WorkerOptions(OutputOptions):
         if place is None or self.out is None or verb.split is None:
             yield from super().run_cases(verb, cases, progress)
             return
-        from attnlaw.command.study import format_duration
-        from attnlaw.render.terminal.console import print_message
         from attnlaw.study.split_case import SplitStopped, run_split
 
         said, began = False, monotonic()

@@ -3,7 +3,7 @@
 | derived | by |
 |---|---|
 | options and help of the command, `--json` | `attnlaw.command.app` |
-| keys of a study file, their values and their messages | `attnlaw.study.file` |
+| keys of a study file, their values and their messages | `attnlaw.study.study_file` |
 | rows, JSON, saved tables and their check | `Verb.row`, `Verb.schema`, `attnlaw.core.result` |
 | labels of tables, axes and pages | `Verb.label` |
 | the Python function | `Verb.__call__` |

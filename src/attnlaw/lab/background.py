@@ -6,14 +6,14 @@ from threading import Event, Thread
 
 from attnlaw.core.errors import InputError
 from attnlaw.core.result import Result
-from attnlaw.lab.controls import State
+from attnlaw.lab.page_model import State
 
 
-class TrainingStopped(Exception):
+class SimulationStopped(Exception):
     """What the progress of a stopped simulation raises."""
 
 
-class Training:
+class BackgroundSimulation:
     """The simulation of a state, in a thread of its own.
 
     `result` is the result once `is_over`, None if it was stopped or failed; `error` says why it failed.
@@ -49,13 +49,13 @@ class Training:
 
     def _report_progress(self, done: int, total: int) -> None:
         if self._stop.is_set():
-            raise TrainingStopped
+            raise SimulationStopped
         self.done, self.total = done, total
 
     def _run(self) -> None:
         try:
             self.result = self.verb(**self.state.simulation_settings, progress=self._report_progress)
-        except TrainingStopped:
+        except SimulationStopped:
             pass
         except InputError as error:
             self.error = str(error)

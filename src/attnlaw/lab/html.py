@@ -12,10 +12,11 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.progress import no_progress
 from attnlaw.core.result import Result
-from attnlaw.lab.background import Training
-from attnlaw.lab.controls import State
+from attnlaw.lab.background import BackgroundSimulation
+from attnlaw.lab.page_model import PageModel, State, page_names
 from attnlaw.render.charts.style import inline_svg
 from attnlaw.render.pages.html import macros
+from attnlaw.verbs import VERBS
 from attnlaw.verbs.views import figures_of
 
 # The cells of a row: each its name, under which it is found again, and its text; the first heads the row.
@@ -25,6 +26,13 @@ Row = Sequence[tuple[str, str]]
 def lab_html(macro: str, *values: Any) -> str:
     """Return what a macro of page.html makes of values."""
     return str(getattr(macros("lab/page.html"), macro)(*values))
+
+
+def head_html(model: PageModel) -> str:
+    verb = model.verb
+    links = [(name, name == verb.name) for name in dict.fromkeys([*page_names(), verb.name])]
+    line = VERBS[verb.name][1] if verb.name in VERBS else verb.title
+    return lab_html("head", verb.title, line, links)
 
 
 def solve(state: State) -> Result:
@@ -110,7 +118,7 @@ def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
     return lab_html("idle", hidden)
 
 
-def training_html(run: Training, clock: Any = None) -> str:
+def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
     """How far a simulation is; `clock` is an element of marimo that asks again while it runs."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:

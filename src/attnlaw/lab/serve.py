@@ -13,6 +13,7 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import MANIFEST
 from attnlaw.lab.page_model import page_names, positional_settings
 from attnlaw.numerics.threads import short_switch_interval
+from attnlaw.render.pages.page import colour_css
 from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"
@@ -72,8 +73,6 @@ def _cache_plugin_lookup() -> None:
 
 
 def _html_head() -> str:
-    from attnlaw.render.pages.page import colour_css
-
     # Under a class of their own: marimo has variables of the same names.
     variables = colour_css().replace(":root", ".lab")
     style = f"{variables}\n{STYLE.read_text(encoding='utf-8')}"

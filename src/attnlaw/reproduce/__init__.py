@@ -1,1 +1,1 @@
-"""Repeat the figures of papers: run the shipped studies, draw them, and compare with published numbers."""
+"""Repeat the figures of papers with the shipped studies, and compare them with published numbers."""

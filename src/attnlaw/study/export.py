@@ -19,8 +19,8 @@ from attnlaw import __version__
 from attnlaw.core.errors import InputError
 from attnlaw.core.result import Result
 from attnlaw.core.verb import Verb
-from attnlaw.study.file import Study
 from attnlaw.study.store import Store
+from attnlaw.study.study_file import Study
 from attnlaw.study.task import Ending, Task
 from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.views import STORE, load, replace_files, written_files

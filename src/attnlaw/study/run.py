@@ -20,8 +20,8 @@ from attnlaw.core.settings import infinity_as_text
 from attnlaw.study.backends import Backend
 from attnlaw.study.engine import Engine, Stop
 from attnlaw.study.export import export, require_same_study
-from attnlaw.study.file import Study
 from attnlaw.study.store import Store, hold_lock, is_locked, open_store
+from attnlaw.study.study_file import Study
 from attnlaw.study.task import Ending, Task, group_tasks
 from attnlaw.verbs.views import STORE
 

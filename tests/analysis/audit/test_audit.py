@@ -17,7 +17,7 @@ import attnlaw
 from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.audit.summary import null_test_sentence
 from attnlaw.render.model_names import model_names
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.proxies import proxies
 from attnlaw.verbs.audit import VERB

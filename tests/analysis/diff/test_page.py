@@ -9,7 +9,7 @@ from accessible import CHROMIUM, open_browser
 from checkpoints.small import bert_weights
 
 import attnlaw
-from attnlaw.report.write import write_report
+from attnlaw.report import write_report
 
 HOSTILE = '<img src=x onerror="document.title=1"></script>&amp;'
 WIDTH, HEADS = 24, 4

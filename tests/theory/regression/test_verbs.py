@@ -10,7 +10,7 @@ from command.in_process import invoke
 import attnlaw
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import no_progress
-from attnlaw.study.file import read_study
+from attnlaw.study.study_file import read_study
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 
 

@@ -24,8 +24,8 @@ def _():
 
 
 @app.cell
-def _(PageModel, mo, arguments):
-    mo.Html(PageModel.of(**arguments).head_html())
+def _(PageModel, mo, arguments, shown):
+    mo.Html(shown.head_html(PageModel.of(**arguments)))
     return
 
 

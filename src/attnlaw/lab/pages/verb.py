@@ -18,11 +18,11 @@ def _():
     from attnlaw.core.errors import InputError
     from attnlaw.lab import html as shown
     from attnlaw.lab import widgets
-    from attnlaw.lab.background import Training
+    from attnlaw.lab.background import BackgroundSimulation
     from attnlaw.lab.page_model import PageModel
 
     desk = PageModel.of(**mo.app_meta().request.meta["attnlaw"])
-    return InputError, Training, desk, mo, replace, shown, widgets
+    return InputError, BackgroundSimulation, desk, mo, replace, shown, widgets
 
 
 @app.cell
@@ -32,8 +32,8 @@ def _(mo):
 
 
 @app.cell
-def _(desk, mo):
-    mo.Html(desk.head_html())
+def _(desk, mo, shown):
+    mo.Html(shown.head_html(desk))
     return
 
 
@@ -92,7 +92,7 @@ def _(desk, mo, widgets):
 
 
 @app.cell
-def _(InputError, Training, beside, desk, mo, panel, runs, shown, start, stop):
+def _(InputError, BackgroundSimulation, beside, desk, mo, panel, runs, shown, start, stop):
     def _pressed():
         """A clock while students are trained, and what went wrong."""
         if stop.value or start.value:
@@ -101,7 +101,7 @@ def _(InputError, Training, beside, desk, mo, panel, runs, shown, start, stop):
         if not start.value:
             return None, ""
         try:
-            runs[:] = [Training(desk.state(panel.values, beside.values))]
+            runs[:] = [BackgroundSimulation(desk.state(panel.values, beside.values))]
         except InputError as error:
             return None, shown.error_html(error)
         return mo.ui.refresh(default_interval="0.5s"), ""
@@ -119,7 +119,7 @@ def _(clock, mo, runs, set_trained, shown):
         run = runs[-1]
         if run.is_over and run.result is not None:
             set_trained(run)
-        return shown.training_html(run, clock)
+        return shown.progress_html(run, clock)
 
     mo.Html(_status())
     return

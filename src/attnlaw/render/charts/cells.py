@@ -15,7 +15,7 @@ import polars as pl
 from attnlaw.render.charts.encodings import HEIGHT, WIDTH, dash_encoding, inline_data, panel_title
 from attnlaw.render.charts.style import PALETTE, as_title, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings
-from attnlaw.render.labels import format_short
+from attnlaw.render.describe_rows import format_short
 
 CELL = 15
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])

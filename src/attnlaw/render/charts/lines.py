@@ -23,7 +23,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
-from attnlaw.render.labels import MOST_CASES, rows_by_case, varying_settings
+from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
 POINTS = (
     "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."

@@ -16,7 +16,7 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import nan_to_null, to_frame, to_schema
 from attnlaw.render.charts.figure import Figure, unique_suffixes
 from attnlaw.render.charts.style import PALETTE, palette
-from attnlaw.render.labels import (
+from attnlaw.render.describe_rows import (
     ValueLabels,
     format_setting,
     independent_settings,

@@ -28,7 +28,7 @@ from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import finite_or_none, inline_svg
-from attnlaw.render.labels import (
+from attnlaw.render.describe_rows import (
     constant_settings,
     failed_rows,
     failure_sentence,
@@ -346,7 +346,7 @@ def headline_numbers(
 
 
 @dataclass(frozen=True)
-class Drawing:
+class FigureCard:
     """A figure as SVG, with its words; a broad one takes the whole width of a page."""
 
     title: str
@@ -355,12 +355,12 @@ class Drawing:
     is_broad: bool
 
 
-def draw(figure: Figure, name: str) -> Drawing:
+def draw(figure: Figure, name: str) -> FigureCard:
     """Draw a figure; `name` makes its ids unique on the page."""
     svg = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', svg)
     is_broad = width is not None and float(width[1]) > WIDEST_HALF
-    return Drawing(figure.title, figure.caption, Markup(svg), is_broad)
+    return FigureCard(figure.title, figure.caption, Markup(svg), is_broad)
 
 
 def figure_section(

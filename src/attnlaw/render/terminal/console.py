@@ -127,6 +127,18 @@ def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: st
     return format_with_error(float(value), float(error)) if error and error >= last_digit / 2 else shown
 
 
+def format_duration(seconds: float) -> str:
+    """Return a duration in the unit that a person would choose.
+
+    >>> [format_duration(seconds) for seconds in (0.0123, 3.21, 150.0, 9000.0, 400000.0)]
+    ['12 ms', '3.2 s', '2.5 min', '2.5 h', '4.6 days']
+    """
+    for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.1g} ms"
+
+
 class _TimeLeft(TimeRemainingColumn):
     """The time left as the caller knows it, or by the pace of what is done."""
 

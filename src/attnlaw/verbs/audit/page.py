@@ -22,7 +22,7 @@ from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.labels import failure_sentence
+from attnlaw.render.describe_rows import failure_sentence
 from attnlaw.render.model_names import lines_about_models, model_names
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html

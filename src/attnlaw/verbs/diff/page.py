@@ -11,7 +11,7 @@ from markupsafe import Markup
 from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.labels import failure_sentence, format_short
+from attnlaw.render.describe_rows import failure_sentence, format_short
 from attnlaw.render.model_names import name_models
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html

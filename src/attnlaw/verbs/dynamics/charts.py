@@ -15,7 +15,7 @@ from attnlaw.render.charts.densities import ridge_panel
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
-from attnlaw.render.labels import MOST_CASES, independent_settings, rows_by_case, varying_settings
+from attnlaw.render.describe_rows import MOST_CASES, independent_settings, rows_by_case, varying_settings
 from attnlaw.verbs.dynamics import TIMES
 
 LABELS = {quantity.name: quantity.label for quantity in TIMES}

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from attnlaw.analysis.fit.model_fits import law_counts
 from attnlaw.core.result import Result
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.labels import failure_sentence, shared_settings
+from attnlaw.render.describe_rows import failure_sentence, shared_settings
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page

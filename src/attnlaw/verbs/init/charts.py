@@ -18,7 +18,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
-from attnlaw.render.labels import MOST_CASES, rows_by_case
+from attnlaw.render.describe_rows import MOST_CASES, rows_by_case
 
 LIMIT_WIDTH = "inf"  # of the setting `width`
 DASHES = {"finite width": [1, 0], "infinite width": [4, 4]}

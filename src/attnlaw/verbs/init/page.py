@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.render.charts.figure import Figure
-from attnlaw.render.labels import MOST_CASES, ValueLabels, shared_settings, varying_settings
+from attnlaw.render.describe_rows import MOST_CASES, ValueLabels, shared_settings, varying_settings
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, headline_numbers, result_columns, verb_page
 

@@ -16,7 +16,7 @@ from attnlaw.render.charts.encodings import HEIGHT, WIDTH, colour_encoding, inli
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
-from attnlaw.render.labels import rows_by_case, varying_settings
+from attnlaw.render.describe_rows import rows_by_case, varying_settings
 
 INTERPOLATION = "threshold_interpolation"
 RECOVERIES = ("threshold_recovery", "threshold_feasibility", "threshold_bayes", "threshold_direct")

@@ -15,7 +15,7 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.lines import draw_beside, draw_lines, line_charts
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
-from attnlaw.render.labels import MOST_CASES, format_setting, rows_by_case, varying_settings
+from attnlaw.render.describe_rows import MOST_CASES, format_setting, rows_by_case, varying_settings
 
 # Title, slope against the width, and that slope in words. At width n the density is off by a term of order
 # 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.

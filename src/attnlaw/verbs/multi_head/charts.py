@@ -13,7 +13,7 @@ from attnlaw.render.charts.encodings import PANEL, inline_data, panel_title
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import PALETTE
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
-from attnlaw.render.labels import varying_settings
+from attnlaw.render.describe_rows import varying_settings
 
 SPIKE_NOTE = "The triangle is where keys of unequal length are expected to put one value (an extension)."
 X_TITLE = "singular value / root of the mean square"

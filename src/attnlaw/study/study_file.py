@@ -34,6 +34,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_origin
 
+import numpy as np
+
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.files import MEGABYTE, parse_toml, read_bounded, require_valid_path
 from attnlaw.core.settings import (
@@ -130,8 +132,6 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
     >>> task_seed(7, 3, 1) == int(child.generate_state(1, np.uint64)[0] >> 11)
     True
     """
-    import numpy as np
-
     child = np.random.SeedSequence(seed, spawn_key=(position, repetition))
     return int(child.generate_state(1, np.uint64)[0]) >> 11
 

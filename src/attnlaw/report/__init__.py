@@ -1,1 +1,0 @@
-"""Charts and pages, drawn from rows only."""

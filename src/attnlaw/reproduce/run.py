@@ -1,0 +1,122 @@
+"""Run the study of a paper's figure, draw its page, and compare its rows with published numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from attnlaw import __version__
+from attnlaw.core.errors import InputError
+from attnlaw.core.estimate import Estimate, Outcome
+from attnlaw.core.files import write_all
+from attnlaw.core.progress import Progress
+from attnlaw.render.charts.paper import figure_files
+from attnlaw.report import write_report
+from attnlaw.reproduce.comparison import compare, comparison_table, published_figures
+from attnlaw.reproduce.papers import Paper, PaperFigure
+from attnlaw.study import Backend, read_study, run
+from attnlaw.study.export import collect_results
+from attnlaw.study.store import open_store
+
+STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class FigureRun:
+    """The outcome of running one figure.
+
+    Args:
+        status: "done", "failed" or "stopped".
+        remark: what went wrong and what to do; None if nothing did.
+        lines: comparisons with published numbers, as `comparison.compare` returns them.
+        seconds: time of all tasks together.
+    """
+
+    paper: Paper
+    figure: PaperFigure
+    status: str
+    remark: str | None
+    lines: Sequence[dict[str, Any]] = ()
+    tasks: int = 0
+    seconds: float = 0.0
+
+    def describe(self, quick: bool) -> dict[str, Any]:
+        """Return the JSON object of this run, with the same keys as that of a verb."""
+        scores = [line["z"] for line in self.lines if line["z"] is not None]
+        lines = [
+            {name: asdict(value) if isinstance(value, Estimate) else value for name, value in line.items()}
+            for line in self.lines
+        ]
+        return {
+            "verb": "reproduce",
+            "settings": {"paper": self.paper.arxiv, "figure": self.figure.study, "quick": quick},
+            "quantities": {
+                "tasks": self.tasks,
+                "task_seconds": self.seconds,
+                "compared": len(lines),
+                "rms_z": math.sqrt(sum(z * z for z in scores) / len(scores)) if scores else None,
+                "largest_z": max(scores, key=abs, default=None),
+            },
+            "status": self.status,
+            "remark": self.remark,
+            "tables": {"published": lines},
+            "version": __version__,
+        }
+
+
+def run_figure(
+    paper: Paper,
+    figure: PaperFigure,
+    folder: Path,
+    progress: Progress,
+    *,
+    quick: bool = False,
+    ending: str = "pdf",
+    jobs: int | None = None,
+) -> FigureRun:
+    """Run the study of a figure in a folder, write its page and figures there, and compare its rows.
+
+    Tasks that are finished are not computed again. An `InputError` becomes the remark of a failed run.
+
+    Args:
+        quick: use the values of the study's table [quick].
+        ending: format of the figures: "pdf", "svg" or "png".
+        jobs: workers of a local Dask cluster; None computes in this process.
+    """
+    needs = f"; it needs {figure.needs}" if figure.needs else ""
+    try:
+        study = read_study(figure.study, quick=quick)
+        study_status = run(study, folder, Backend(jobs=jobs), retry_failed=True, progress=progress)
+    except InputError as error:
+        return FigureRun(paper, figure, Outcome.FAILED, f"{error}{needs}")
+    with open_store(folder) as store:
+        results = collect_results(study, store)
+    lines = []
+    if results:
+        parts = [part for result in results for part in (result, result.simulation) if part is not None]
+        rows = pl.concat([part.rows for part in parts], how="diagonal_relaxed")
+        random_verbs = [name for name, verb in study.verbs.items() if verb.is_random]
+        lines = compare(paper.arxiv, figure.study, rows, random_verbs)
+        write_report([folder], figures=ending)
+        figures = published_figures(lines, results[0].verb.label)
+        write_all(figure_files(figures, folder / "figures", ending))
+    status, remark = str(Outcome.DONE), None
+    if study_status.stopped:
+        status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"
+    elif study_status.failures:
+        first = study_status.failures[0].error
+        status, remark = Outcome.FAILED, f"{len(study_status.failures)} tasks failed: {first}{needs}"
+    return FigureRun(paper, figure, status, remark, lines, study_status.tasks, study_status.seconds)
+
+
+def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
+    """Write the comparisons of all runs as CSV. Return whether there are any; without, nothing is written."""
+    table = comparison_table(line for figure_run in runs for line in figure_run.lines)
+    if table.height:
+        write_all({path: table.write_csv().encode()})
+    return table.height > 0
