@@ -71,11 +71,10 @@ def run_diff(base: str, model: str) -> object:
 def run_parts(base: str, model: str) -> object:
     """The comparison with its parts timed, CPU seconds of each."""
     from attnlaw import diff
-    from attnlaw.analysis.diff import attention, compare
-    from attnlaw.analysis.diff import compare as units
+    from attnlaw.analysis.diff import compare, units
 
     spent = dict.fromkeys(PARTS, 0.0)
-    rooms = (compare, units, attention)
+    rooms = (compare, units)
     where = {name: next(room for room in rooms if hasattr(room, name)) for name in PARTS}
 
     def timed(name: str) -> object:

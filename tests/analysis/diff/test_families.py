@@ -64,7 +64,7 @@ def test_gguf_against_the_same_weights_of_hugging_face(smollm2, tmp_path):
 
 @pytest.mark.slow
 def test_norms_are_joined_by_what_reads_them(smollm2, tmp_path):
-    from attnlaw.analysis.diff.tensors import pair_tensors
+    from attnlaw.analysis.diff.matching import pair_tensors
 
     base = open_model(real_checkpoint("smollm2"))
     pairs = {pair.base: pair.model for pair in pair_tensors(base, open_model(llama(tmp_path / "m", smollm2)))}

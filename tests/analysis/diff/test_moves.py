@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.analysis.diff.map_changes import count_intruders, head_moves, matrix_moves, overlap
-from attnlaw.analysis.diff.rounding import noise_spectrum
-from attnlaw.analysis.diff.update import MatrixVectors, ProductVectors
+from attnlaw.analysis.diff.update import MatrixVectors, ProductVectors, noise_spectrum
 
 
 def test_moves_of_a_matrix_under_noise():

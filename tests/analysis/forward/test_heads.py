@@ -16,7 +16,7 @@ from attnlaw.analysis.forward.heads import Head, measure_heads, random_weights_p
 from attnlaw.analysis.forward.inputs import InputSettings, open_tokenizer, raw_inputs, read_input
 from attnlaw.analysis.forward.lens import linearise
 from attnlaw.analysis.forward.load import load_base_model
-from attnlaw.analysis.forward.remarks import RULES, head_findings
+from attnlaw.analysis.forward.remarks import REMARK_KINDS, head_remarks
 from attnlaw.analysis.forward.scores import FrozenScores
 from attnlaw.analysis.forward.trace import Trace, trace_forward
 from attnlaw.theory.bounds.logits import Logits
@@ -138,7 +138,7 @@ def test_made_heads_are_found() -> None:
     assert made_heads[1].perplexity == pytest.approx(n ** (1 / n), rel=1e-6)  # the first row looks at all
     assert made_heads[2].perplexity == pytest.approx(2.0, abs=0.1)
     labels = ["[CLS]", *map(str, range(1, n))]
-    text = {(finding.rule, finding.layer): finding.sentence for finding in head_findings(made_heads, labels)}
+    text = {(remark.rule, remark.layer): remark.sentence for remark in head_remarks(made_heads, labels)}
     assert (
         text["one-column", 0] == "head 0.0 attends one column in 100% of rows: [CLS] at 0, 100% of all weight"
     )
@@ -150,21 +150,21 @@ def test_made_heads_are_found() -> None:
     assert ("one-offset", 0) not in text
 
 
-def test_findings_need_their_thresholds() -> None:
+def test_remarks_need_their_thresholds() -> None:
     soft = measure_heads([made(0.1 * np.random.default_rng(0).standard_normal((20, 20)))], {})
-    assert head_findings(soft, ["x"] * 20) == ()
+    assert head_remarks(soft, ["x"] * 20) == ()
     few = replace(soft[0].participation, value=0.05 * soft[0].participation.null.value)
-    (finding,) = head_findings([replace(soft[0], participation=few)], ["x"] * 20)
-    assert finding.rule == "few-directions"
-    assert finding.size == pytest.approx(20)
-    (finding,) = head_findings([replace(soft[0], logit_typical=soft[0].beta / 5.5)], ["x"] * 20)
-    assert (finding.rule, round(finding.size, 6)) == ("aligned", 5.5)
+    (remark,) = head_remarks([replace(soft[0], participation=few)], ["x"] * 20)
+    assert remark.rule == "few-directions"
+    assert remark.size == pytest.approx(20)
+    (remark,) = head_remarks([replace(soft[0], logit_typical=soft[0].beta / 5.5)], ["x"] * 20)
+    assert (remark.rule, round(remark.size, 6)) == ("aligned", 5.5)
     sink = replace(soft[0], top_column=3, top_column_rows=0.8, sink=3, largest_column_mean=0.5)
-    (finding,) = head_findings([sink], ["x"] * 20)
-    assert (finding.rule, finding.size) == ("one-column", 0.8)
+    (remark,) = head_remarks([sink], ["x"] * 20)
+    assert (remark.rule, remark.size) == ("one-column", 0.8)
     for other in ({"sink": 4}, {"largest_column_mean": 0.49}, {"top_column_rows": 0.74}):
-        assert head_findings([replace(sink, **other)], ["x"] * 20) == ()
-    assert len({rule.name for rule in RULES}) == len(RULES)
+        assert head_remarks([replace(sink, **other)], ["x"] * 20) == ()
+    assert len({rule.name for rule in REMARK_KINDS}) == len(REMARK_KINDS)
 
 
 def test_a_window_has_no_null(tmp_path: Path) -> None:

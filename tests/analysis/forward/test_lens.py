@@ -112,7 +112,7 @@ def test_the_verb_is_the_call(tiny):
     assert heads["participation_over_random"][0] == first.value / first.random.value
     assert heads["random_participation_error"][0] == first.random.error
     assert tables["head_findings"]["sentence"].to_list() == [
-        finding.sentence for finding in tiny_lens.findings
+        remark.sentence for remark in tiny_lens.head_remarks
     ]
 
 

@@ -18,8 +18,8 @@ from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
 from attnlaw.analysis.forward.families import FAMILIES
 from attnlaw.analysis.forward.inputs import RawInput
 from attnlaw.analysis.forward.load import normalise_in_float64
+from attnlaw.analysis.forward.margin_measurement import measure_model
 from attnlaw.analysis.forward.margins import measure_margins
-from attnlaw.analysis.forward.measurement import measure_model
 from attnlaw.analysis.forward.scales import log_scales, measure_at_scale
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.logs import LN10

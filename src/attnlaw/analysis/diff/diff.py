@@ -11,8 +11,9 @@ import polars as pl
 
 from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS
 from attnlaw.analysis.diff.compare import ModelComparison, compare
+from attnlaw.analysis.diff.matching import TensorPair
 from attnlaw.analysis.diff.summary import summarize
-from attnlaw.analysis.diff.tensors import TensorChange, TensorPair
+from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.checkpoints.adapters import is_adapter
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import MatrixLocation

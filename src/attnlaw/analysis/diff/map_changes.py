@@ -45,7 +45,7 @@ from attnlaw.analysis.diff.alignment import (
     rounded_half_null,
     rounding_share_null,
 )
-from attnlaw.analysis.diff.rounding import edge, noise_spectrum, rank_above
+from attnlaw.analysis.diff.rounding import edge, rank_above
 from attnlaw.analysis.diff.update import (
     SIDES,
     MatrixVectors,
@@ -54,6 +54,7 @@ from attnlaw.analysis.diff.update import (
     SingularVectors,
     head_update_values,
     matrix_update_values,
+    noise_spectrum,
     pad_columns,
     product_inner,
     triangle,

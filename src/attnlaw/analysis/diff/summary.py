@@ -13,8 +13,6 @@ from attnlaw.analysis.diff.compare import ModelComparison
 from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
-from attnlaw.core.errors import printable
-from attnlaw.core.result import Result
 
 # Singular values of a rotated model lie no further apart than so many times the floor.
 MAX_ROTATED_GAP = 10.0
@@ -96,27 +94,6 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
                 f"scale_{kind.name}": float(np.median([update["scale"] for update in updates])),
             }
     return values
-
-
-def build_summary(result: Result) -> dict[str, Any]:
-    """The keys of summary.json beside those of every verb, from the result of one model."""
-    row = result.row()
-    maps = result.tables["diff"]
-    sizes = {
-        kind.name: maps.filter(kind=kind.name)["size"].drop_nulls() for kind in KINDS.values() if kind.group
-    }
-    return {
-        "base": row["base"],
-        "model": printable(row["model"]),
-        "sentence": row["verdict"],
-        "verdicts": {
-            verdict.name: row[verdict.column] for verdict in TENSOR_VERDICTS.values() if row[verdict.column]
-        },
-        "model_verdicts": [name for name in row["verdicts"] if name in MODEL_VERDICTS],
-        "median_size": {name: float(np.median(known)) for name, known in sizes.items() if len(known)},
-        "worst_map": {"place": row["worst_map"], "size": row["largest_size"]},
-        "worst_tensor": {"tensor": row["worst_tensor"], "size": row["worst_tensor_size"]},
-    }
 
 
 def location_name(location: MatrixLocation) -> str:

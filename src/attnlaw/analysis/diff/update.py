@@ -18,6 +18,7 @@ and have no coordinates.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -77,6 +78,42 @@ def pad_columns(first: Reals, second: Reals) -> tuple[Reals, Reals]:
 def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> float:
     """<A0 B0, A1 B1>, without forming either."""
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
+
+
+Factors = tuple[Reals, Reals]
+
+
+@lru_cache(maxsize=32)
+def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
+    """A draw of G and T for tau = 1, kept: all heads of a shape are compared with the same noise."""
+    rng = np.random.default_rng([seed, n, d])
+    span = min(n, d)
+    inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
+    if n > span:
+        rows = min(n - span, d)
+        beside[:rows] = np.triu(rng.standard_normal((rows, d)), 1)
+        diagonal = np.arange(rows)
+        beside[diagonal, diagonal] = np.sqrt(rng.chisquare(n - span - diagonal))
+    return inside, beside
+
+
+def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
+    """Singular values of the update that a draw of noise of these sizes in both factors makes, 2d of them.
+
+    `roots` are the triangular factors of A (n x d) and of B^T (m x d), `shape` is (n, m). One draw is enough:
+    the values of a spectrum average out among themselves.
+    """
+    parts = []
+    for seed, (root, n, size) in enumerate(zip(roots, shape, sizes, strict=True)):
+        d = root.shape[1]
+        tau = size / np.sqrt(n * d)
+        inside, beside = _unit_noise(n, d, seed)
+        parts.append((root, tau * inside, tau * beside))
+    (root, inside, beside), (root2, inside2, beside2) = parts
+    # [dA, A0] and [B1; dB], as in `attnlaw.analysis.diff.update`.
+    first = np.block([[inside, root], [beside, np.zeros_like(beside)]])
+    second = np.block([[root2 + inside2, inside2], [beside2, beside2]])
+    return np.asarray(scipy.linalg.svdvals(first @ second.T, check_finite=False))
 
 
 Side = Literal["left", "right"]

@@ -18,7 +18,7 @@ from attnlaw.analysis.forward.heads import Head, measure_heads
 from attnlaw.analysis.forward.inputs import RawInput, check_ids, open_tokenizer, read_input
 from attnlaw.analysis.forward.load import load_base_model
 from attnlaw.analysis.forward.operator import Operator, TopSingularValues, top_singular_values
-from attnlaw.analysis.forward.remarks import HeadFinding, head_findings
+from attnlaw.analysis.forward.remarks import HeadRemark, head_remarks
 from attnlaw.analysis.forward.token_maps import TokenMap, rollout, token_map
 from attnlaw.analysis.forward.trace import Trace, max_input_tokens, trace_forward
 from attnlaw.checkpoints.open import open_model
@@ -141,9 +141,9 @@ class Lens(BriefRepr):
         return max(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property
-    def findings(self) -> tuple[HeadFinding, ...]:
+    def head_remarks(self) -> tuple[HeadRemark, ...]:
         """A sentence for every rule that holds for a head."""
-        return head_findings(self.heads or (), self.labels)
+        return head_remarks(self.heads or (), self.labels)
 
     @property
     def outcome(self) -> Outcome:

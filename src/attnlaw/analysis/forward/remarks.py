@@ -1,7 +1,7 @@
-"""What is worth a sentence about heads on one input.
+"""Remarks about single heads on one input, in sentences.
 
-A rule is a record of the table RULES: when it holds, what it says, and by what its heads are ranked. All are
-descriptions of this input. None says that a head is good or bad.
+Each kind of remark is one record of the table `REMARK_KINDS`: when it applies, what it says, and how its
+heads are ranked. All remarks describe this input only. None of them says that a head is good or bad.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would ha
 
 
 @dataclass(frozen=True)
-class HeadRule:
+class RemarkKind:
     """`holds` for a head, `describe` so with the labels of tokens; the largest `size` is told first."""
 
     name: str
@@ -33,7 +33,7 @@ class HeadRule:
 
 
 @dataclass(frozen=True)
-class HeadFinding:
+class HeadRemark:
     """A rule that holds for a head, in one sentence; `meaning` is when the rule holds."""
 
     rule: str
@@ -91,8 +91,8 @@ def _has_few_directions(head: Head) -> bool:
     )
 
 
-RULES = (
-    HeadRule(
+REMARK_KINDS = (
+    RemarkKind(
         "one-column",
         f"one column has the largest weight of {MIN_ROW_SHARE:.0%} of rows or more, "
         f"and {MIN_COLUMN_SHARE:.0%} of all weight",
@@ -104,7 +104,7 @@ RULES = (
         lambda head: head.top_column_rows,
         _column_sentence,
     ),
-    HeadRule(
+    RemarkKind(
         "one-offset",
         f"the largest weight of {MIN_ROW_SHARE:.0%} of rows or more is at one distance "
         "from the row's own token",
@@ -112,7 +112,7 @@ RULES = (
         lambda head: head.top_offset_rows,
         _offset_sentence,
     ),
-    HeadRule(
+    RemarkKind(
         "few-directions",
         f"the participation number is below {MAX_SHARE_OF_NULL:.0%} of the Gaussian null's "
         f"and {MAX_SHARE_OF_RANDOM:.0%} of that of random weights on the same tokens",
@@ -120,14 +120,14 @@ RULES = (
         lambda head: head.participation.null.value / head.participation.value if head.participation else 0.0,
         _few_directions_sentence,
     ),
-    HeadRule(
+    RemarkKind(
         "sharp",
         "beta is above beta_c, where Gaussian logits attend a few tokens however many there are",
         lambda head: head.beta > head.beta_c,
         lambda head: head.beta / head.beta_c,
         _sharp_sentence,
     ),
-    HeadRule(
+    RemarkKind(
         "aligned",
         f"beta is {MIN_ALIGNMENT:g} times or more what isotropic tokens would give, by its weights",
         lambda head: (head.spread_over_typical or 0) >= MIN_ALIGNMENT,
@@ -137,14 +137,14 @@ RULES = (
 )
 
 
-def head_findings(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadFinding, ...]:
-    """Every rule that holds for a head, rule by rule, the clearest heads first."""
-    findings = []
-    for rule in RULES:
-        held = sorted((head for head in heads if rule.holds(head)), key=rule.size, reverse=True)
+def head_remarks(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadRemark, ...]:
+    """Every rule that holds for a head, kind by kind, the clearest heads first."""
+    remarks = []
+    for kind in REMARK_KINDS:
+        held = sorted((head for head in heads if kind.holds(head)), key=kind.size, reverse=True)
         for head in held:
-            sentence = f"head {head.layer}.{head.head} {rule.describe(head, labels)}"
-            findings.append(
-                HeadFinding(rule.name, head.layer, head.head, rule.size(head), sentence, rule.meaning)
+            sentence = f"head {head.layer}.{head.head} {kind.describe(head, labels)}"
+            remarks.append(
+                HeadRemark(kind.name, head.layer, head.head, kind.size(head), sentence, kind.meaning)
             )
-    return tuple(findings)
+    return tuple(remarks)

@@ -6,9 +6,12 @@ import os
 from dataclasses import MISSING, replace
 from typing import TYPE_CHECKING, Any
 
-from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS, TENSOR_VERDICTS
+import numpy as np
+
+from attnlaw.analysis.diff.columns import DIFF, DIFF_SPECTRA, DIFF_TENSORS, MODEL_VERDICTS, TENSOR_VERDICTS
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS
 from attnlaw.checkpoints.settings import CHECKPOINT, ModelSettings, require_model_exists
+from attnlaw.core.errors import printable
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -102,10 +105,25 @@ def run(case: DiffSettings, progress: Progress) -> Diff:
     return diff(case.base, case, not case.no_match, case.applied, progress)
 
 
-def _summary(result: Result) -> dict[str, Any]:
-    from attnlaw.analysis.diff.summary import build_summary
-
-    return build_summary(result)
+def build_summary(result: Result) -> dict[str, Any]:
+    """The keys of summary.json beside those of every verb, from the result of one model."""
+    row = result.row()
+    maps = result.tables["diff"]
+    sizes = {
+        kind.name: maps.filter(kind=kind.name)["size"].drop_nulls() for kind in KINDS.values() if kind.group
+    }
+    return {
+        "base": row["base"],
+        "model": printable(row["model"]),
+        "sentence": row["verdict"],
+        "verdicts": {
+            verdict.name: row[verdict.column] for verdict in TENSOR_VERDICTS.values() if row[verdict.column]
+        },
+        "model_verdicts": [name for name in row["verdicts"] if name in MODEL_VERDICTS],
+        "median_size": {name: float(np.median(known)) for name, known in sizes.items() if len(known)},
+        "worst_map": {"place": row["worst_map"], "size": row["largest_size"]},
+        "worst_tensor": {"tensor": row["worst_tensor"], "size": row["worst_tensor_size"]},
+    }
 
 
 VERB = Verb(
@@ -121,5 +139,5 @@ VERB = Verb(
     ),
     charts=("worst_update", "sizes", "heads_size", "heads_rank", "heads_z"),
     precheck=_require_both,
-    summary=_summary,
+    summary=build_summary,
 )

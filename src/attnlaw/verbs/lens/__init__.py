@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attnlaw.analysis.forward.inputs import InputSettings
+from attnlaw.analysis.forward.heads import Head
+from attnlaw.analysis.forward.inputs import InputSettings, single_input
+from attnlaw.analysis.forward.lens import Lens, linearise
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
-
-if TYPE_CHECKING:
-    from attnlaw.analysis.forward.heads import Head
-    from attnlaw.analysis.forward.lens import Lens
 
 PARTS = dict.fromkeys(("heads", "operator", "entrywise"))
 
@@ -160,7 +158,7 @@ HEADS = (
     Quantity("logit_typical", "beta for isotropic tokens, by the weights"),
     Quantity("spread_over_typical", "beta over that: how far tokens line up with the head"),
 )
-FINDINGS = (
+HEAD_REMARKS = (
     Quantity("rule", "what was found", kind="text"),
     Quantity("layer", "from 0", kind="int"),
     Quantity("head", "from 0", kind="int"),
@@ -188,9 +186,6 @@ TOKENS = (
 
 
 def run(case: LensSettings, progress: Progress) -> Lens:
-    from attnlaw.analysis.forward.inputs import single_input
-    from attnlaw.analysis.forward.lens import linearise
-
     given = single_input(case, "lens")
     return linearise(case.model, given, case.top, case.seed, progress, case.only, case.entrywise)
 
@@ -237,7 +232,7 @@ VERB = Verb(
     tables=(
         TableSpec("entrywise", ENTRYWISE, _entrywise_rows, json=True, optional=True),
         TableSpec("heads", HEADS, _head_rows, json=True, optional=True),
-        TableSpec("head_findings", FINDINGS, lambda lens: map(vars, lens.findings), json=True),
+        TableSpec("head_findings", HEAD_REMARKS, lambda lens: map(vars, lens.head_remarks), json=True),
         TableSpec("input_tokens", TOKENS, _input_tokens),
         TableSpec(
             "token_map", TOKEN_MAP, lambda lens: lens.token_map_rows() or None, json=True, optional=True

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from math import log10
+from typing import Any
 
-from attnlaw.analysis.forward.inputs import POSITIONS, InputSettings
+from attnlaw.analysis.forward.inputs import POSITIONS, InputSettings, raw_inputs
+from attnlaw.analysis.forward.margin_measurement import MarginMeasurement, measure_model
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
@@ -13,9 +15,6 @@ from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, attempt
 from attnlaw.verbs.lens import LocalModel
-
-if TYPE_CHECKING:
-    from attnlaw.analysis.forward.measurement import MarginMeasurement
 
 D_MEANING = "ranks models of one task, trained to a similar loss, on the same inputs; not an error rate"
 
@@ -167,9 +166,6 @@ def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Margin
 
 
 def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
-    from attnlaw.analysis.forward.inputs import raw_inputs
-    from attnlaw.analysis.forward.measurement import measure_model
-
     given = raw_inputs(case)[: case.limit]
     return measure_model(
         *(case.model, given, case.at, case.positions, case.seed),
@@ -225,8 +221,6 @@ def _pair_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
 
 @_with_model
 def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    from math import log10
-
     if measurement.amplification is None:
         return None
     rows = measurement.amplification.rows

@@ -1,0 +1,399 @@
+"""The units in which two models are compared: an attention block, a feed-forward block, or one matrix.
+
+A unit reads the tensors that belong together, so neither model is ever in memory as a whole. Maps whose
+tensors are all identical are not read again. Maps with a tensor that is not finite have no numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attnlaw.analysis.diff.map_changes import (
+    HeadFactors,
+    MapChange,
+    compare_heads,
+    compare_matrices,
+    unchanged_map,
+)
+from attnlaw.analysis.diff.matching import (
+    TensorPair,
+    heads_in_place,
+    is_folded,
+    match_heads,
+    match_neurons,
+    same_head_cosines,
+)
+from attnlaw.analysis.diff.rounding import Steps, edge
+from attnlaw.analysis.diff.tensors import TensorChange
+from attnlaw.checkpoints.blocks import Attention, FeedForward, Product, StoredLayer, View
+from attnlaw.checkpoints.model import Model
+from attnlaw.checkpoints.network import KINDS, MatrixLocation
+from attnlaw.checkpoints.norms import Norm
+from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import InputError
+from attnlaw.spectra.measure import Selection
+
+NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
+
+
+@dataclass(frozen=True, eq=False)
+class UnitChanges:
+    """What a unit of maps found: its maps, and what only the verdict on the model asks for."""
+
+    maps: tuple[tuple[MatrixLocation, MapChange], ...]
+    permuted: bool = False
+    regauged: bool = False
+    folded: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ModelPair:
+    """Both models, with what their tensors told."""
+
+    base: Model
+    model: Model
+    applied: bool = False
+    changes: tuple[tuple[TensorPair, TensorChange], ...] = ()
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[TensorPair, TensorChange]]]:
+        changes: dict[str, list[tuple[TensorPair, TensorChange]]] = {}
+        for tensor_pair, change in self.changes:
+            if tensor_pair.base is not None and tensor_pair.model is not None:
+                changes.setdefault(tensor_pair.base, []).append((tensor_pair, change))
+        return changes
+
+    def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
+        """What became of the tensor of a view of the base, or of its role alone where that was compared."""
+        every = self._by_name.get(view.tensor, [])
+        return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
+
+    def verdicts(self, *views: View) -> set[str]:
+        """What became of the tensors of some views of the base."""
+        chained = [part for view in views for part in _chain(view)]
+        verdict_sets = [
+            {change.verdict for _, change in self.changes_of(view)} or {"removed"} for view in chained
+        ]
+        return set().union(*verdict_sets)
+
+    def norm_verdicts(self, *norms: Norm | None) -> set[str]:
+        """What became of the gains that are folded in."""
+        gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
+        verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
+        return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
+
+    @cached_property
+    def file_steps(self) -> Model:
+        """The model with the steps of its file in the place of its weights."""
+        return replace(self.model, tensors=Steps(self.model.tensors))
+
+    @cached_property
+    def format_steps(self) -> Model:
+        """The base with the steps of the formats that its tensors were rounded to."""
+        formats = {
+            tensor_pair.base: change.format
+            for tensor_pair, change in self.changes
+            if tensor_pair.base is not None and tensor_pair.views is None and change.format is not None
+        }
+        return replace(self.base, tensors=Steps(self.base.tensors, formats))
+
+    def was_rounded(self, view: View) -> bool:
+        """Whether the tensor of a view, as a whole, was rounded."""
+        return any(
+            tensor_pair.views is None and change.format is not None
+            for tensor_pair, change in self.changes_of(view)
+        )
+
+    def whole_tensor_change(self, mine: View, theirs: View) -> TensorChange | None:
+        """What became of a tensor that is the whole of a map in both models."""
+        pairs = (self.base, mine), (self.model, theirs)
+        sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
+        changes = [change for tensor_pair, change in self.changes_of(mine) if tensor_pair.views is None]
+        return changes[0] if changes and sizes == [mine.elements, theirs.elements] else None
+
+
+def _chain(view: View) -> list[View]:
+    """The view and those that are applied before it."""
+    return [view, *(_chain(view.after) if view.after else [])]
+
+
+def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
+    """What steps are multiplied by: 1 where nothing is folded in."""
+    if not models.applied or norm is None:
+        return np.ones((1, 1))
+    return np.abs(model.gain(norm))[:, None]
+
+
+def unknown_norm(model: Model) -> InputError:
+    return InputError(
+        f"{model.tensors.source}: the norms before its maps are not known; leave applied out "
+        "to compare them as they are stored"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionUnit:
+    """QK and VO of one attention block, head by head."""
+
+    layer: StoredLayer
+    base: Attention
+    model: Attention
+    kinds: tuple[str, ...]
+    match: bool
+
+    @property
+    def elements(self) -> int:
+        return 3 * sum(view.elements for view in self.base.views("qk") + self.base.views("vo"))
+
+    def run(self, models: ModelPair) -> UnitChanges:
+        heads = min(self.base.heads, self.model.heads)
+        views = [view for kind in self.kinds for view in self.base.views(kind)]
+        verdicts = models.verdicts(*views) | self._norm_verdicts(models)
+        look = self.match and verdicts - {"identical"} and "non-finite" not in verdicts
+        order = self._head_order(models) if look else None
+        chosen = order or list(range(heads)) + [-1] * (self.base.heads - heads)
+        maps = [pair for kind in self.kinds for pair in self._compare_maps(models, kind, chosen)]
+        ranks = [map_change.numbers.get("rank") for _, map_change in maps]
+        regauged = order is None and bool(verdicts - {*NO_UPDATE_VERDICTS, "non-finite"}) and not any(ranks)
+        folded = self._is_gain_folded(models)
+        return UnitChanges(tuple(maps), order is not None, regauged, folded)
+
+    def _head_order(self, models: ModelPair) -> list[int] | None:
+        """The model's head that each head became; one kind of map is held at a time unless some moved."""
+
+        def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
+            mine = _read_factors(models, self.base, models.base, kind)
+            return mine, _read_factors(models, self.model, models.model, kind)
+
+        near = heads_in_place(same_head_cosines(*read(kind)) for kind in self.kinds)
+        if self.base.heads == self.model.heads and near:
+            return None
+        both = [read(kind) for kind in self.kinds]
+        groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
+        return match_heads([mine for mine, _ in both], [theirs for _, theirs in both], groups)
+
+    def _compare_maps(
+        self, models: ModelPair, kind: str, chosen: list[int]
+    ) -> Iterator[tuple[MatrixLocation, MapChange]]:
+        verdicts = models.verdicts(*self.base.views(kind)) | self._norm_verdicts(models)
+        locations = [
+            MatrixLocation(self.layer.index, kind, self.layer.stack, head) for head in range(len(chosen))
+        ]
+        product = product_of(self.base, kind)
+        shape, d = product.shape, product.inner
+        if "non-finite" in verdicts or verdicts == {"identical"}:
+            empty = MapChange({"rows": shape[0], "cols": shape[1], "inner": d})
+            for location, there in zip(locations, chosen, strict=True):
+                if there >= 0:
+                    yield location, empty if "non-finite" in verdicts else unchanged_map(shape, d, there)
+            return
+        latent = self.base.latent or self.model.latent
+        before = _read_factors(models, self.base, models.base, kind)
+        after = _read_factors(models, self.model, models.model, kind)
+        steps: list[HeadFactors | None] = [None] * len(after)
+        if not latent:
+            stored = self.model.factors(models.file_steps, kind)
+            steps = [*_scale_steps(models, self.model, models.model, kind, stored)]
+        rounds = self._rounding_steps(models, kind) if not latent else [(None, None)] * len(before)
+        for location, there, factors, grid in zip(locations, chosen, before, rounds, strict=True):
+            if there >= 0:
+                map_change = compare_heads(factors, after[there], steps[there], grid)
+                yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
+
+    def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
+        """The steps of the factors of each head that were rounded."""
+        first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
+        if not (first or second):
+            return [(None, None)] * self.base.heads
+        factors = _scale_steps(
+            models, self.base, models.base, kind, self.base.factors(models.format_steps, kind)
+        )
+        return [(left if first else None, other if second else None) for left, other in factors]
+
+    def _norm_verdicts(self, models: ModelPair) -> set[str]:
+        return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
+
+    def _is_gain_folded(self, models: ModelPair) -> bool | None:
+        """Whether the rows of the query were scaled; None where it is what it was, or cannot be told."""
+        query = self.base.query
+        if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
+            return None
+        return _scaled_rows(models, query, self.model.query)
+
+
+def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) -> list[HeadFactors]:
+    """The factors of every head, as they are stored or with the norms before them folded in."""
+    if not models.applied:
+        return list(block.factors(model, kind))
+    pairs = [block.applied(model, kind, *pair) for pair in block.factors(model, kind)]
+    known = [pair for pair in pairs if pair is not None]
+    if len(known) < len(pairs):
+        raise unknown_norm(model)
+    return known
+
+
+def _scale_steps(
+    models: ModelPair, block: Attention, model: Model, kind: str, steps: Iterable[HeadFactors]
+) -> Iterator[HeadFactors]:
+    """Steps of factors, times the gains that are folded into these."""
+    left, right = (gain_of(models, model, norm) for norm in block.norms(kind))
+    for first, second in steps:
+        yield left * first, (right * second.T).T
+
+
+def _scaled_rows(models: ModelPair, mine: View, theirs: View) -> bool | None:
+    if mine.shape != theirs.shape or theirs.after is not None:
+        return None
+    rounding = float(np.sqrt(np.sum(models.file_steps.read(theirs) ** 2) / 12))
+    return is_folded(models.base.read(mine), models.model.read(theirs), rounding)
+
+
+def product_of(block: Attention, kind: str) -> Product:
+    heads = block.products()
+    return (heads.qk if KINDS[kind].scores else heads.vo)[0]
+
+
+Norms = tuple[Norm | None, Norm | None]
+FEED_FORWARD = {"inner": "ffn_in", "gate": "ffn_gate", "outer": "ffn_out"}
+
+
+@dataclass(frozen=True, eq=False)
+class _FeedForwardUnit:
+    """The matrices of one feed-forward block, or of one expert."""
+
+    layer: StoredLayer
+    expert: int | None
+    base: FeedForward
+    model: FeedForward
+    parts: tuple[str, ...]
+    match: bool
+
+    @property
+    def elements(self) -> int:
+        return 5 * self.base.inner.elements
+
+    def run(self, models: ModelPair) -> UnitChanges:
+        pairs = {part: (getattr(self.base, part), getattr(self.model, part)) for part in self.parts}
+        verdicts = models.verdicts(*(mine for mine, _ in pairs.values()))
+        order = None
+        if (
+            self.match
+            and "inner" in self.parts
+            and not verdicts & {"non-finite"}
+            and verdicts - {*NO_UPDATE_VERDICTS}
+        ):
+            order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
+        maps = []
+        for part, (mine, theirs) in pairs.items():
+            location = MatrixLocation(
+                self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert
+            )
+            along = (
+                None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
+            )
+            read = self.base.norm, self.model.norm
+            norms = (self.base.outer_norm, self.model.outer_norm) if part == "outer" else read
+            maps.append((location, _matrix_change(models, mine, theirs, norms, along)))
+        return UnitChanges(tuple(maps), order is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class _MatrixUnit:
+    """A matrix beside the layers."""
+
+    location: MatrixLocation
+    base: View
+    model: View
+    norms: Norms
+
+    @property
+    def elements(self) -> int:
+        return 5 * self.base.elements
+
+    def run(self, models: ModelPair) -> UnitChanges:
+        return UnitChanges(
+            ((self.location, _matrix_change(models, self.base, self.model, self.norms, None)),)
+        )
+
+
+def _matrix_change(models: ModelPair, mine: View, theirs: View, norms: Norms, neuron_order: Any) -> MapChange:
+    verdicts = models.verdicts(mine) | models.norm_verdicts(norms[0])
+    if "non-finite" in verdicts:
+        return MapChange({"rows": mine.shape[0], "cols": mine.shape[1]})
+    if verdicts == {"identical"} and neuron_order is None:
+        return unchanged_map(mine.shape, None)
+    before, after = models.base.read(mine), models.model.read(theirs)
+    known = None if neuron_order is not None or models.applied else models.whole_tensor_change(mine, theirs)
+    rounded = models.format_steps.read(mine) if models.was_rounded(mine) else None
+    if models.applied:
+        if norms[0] is None or norms[1] is None:
+            raise unknown_norm(models.base if norms[0] is None else models.model)
+        before, after = models.base.applied(norms[0], before), models.model.applied(norms[1], after)
+        rounded = None if rounded is None else rounded * gain_of(models, models.base, norms[0])
+    if neuron_order is not None:
+        after = after[neuron_order]
+    if known is None or known.floor is None:
+        steps = models.file_steps.read(theirs) * gain_of(models, models.model, norms[1])
+        return compare_matrices(before, after, edge(steps), rounded)
+    return compare_matrices(before, after, known.floor, rounded, known.values)
+
+
+Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit
+
+
+def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[Unit]:
+    """The selected maps that both models have in one shape, in the order of rows."""
+    theirs = {(layer.stack, layer.index): layer for layer in models.model.layers}
+    for layer in models.base.layers:
+        other = theirs.get((layer.stack, layer.index))
+        if other is not None:
+            yield from _layer_units(layer, other, selection, match)
+    beside = dict(models.model.network.outside_layers)
+    for location, product in models.base.network.outside_layers:
+        there = beside.get(location)
+        if selection.includes(location) and there is not None and product.shape == there.shape:
+            norms = product.norm, there.norm
+            yield _MatrixUnit(location, product.views[0], there.views[0], norms)
+
+
+def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, match: bool) -> Iterator[Unit]:
+    def taken(kind: str) -> bool:
+        return selection.includes(MatrixLocation(layer.index, kind, layer.stack))
+
+    for mine, theirs, prefix in (
+        (layer.attention, other.attention, ""),
+        (layer.cross, other.cross, "cross_"),
+    ):
+        if mine is not None and theirs is not None:
+            kinds = [
+                f"{prefix}{kind}"
+                for kind in ("qk", "vo")
+                if taken(f"{prefix}{kind}") and product_of(mine, kind).shape == product_of(theirs, kind).shape
+            ]
+            if kinds:
+                yield AttentionUnit(layer, mine, theirs, tuple(kinds), match)
+    experts = enumerate(zip(layer.experts, other.experts, strict=False))
+    blocks: list[tuple[int | None, FeedForward | None, FeedForward | None]] = [
+        (None, layer.feed_forward, other.feed_forward),
+        *((number, *pair) for number, pair in experts),
+    ]
+    for expert, mine_ff, theirs_ff in blocks:
+        if mine_ff is not None and theirs_ff is not None:
+            parts = [
+                part
+                for part, kind in FEED_FORWARD.items()
+                if taken(kind) and _same_part_shape(mine_ff, theirs_ff, part)
+            ]
+            if parts:
+                yield _FeedForwardUnit(layer, expert, mine_ff, theirs_ff, tuple(parts), match)
+
+
+def _same_part_shape(mine: FeedForward, theirs: FeedForward, part: str) -> bool:
+    first, second = getattr(mine, part), getattr(theirs, part)
+    return first is not None and second is not None and first.shape == second.shape
