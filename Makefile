@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 ROOT   := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all doctests cover bench check check-long frozen docs mutants fuzz floors release clean
+.PHONY: demo test test-all doctests cover bench check check-long frozen stub docs mutants fuzz floors release clean
 
 demo: $(VENV)/.core
 	@$(BIN)/attnlaw audit examples/tiny-decoder --out demo
@@ -41,6 +41,10 @@ check: $(VENV)/.test
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# The types of `import attnlaw`, for type checkers and editors, from the declarations of the verbs.
+stub: $(VENV)/.test
+	@$(BIN)/python tools/stub.py
 
 # The commands of tests/frozen give what version 0.2.0 gave: JSON, tables, pages and figures.
 frozen: $(VENV)/.test

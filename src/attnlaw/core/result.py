@@ -16,7 +16,7 @@ from itertools import accumulate, chain
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from attnlaw.core.errors import BadSetting, InputError, UnavailableError, require_some
 from attnlaw.core.estimate import Outcome, format_value
@@ -71,7 +71,7 @@ class Result:
     @classmethod
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
-    ) -> Result:
+    ) -> Self:
         """Turn cases and their records into rows and tables; a record may be the `InputError` of its case."""
         from attnlaw.core.tables import to_frame, to_schema
 
@@ -83,24 +83,24 @@ class Result:
     def __len__(self) -> int:
         return self.rows.height
 
-    def __getitem__(self, case: int | slice) -> Result:
+    def __getitem__(self, case: int | slice) -> Self:
         """Return the result of one case, or of a slice of the cases, without the simulation."""
         import polars as pl
 
         if isinstance(case, slice):
-            return Result.concat([Result.collect(self.verb, []), *(self[i] for i in range(len(self))[case])])
+            return self.concat([self.collect(self.verb, []), *(self[i] for i in range(len(self))[case])])
         case = range(len(self))[case]
         return self._case(
             case, {name: table.filter(pl.col("case") == case) for name, table in self.tables.items()}
         )
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Iterator[Self]:
         parts = {name: table.partition_by("case", as_dict=True) for name, table in self.tables.items()}
         for case in range(len(self)):
             tables = {name: parts[name].get((case,), table.clear()) for name, table in self.tables.items()}
             yield self._case(case, tables)
 
-    def _case(self, case: int, tables: Mapping[str, pl.DataFrame]) -> Result:
+    def _case(self, case: int, tables: Mapping[str, pl.DataFrame]) -> Self:
         import polars as pl
 
         optional = {spec.name for spec in self.verb.tables if spec.optional}
@@ -109,13 +109,13 @@ class Result:
             for name, table in tables.items()
             if table.height or name not in optional
         }
-        return Result(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
+        return type(self)(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
 
-    def __add__(self, other: Result) -> Result:
-        return Result.concat([self, other]) if isinstance(other, Result) else NotImplemented
+    def __add__(self, other: Self) -> Self:
+        return self.concat([self, other]) if isinstance(other, Result) else NotImplemented
 
     @classmethod
-    def concat(cls, results: Sequence[Result]) -> Result:
+    def concat(cls, results: Sequence[Result]) -> Self:
         """Return one result with the cases of several, all of one verb."""
         import polars as pl
 
@@ -153,21 +153,26 @@ class Result:
             f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}"
         )
 
-    def __getattr__(self, name: str) -> Any:
-        # copy, pickle and hasattr ask for names before the fields exist.
-        if name.startswith("_") or "tables" not in self.__dict__:
-            raise AttributeError(name)
-        if name in ("record", "summary"):  # Python asks again here after an `AttributeError` of the property
-            raise self._unavailable(name)
-        if name in self.tables:
-            return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
-        if name in self._value_names:
-            if len(self) == 1:
-                return (self.row() | self.values())[name]
-            raise AttributeError(
-                f"the result has {len(self)} cases: use result[0].{name} or result.rows[{name!r}]"
-            )
-        raise AttributeError(f"a result of {self.verb.name} has no {name!r}")
+    if not TYPE_CHECKING:  # type checkers know the attributes of each verb's result by its stub
+
+        def __getattr__(self, name: str) -> Any:
+            # copy, pickle and hasattr ask for names before the fields exist.
+            if name.startswith("_") or "tables" not in self.__dict__:
+                raise AttributeError(name)
+            if name in (
+                "record",
+                "summary",
+            ):  # Python asks again here after an `AttributeError` of the property
+                raise self._unavailable(name)
+            if name in self.tables:
+                return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
+            if name in self._value_names:
+                if len(self) == 1:
+                    return (self.row() | self.values())[name]
+                raise AttributeError(
+                    f"the result has {len(self)} cases: use result[0].{name} or result.rows[{name!r}]"
+                )
+            raise AttributeError(f"a result of {self.verb.name} has no {name!r}")
 
     @property
     def _value_names(self) -> list[str]:

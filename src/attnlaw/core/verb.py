@@ -6,7 +6,7 @@
 | keys of a study file, their values and their messages | `attnlaw.study.study_file` |
 | rows, JSON, saved tables and their check | `Verb.row`, `Verb.schema`, `attnlaw.core.result` |
 | labels of tables, axes and pages | `Verb.label` |
-| the Python function | `Verb.__call__` |
+| the Python function, its help and its types | `attnlaw.core.function` |
 
 The way of data is the same for every verb:
 
@@ -15,10 +15,9 @@ The way of data is the same for every verb:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
 from itertools import product
@@ -65,17 +64,24 @@ class CaseSplit(Generic[S, R]):
 class Verb(Generic[S, R]):
     """A verb of the command line, of studies and of Python, declared once.
 
-    `run` takes cases together (a curve is solved at once) and yields a result for each in order, or the
-    `InputError` that this one case met. The attributes of a result are the quantities, or it has all of them
-    by name in a mapping `quantities`; `outcome` and `remark`, where it has them, say how it ended.
-    `simulation` is the verb that a command also runs where its settings are given: theory and its simulation.
-    `is_random`: a study repeats it, with a `seed` (and one of `seeds`) of its own for each repetition.
-    `precheck` raises an `InputError` for a case that cannot work, cheaply, before anything runs.
-    `split`: one case may be computed in parts, on many workers.
-    `batch_key`: a study hands cases to `run` at once where it gives them the same value; each result must be
-    the same as alone. None (the verb's, or a case's): alone.
-    `charts`: names of functions in the `charts.py` of its folder, which draw its results.
-    `summary`: further keys of its JSON, from the result of one case; they are also written to summary.json.
+    Args:
+        name: The word that users type.
+        title: The title of its page.
+        settings: The record of its settings. Its docstring is the help text of the command.
+        quantities: The columns that its rows have besides the settings. A record has them as attributes, or
+            all of them in a mapping `quantities`. Its `outcome` and `remark`, if any, say how it ended.
+        run: Computes cases together (a curve is solved at once). It yields for each case, in order, a record
+            or the `InputError` of this case.
+        tables: What is too large for a row.
+        charts: Names of functions in the `charts.py` of its folder.
+        simulation: The verb that a command also runs if its settings are given: the simulation of the theory.
+        is_random: Whether a study repeats it with a `seed` (or one of `seeds`) for each repetition.
+        precheck: Raises an `InputError` for a case that cannot work, before anything expensive runs.
+        split: How one case is computed in parts by many workers.
+        batch_key: A study passes cases with equal keys to `run` at once; each result must be the same as
+            alone. A case with the key None runs alone.
+        summary: Returns further keys of the JSON of one case. They are also written to summary.json.
+        example: A doctest for the documentation of the Python function.
     """
 
     name: str
@@ -91,6 +97,7 @@ class Verb(Generic[S, R]):
     split: CaseSplit[S, R] | None = None
     batch_key: Callable[[S], Hashable] | None = None
     summary: Callable[[Result], dict[str, Any]] | None = None
+    example: str = ""
 
     def __repr__(self) -> str:
         return f"<verb {self.name}: {self.title}>"
@@ -131,7 +138,7 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run these settings; a list of values makes several cases, and so does the directory of a run."""
+        """Run the given settings. A list of values makes several cases, and so does a directory of models."""
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
@@ -145,24 +152,6 @@ class Verb(Generic[S, R]):
                     raise record
                 records.append(record)
         return Result.collect(self, zip(cases, records, strict=True))
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """The settings as arguments, for `help` and for editors."""
-        parameters = [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD
-                if field.rule.positional
-                else inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if field.default is MISSING else field.default,
-            )
-            for field in sorted(
-                setting_fields(self.settings).values(), key=lambda field: not field.rule.positional
-            )
-        ]
-        progress = inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None)
-        return inspect.Signature([*parameters, progress])
 
     def values(self, record: R) -> dict[str, Any]:
         """The quantities of a record, by name."""

@@ -5,10 +5,13 @@ A verb's module imports mathematics only where it runs: `attnlaw --help` and a b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 from attnlaw.core.errors import InputError
+from attnlaw.core.function import python_function
 from attnlaw.core.verb import Verb
 
 # Its name, the module that declares it as VERB, and what it does in one sentence.
@@ -61,3 +64,9 @@ def find_verb(name: str) -> Verb[Any, Any]:
     if verb.name != name:
         raise InputError(f"{name!r} is no verb; expected one of {', '.join(VERBS | STUDY_VERBS)}")
     return verb
+
+
+@cache
+def verb_function(name: str) -> Callable[..., Any]:
+    """Return the Python function of a verb, as `attnlaw.NAME` gives it."""
+    return python_function(find_verb(name))

@@ -245,4 +245,10 @@ VERB = Verb(
     precheck=require_model_exists,
     split=CaseSplit(UNIT, split_into_units, join, part_noun="matrices"),
     summary=_summary,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.audit("examples/tiny-decoder", only="qk")
+    >>> result.matrix_count, result.matrices["layer"].n_unique()
+    (16, 4)
+    """,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
@@ -21,16 +21,18 @@ from attnlaw.analysis.audit.summary import (
 )
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings.apply import group_findings
-from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import lines_about_models, model_names
 from attnlaw.render.terminal.console import Column, bar, format_number, print_table, sparkline
+
+if TYPE_CHECKING:
+    from attnlaw import AuditResult
 
 # Colours of findings by level.
 STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: AuditResult, console: Console) -> None:
     """Print one model: what differs from noise, what was found, its matrices."""
     summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
@@ -80,7 +82,7 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
     console.print()
 
 
-def _show_findings(result: Result, summary: dict[str, Any], console: Console) -> None:
+def _show_findings(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
     """The null test in one line, then findings by level: where, the value, the threshold, the meaning."""
     for line in (null_test_sentence(summary), findings_sentence(summary)):
         if line is not None:
@@ -93,7 +95,7 @@ def _show_findings(result: Result, summary: dict[str, Any], console: Console) ->
     console.print()
 
 
-def show_summary(result: Result, console: Console) -> None:
+def show_summary(result: AuditResult, console: Console) -> None:
     """Print the proxies of one model, or several models side by side, and what is to be known about them."""
     summaries = [case.summary for case in result]
     names = list(short_names(model_names(result)).values())
@@ -107,7 +109,7 @@ def show_summary(result: Result, console: Console) -> None:
     console.print()
 
 
-def _show_layers(result: Result, summary: dict[str, Any], console: Console) -> None:
+def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
     """Print a line per layer, and a second one for its cross attention."""
     applied = summary["norms"] == "applied"
     norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))

@@ -96,4 +96,9 @@ VERB = Verb(
         TableSpec("verdict_values", VERDICT_VALUES, lambda verdicts: verdicts.value_table()),
     ),
     precheck=precheck,
+    example="""
+    >>> import attnlaw
+    >>> attnlaw.check("examples/tiny-decoder").passed
+    True
+    """,
 )

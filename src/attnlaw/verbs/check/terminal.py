@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,15 +15,17 @@ from attnlaw.analysis.check.verdicts import FAILED, location_and_value
 from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings import RULES
 from attnlaw.core.errors import BadSetting, printable
-from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, output, print_json, print_table
+
+if TYPE_CHECKING:
+    from attnlaw import CheckResult
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 MOST_LOCATIONS = 5  # of one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: CheckResult, console: Console) -> None:
     """Print the verdict on one model. What comes from its files never begins a line."""
     row = result.row()
     console.print()
@@ -65,7 +67,7 @@ def print_explanation(name: str, as_json: bool) -> None:
         output.print(Text(f"{title}: {text}"))
 
 
-def _show_rules(result: Result, console: Console) -> None:
+def _show_rules(result: CheckResult, console: Console) -> None:
     rules, fail_on = result.verdicts.rows(named=True), result.row()["fail_on"]
     held = [f"{rule['held']} of {rule['selected']}" if rule["selected"] else "" for rule in rules]
     columns = [

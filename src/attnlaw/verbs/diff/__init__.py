@@ -140,4 +140,10 @@ VERB = Verb(
     charts=("worst_update", "sizes", "heads_size", "heads_rank", "heads_z"),
     precheck=_require_both,
     summary=build_summary,
+    example="""
+    >>> import attnlaw
+    >>> model = "examples/tiny-decoder"
+    >>> attnlaw.diff(model, model, only="qk").verdict
+    'identical: all 4 tensors are equal'
+    """,
 )

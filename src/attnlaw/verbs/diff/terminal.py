@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table, sparkline
+
+if TYPE_CHECKING:
+    from attnlaw import DiffResult
 
 WORST = 5  # tensors that are named
 LEGEND = (
@@ -23,7 +25,7 @@ LEGEND = (
 )
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: DiffResult, console: Console) -> None:
     """Print one comparison."""
     summary = result.summary
     console.print()
@@ -39,17 +41,17 @@ def show_case(result: Result, console: Console) -> None:
         print_table(console, _tensor_columns(changed), tight=True)
 
 
-def show_summary(result: Result, console: Console) -> None:
+def show_summary(result: DiffResult, console: Console) -> None:
     """Print a row for each of several models, in their order."""
     console.print()
     if len(result) > 1:
         _show_models(result, console)
-    if (result.diff["size"].max() or 0) > 0:
+    if (result.diff.select(pl.max("size")).item() or 0) > 0:
         console.print(Text(LEGEND, style="dim"))
         console.print()
 
 
-def _show_models(result: Result, console: Console) -> None:
+def _show_models(result: DiffResult, console: Console) -> None:
     rows = result.rows
     sizes = {kind.label: f"size_{name}" for name, kind in KINDS.items() if f"size_{name}" in rows.columns}
     sizes = {label: name for label, name in sizes.items() if rows[name].count()} | {"largest": "largest_size"}

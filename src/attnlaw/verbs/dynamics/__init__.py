@@ -186,4 +186,10 @@ VERB = Verb(
     charts=("learning", "spectra", "cost"),
     simulation=SIMULATE,
     precheck=check_solvable,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.dynamics(output="linear")
+    >>> round(result.alignment, 2)
+    1.0
+    """,
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import format_with_error
-from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, print_message, print_table
 from attnlaw.theory.learn.choices import ATTENTIONS
+
+if TYPE_CHECKING:
+    from attnlaw import DynamicsResult
 
 ROWS = 12  # times shown; JSON and --out have them all
 TITLES = {
@@ -26,7 +28,7 @@ TITLES = {
 }
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: DynamicsResult, console: Console) -> None:
     """Print one trajectory, of theory or of trained students."""
     console.print(Text(_headline(result), style="bold"), soft_wrap=True)
     rows = _times(result)
@@ -48,11 +50,11 @@ def show_case(result: Result, console: Console) -> None:
         print_message(f"dynamics: {row['status']}: {row['remark']}")
 
 
-def _times(result: Result) -> list[dict[str, Any]]:
+def _times(result: DynamicsResult) -> list[dict[str, Any]]:
     return result.tables["runs" if "runs" in result.tables else "trajectory"].rows(named=True)
 
 
-def _headline(result: Result) -> str:
+def _headline(result: DynamicsResult) -> str:
     """When the alignment reaches its levels, and what kind of training that is."""
     row = result.row()
     eta = row["learning_rate"]
@@ -73,7 +75,7 @@ def _headline(result: Result) -> str:
     return f"{kind[0].upper()}{kind[1:]}: {summary}{flat}"
 
 
-def _not_reached(result: Result) -> str:
+def _not_reached(result: DynamicsResult) -> str:
     rows, alignment = _times(result), result.row()["alignment"]
     lost = [row["time"] for row in rows if row["norm"] is None or not isfinite(row["norm"])]
     if lost:

@@ -54,4 +54,10 @@ VERB = Verb(
     ),
     charts=("laws",),
     precheck=require_model_exists,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.fit("examples/tiny-decoder", layers=0, only="qk")
+    >>> result.fits["law"].to_list()
+    ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
+    """,
 )

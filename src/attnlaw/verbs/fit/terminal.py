@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.console import Console
@@ -10,10 +11,12 @@ from rich.text import Text
 
 from attnlaw.analysis.fit import LAWS
 from attnlaw.analysis.fit.heavy_tailed import LARGEST_KAPPA, LEAST_KAPPA
-from attnlaw.core.result import Result
 from attnlaw.core.tables import short_names
 from attnlaw.render.model_names import model_names
 from attnlaw.render.terminal.console import Column, format_number, print_table
+
+if TYPE_CHECKING:
+    from attnlaw import FitResult
 
 # The letter that stands for each law in a map of heads, and its colour.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
@@ -30,7 +33,7 @@ MEDIANS = {
 FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: FitResult, console: Console) -> None:
     """Print one model: a line per layer, a letter per head, the laws of the feed-forward matrices."""
     rows, counts = result.fits, result.row()
     console.print()
@@ -53,7 +56,7 @@ def show_case(result: Result, console: Console) -> None:
         )
 
 
-def show_summary(result: Result, console: Console) -> None:
+def show_summary(result: FitResult, console: Console) -> None:
     """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")

@@ -270,4 +270,10 @@ VERB = Verb(
     charts=("init_layers", "init_depth", "init_width", "init_width_spread", "init_std"),
     is_random=True,
     precheck=precheck,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.init("examples/tiny-decoder", tokens=4, draws=2)
+    >>> result.record.draws
+    2
+    """,
 )

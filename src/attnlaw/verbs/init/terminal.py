@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import format_with_error
-from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, print_table
+
+if TYPE_CHECKING:
+    from attnlaw import InitResult
 
 TITLES = {
     "rms": "rms",
@@ -28,7 +30,7 @@ OUTPUT_TITLES = {
 MOST_LAYERS = 16  # layers; beyond, every second, third, ... one
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: InitResult, console: Console) -> None:
     """Print one model at one width."""
     console.print(Text(_headline(result), style="bold"), soft_wrap=True)
     if remark := result.row()["remark"]:
@@ -38,14 +40,14 @@ def show_case(result: Result, console: Console) -> None:
     console.print(Text(_output_summary(result.values())), soft_wrap=True)
 
 
-def show_summary(result: Result, console: Console) -> None:
+def show_summary(result: InitResult, console: Console) -> None:
     """Print what the numbers are, after all models."""
     words = "means with standard errors over initialisations; entropy is over that of uniform attention"
     read = ", ".join(dict.fromkeys(result.rows["initialiser"]))
     console.print(Text(f"{words}; initialisers as read from {read}", style="dim"), soft_wrap=True)
 
 
-def _headline(result: Result) -> str:
+def _headline(result: InitResult) -> str:
     row, (kind, random) = result.row(), result.architecture.row(0)
     width = "the limit of infinite width" if row["model_width"] is None else f"width {row['model_width']}"
     tokens = row["tokens"] if row["ids"] is None else len(row["ids"])
@@ -53,7 +55,7 @@ def _headline(result: Result) -> str:
     return f"{kind}, {width}, {result.layers.height - 1} layers, {tokens} tokens: {drawn}"
 
 
-def _layer_columns(result: Result) -> list[Column]:
+def _layer_columns(result: InitResult) -> list[Column]:
     layers = result.layers.rows(named=True)
     step = -(-len(layers) // MOST_LAYERS)
     last = len(layers) - 1

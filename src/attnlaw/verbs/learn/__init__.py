@@ -257,4 +257,12 @@ VERB = Verb(
     simulation=SIMULATE,
     precheck=checked_problem,
     batch_key=_batch_key,
+    example="""
+    >>> import attnlaw
+    >>> attnlaw.learn(alpha=0.2).estimation_error.value < attnlaw.learn(alpha=0.1).estimation_error.value
+    True
+    >>> curve = attnlaw.learn(alpha=[0.1, 0.2], noise=0.5)
+    >>> len(curve), curve[0].status
+    (2, 'done')
+    """,
 )

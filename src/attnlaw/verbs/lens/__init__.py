@@ -246,4 +246,10 @@ VERB = Verb(
         "head_participation",
         "head_sinks",
     ),
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")
+    >>> result.head_count, result.heads.height
+    (16, 16)
+    """,
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, number_columns, print_message, print_table, sparkline
+
+if TYPE_CHECKING:
+    from attnlaw import LensResult
 
 MAX_TOKENS = 32  # tokens
 MAX_SENTENCES = 3  # of a rule
@@ -35,7 +39,7 @@ HEADS = {
 }
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: LensResult, console: Console) -> None:
     """Print what was found of heads, then how exact the operator is and a line for each token."""
     row = result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
@@ -51,7 +55,7 @@ def show_case(result: Result, console: Console) -> None:
         print_message(f"attnlaw: {row['remark']}")
 
 
-def _print_entrywise(result: Result, console: Console) -> None:
+def _print_entrywise(result: LensResult, console: Console) -> None:
     """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
     row, lines = result.row(), result.entrywise
     worst = lines.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
@@ -67,12 +71,13 @@ def _print_entrywise(result: Result, console: Console) -> None:
     print_table(console, number_columns(ranks, ENTRYWISE), ("tail/n",))
 
 
-def _print_heads(result: Result, console: Console) -> None:
+def _print_heads(result: LensResult, console: Console) -> None:
     """How many heads are beyond the marks, the clearest sentences of every rule, a line for each layer."""
-    row, heads = result.row(), result.heads
+    row = result.row()
+    beta_2, beta_c = result.heads.select(pl.max("beta_2", "beta_c")).row(0)
     console.print(
-        f"{row['head_count']} heads: {row['heads_below_beta_2']} below β₂ {heads['beta_2'].max():.2f}, "
-        f"{row['heads_above_beta_c']} above β_c {heads['beta_c'].max():.2f}"
+        f"{row['head_count']} heads: {row['heads_below_beta_2']} below β₂ {beta_2:.2f}, "
+        f"{row['heads_above_beta_c']} above β_c {beta_c:.2f}"
     )
     for (rule,), findings in result.head_findings.group_by("rule", maintain_order=True):
         count = f"{findings.height} head{'s' if findings.height > 1 else ''}"
@@ -81,7 +86,7 @@ def _print_heads(result: Result, console: Console) -> None:
             console.print(Text(f"  {sentence}"), soft_wrap=True)
     fractions = (pl.col("largest_logit") / pl.col("logit_bound")).filter(pl.col("logit_bound") != 0)
     medians = ("beta", "perplexity", "participation_over_null", "participation_over_random")
-    layers = heads.group_by("layer", maintain_order=True).agg(
+    layers = result.heads.group_by("layer", maintain_order=True).agg(
         pl.col(*medians, "largest_column_mean").median(),
         pl.col("largest_logit").max(),
         most=pl.col("beta").max(),
@@ -92,7 +97,7 @@ def _print_heads(result: Result, console: Console) -> None:
     console.print(Text(legend, style="dim"))
 
 
-def _print_operator(result: Result, console: Console) -> None:
+def _print_operator(result: LensResult, console: Console) -> None:
     row = result.row()
     ended = "exact" if row["status"] == Outcome.DONE else row["status"]
     console.print(f"reconstruction error  {row['reconstruction_error']:.2e} ({ended})")
@@ -104,12 +109,12 @@ def _print_operator(result: Result, console: Console) -> None:
     if row["tokens"] > MAX_TOKENS:
         console.print(f"{row['tokens'] - MAX_TOKENS} more tokens; --out DIR draws all of them")
     if row["probes"] is not None:
-        errors = result.token_map.select(pl.col("norm_error") / pl.col("norm").clip(1e-300)).to_series()
-        spread = f"standard error up to {errors.max():.1%}"
+        errors = pl.col("norm_error") / pl.col("norm").clip(1e-300)
+        spread = f"standard error up to {result.token_map.select(errors.max()).item():.1%}"
         console.print(f"norms estimated from {row['probes']} probes a token, {spread}")
 
 
-def _token_columns(result: Result) -> list[Column]:
+def _token_columns(result: LensResult) -> list[Column]:
     """One row for each token: what moves it, and what moves it most, by the operator and by rollout."""
     tokens, moved = result.input_tokens, result.token_map.partition_by("output", maintain_order=True)
     shown = tokens[:MAX_TOKENS]

@@ -304,4 +304,10 @@ VERB = Verb(
     charts=("densities", "distances", "gaussian", "path"),
     is_random=True,
     precheck=precheck,
+    example="""
+    >>> import attnlaw
+    >>> result = attnlaw.limit(width=[8, 64], draws=1000)
+    >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
+    ([8.0, 64.0], True)
+    """,
 )

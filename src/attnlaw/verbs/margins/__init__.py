@@ -262,4 +262,10 @@ VERB = Verb(
         TableSpec("pairs", PAIRS, _pair_rows, optional=True),
     ),
     charts=("margins_distances", "margins_kappa", "margins_amplification", "margins_directions"),
+    example="""
+    >>> import attnlaw
+    >>> model, file = "examples/tiny-decoder", "examples/sentences.txt"
+    >>> attnlaw.margins(model, file=file, limit=4).inputs.height
+    4
+    """,
 )

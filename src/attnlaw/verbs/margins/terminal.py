@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from math import exp
+from typing import TYPE_CHECKING
 
 import polars as pl
 from rich.console import Console
 from rich.text import Text
 
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.result import Result
 from attnlaw.render.terminal.console import Column, bar, number_columns, print_message, print_table
 from attnlaw.verbs.margins import D_MEANING
+
+if TYPE_CHECKING:
+    from attnlaw import MarginsResult
 
 MAX_KINDS = 8  # of maps that are told
 AMPLIFICATION = {
@@ -22,7 +25,7 @@ AMPLIFICATION = {
 }
 
 
-def show_case(result: Result, console: Console) -> None:
+def show_case(result: MarginsResult, console: Console) -> None:
     """Print one model: the headline first, then bars of kappa and the amplification of each layer."""
     values, row = result.values(), result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
@@ -45,12 +48,12 @@ def show_case(result: Result, console: Console) -> None:
         print_message(f"attnlaw: {row['model']}: {row['remark']}")
 
 
-def show_summary(result: Result, console: Console) -> None:
+def show_summary(result: MarginsResult, console: Console) -> None:
     """Print what D is good for, after all models."""
     console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
 
 
-def _headline(result: Result) -> str:
+def _headline(result: MarginsResult) -> str:
     values = result.values()
     mean, (middle, low, high) = values["mean_log"], values["median"]
     words = [
@@ -67,7 +70,7 @@ def _headline(result: Result) -> str:
     return "  ".join(words)
 
 
-def _layer_columns(result: Result) -> list[Column]:
+def _layer_columns(result: MarginsResult) -> list[Column]:
     """A line for each layer: kappa with a bar, amplification beside its worst case."""
     columns = []
     if "kappa_layers" in result.tables:
