@@ -26,7 +26,7 @@ def test_importing_every_room_leaves_every_verb_a_function() -> None:
         if room.name != "attnlaw.__main__":
             import_module(room.name)
     for name in VERBS:
-        assert isinstance(getattr(attnlaw, name), Verb)
+        assert isinstance(getattr(attnlaw, name).verb, Verb)
     assert attnlaw.learn(alpha=0.2).estimation_error.value > 0
     assert attnlaw.limit(width=8, draws=100).output_variance.value > 0
     assert attnlaw.audit("examples/tiny-decoder", only="qk").matrices.height == 16

@@ -6,10 +6,10 @@ from typing import Any, Literal, type_check_only
 
 import polars as pl
 
-from attnlaw.analysis.audit.laws import Fits as Fits
-from attnlaw.analysis.audit.record import Audit as Audit
+from attnlaw.analysis.audit.audit import Audit as Audit
 from attnlaw.analysis.check.verdicts import Verdicts as Verdicts
 from attnlaw.analysis.diff.diff import Diff as Diff
+from attnlaw.analysis.fit.model_fits import Fits as Fits
 from attnlaw.analysis.forward.lens import Lens as Lens
 from attnlaw.analysis.forward.margins import Margins as Margins
 from attnlaw.analysis.forward.measurement import MarginMeasurement
@@ -807,6 +807,12 @@ def audit(
         per_application_log10_trauger_tewari, proxy_over_sqrt_samples_log10, value_of_adaptivity,
         rank_count, norms, norms_unknown, extensions, warnings, meaning. So are its tables: findings,
         matrices, spectra, layers, applications, towers, atlas, fits, curves.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.audit("examples/tiny-decoder", only="qk")
+        >>> result.matrix_count, result.matrices["layer"].n_unique()
+        (16, 4)
     """
 
 def fit(
@@ -851,6 +857,12 @@ def fit(
         learned_count, heavy_tailed_count, power_law_tail_count, power_law_spectrum_count,
         neither_count, not_random_tested, not_random_rejected, not_random_expected, not_random_p_value.
         So are its tables: fits, curves.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.fit("examples/tiny-decoder", layers=0, only="qk")
+        >>> result.fits["law"].to_list()
+        ['heavy-tailed', 'heavy-tailed', 'heavy-tailed', 'heavy-tailed']
     """
 
 def diff(
@@ -901,6 +913,12 @@ def diff(
         scale_ffn_in, scale_ffn_gate, scale_ffn_out, largest_size, worst_map, worst_tensor,
         worst_tensor_size, least_sqnr_db, intruders, new. So are its tables: diff, diff_tensors,
         diff_spectra.
+
+    Example:
+        >>> import attnlaw
+        >>> model = "examples/tiny-decoder"
+        >>> attnlaw.diff(model, model, only="qk").verdict
+        'identical: all 4 tensors are equal'
     """
 
 def check(
@@ -947,6 +965,11 @@ def check(
         A result with one row for each case. Its quantities are attributes: headline, passed,
         exit_status, fail_on, rule_count, failed_rules, errors, warnings, notes, known_findings. So are
         its tables: verdicts, findings, verdict_values.
+
+    Example:
+        >>> import attnlaw
+        >>> attnlaw.check("examples/tiny-decoder").passed
+        True
     """
 
 def lens(
@@ -991,6 +1014,12 @@ def lens(
         heads_below_beta_2, heads_above_beta_c, score_error, reconstruction_error, offset_share,
         singular_values, singular_values_residual, probes. So are its tables: entrywise, heads,
         head_findings, input_tokens, token_map.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")
+        >>> result.head_count, result.heads.height
+        (16, 16)
     """
 
 def margins(
@@ -1037,6 +1066,12 @@ def margins(
         median, mean, spread, inputs, ties, flat, confidence, extension, total_kappa, kappa_layer,
         compared_with, log_ratio, comparison, inputs_sha256. So are its tables: margins, condition,
         kappa_layers, amplification, directions, kappa_kinds, pairs.
+
+    Example:
+        >>> import attnlaw
+        >>> model, file = "examples/tiny-decoder", "examples/sentences.txt"
+        >>> attnlaw.margins(model, file=file, limit=12).inputs
+        12
     """
 
 def limit(
@@ -1097,6 +1132,12 @@ def limit(
         output_variance, kurtosis, kl_to_limit, w1_to_limit, ks_to_limit, residual_of_distances,
         kl_to_other_limit, kl_to_gaussian, kernel_kl_to_limit, path_squared_length, path_cosine. So are
         its tables: densities.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.limit(width=[8, 64], draws=1000)
+        >>> result.rows["width"].to_list(), result[0].output_variance.error < 0.1
+        ([8.0, 64.0], True)
     """
 
 def init(
@@ -1147,6 +1188,12 @@ def init(
         cosine_spread, effective_rank, score_sd, entropy, logit_sd, loss, loss_spread, uniform_loss,
         own_probability, own_cosine, angle_exponent, gradient_norm, gradient_exponent, initialiser. So
         are its tables: layers, gradients, architecture.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.init("examples/tiny-decoder", tokens=4, draws=2)
+        >>> result.record.draws
+        2
     """
 
 def learn(
@@ -1225,6 +1272,14 @@ def learn(
         observations, leading_error, predicted_exponent, threshold_recovery, threshold_feasibility,
         threshold_bayes, threshold_direct, threshold_own_recovery, threshold_interpolation,
         threshold_peak_error. So are its tables: predicted_spectra.
+
+    Example:
+        >>> import attnlaw
+        >>> attnlaw.learn(alpha=0.2).estimation_error.value < attnlaw.learn(alpha=0.1).estimation_error.value
+        True
+        >>> curve = attnlaw.learn(alpha=[0.1, 0.2], noise=0.5)
+        >>> len(curve), curve[0].status
+        (2, 'done')
     """
 
 def dynamics(
@@ -1292,4 +1347,10 @@ def dynamics(
         recovery_time_90, recovery_samples, alignment, estimation_error, prediction_error, overlap,
         norm, trace, samples, plateaus, largest_rate, plateau_error. So are its tables: trajectory,
         spectra, tracks, statics.
+
+    Example:
+        >>> import attnlaw
+        >>> result = attnlaw.dynamics(output="linear")
+        >>> round(result.alignment.value, 2)
+        1.0
     """

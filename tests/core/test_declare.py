@@ -14,6 +14,7 @@ from house.coin import VERB, Coin
 
 from attnlaw.core.errors import BadSetting, InputError, as_option
 from attnlaw.core.estimate import Estimate, Range
+from attnlaw.core.function import signature
 from attnlaw.core.quantity import Quantity, cells_to_json, column_kinds, to_cells
 from attnlaw.core.result import Result
 from attnlaw.core.settings import (
@@ -123,7 +124,7 @@ def test_the_python_function() -> None:
     assert [result.heads for result in VERB(bias=[0.25, 0.75])] == [25, 75]
     with pytest.raises(InputError, match="rolls away"):
         VERB(bias=0.125)
-    assert "bias" in VERB.__signature__.parameters
+    assert "bias" in signature(VERB).parameters
 
 
 def test_a_failing_case_leaves_the_others_alone() -> None:

@@ -27,7 +27,7 @@ def test_one_case_shows_its_settings_and_what_its_quantities_mean() -> None:
     html = attnlaw.learn(alpha=0.1, noise=0.5)._repr_html_()
     assert "<b>What attention learns</b>" in html
     assert "alpha 0.1" in html
-    meaning = next(quantity.description for quantity in attnlaw.learn.quantities if quantity.in_summary)
+    meaning = next(quantity.description for quantity in attnlaw.learn.verb.quantities if quantity.in_summary)
     assert meaning in html
 
 

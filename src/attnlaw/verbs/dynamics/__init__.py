@@ -189,7 +189,7 @@ VERB = Verb(
     example="""
     >>> import attnlaw
     >>> result = attnlaw.dynamics(output="linear")
-    >>> round(result.alignment, 2)
+    >>> round(result.alignment.value, 2)
     1.0
     """,
 )

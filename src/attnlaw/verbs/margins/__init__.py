@@ -265,7 +265,7 @@ VERB = Verb(
     example="""
     >>> import attnlaw
     >>> model, file = "examples/tiny-decoder", "examples/sentences.txt"
-    >>> attnlaw.margins(model, file=file, limit=4).inputs.height
-    4
+    >>> attnlaw.margins(model, file=file, limit=12).inputs
+    12
     """,
 )
