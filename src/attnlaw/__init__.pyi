@@ -11,8 +11,8 @@ from attnlaw.analysis.check.verdicts import Verdicts as Verdicts
 from attnlaw.analysis.diff.diff import Diff as Diff
 from attnlaw.analysis.fit.model_fits import Fits as Fits
 from attnlaw.analysis.forward.lens import Lens as Lens
+from attnlaw.analysis.forward.margin_measurement import MarginMeasurement
 from attnlaw.analysis.forward.margins import Margins as Margins
-from attnlaw.analysis.forward.measurement import MarginMeasurement
 from attnlaw.checkpoints.model import Model as Model
 from attnlaw.checkpoints.open import open_model as open_model
 from attnlaw.core.errors import InputError as InputError
@@ -33,6 +33,7 @@ from attnlaw.theory.limit.inputs import GivenInputs as GivenInputs
 from attnlaw.theory.limit.inputs import RandomInputs as RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer as AttentionLayer
 from attnlaw.theory.limit.limit import WidthRow
+from attnlaw.verbs.check.reports import CheckVerdicts
 
 __version__: str
 
@@ -371,7 +372,7 @@ class DiffResult(Result):
 class CheckResult(Result):
     """A result of `attnlaw.check`."""
     @property
-    def record(self) -> Verdicts: ...
+    def record(self) -> CheckVerdicts: ...
     headline: str | None
     """The answer in one sentence."""
     passed: bool | None
