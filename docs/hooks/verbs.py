@@ -13,7 +13,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from attnlaw.analysis.atlas import Atlas, atlas
-from attnlaw.analysis.findings import RULES, FindingRule
+from attnlaw.analysis.findings import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.verbs import find_verb
@@ -30,7 +30,7 @@ ATLAS_PLACE = "<!-- models of the atlas -->"
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
-    tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(RULES.values()))
+    tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(DETECTORS.values()))
     return tables.replace(ATLAS_PLACE, atlas_table(atlas()))
 
 
@@ -77,7 +77,7 @@ def quantities_table(quantities: Iterable[Quantity]) -> str:
     return "\n".join(lines)
 
 
-def rules_table(rules: Iterable[FindingRule]) -> str:
+def rules_table(rules: Iterable[Detector]) -> str:
     """One line for each rule: its name, level and threshold, when it finds something, what to do."""
     lines = [
         "| rule | level | threshold | found when | what it means | what to do |",

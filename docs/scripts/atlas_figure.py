@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 import attnlaw
-from attnlaw.analysis.atlas.atlas import APPLIED, COLUMNS, Column
+from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, AtlasColumn
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.encodings import inline_data
 from attnlaw.render.charts.style import PALETTE, draw_svg, house_spec
@@ -49,7 +49,7 @@ def chart(values: pl.DataFrame) -> Any:
     return alt.vconcat(*lines, background="white")
 
 
-def _panel(column: Column, rows: list[dict[str, Any]], order: list[str], first: bool) -> Any:
+def _panel(column: AtlasColumn, rows: list[dict[str, Any]], order: list[str], first: bool) -> Any:
     import altair as alt
 
     drawn = [{"line": row["line"], "state": row["state"], "value": row[column.name]} for row in rows]

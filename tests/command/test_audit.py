@@ -16,7 +16,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 import attnlaw
-from attnlaw.analysis.findings.detectors import RULES
+from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.render.terminal.console import sparkline
 from attnlaw.verbs.audit.terminal import show_summary
 from attnlaw.verbs.views import show
@@ -293,7 +293,7 @@ def test_several_models_stand_below_each_other_and_notes_stand_once():
 
 def test_an_audit_begins_with_noise_and_findings():
     sound = drawn(attnlaw.audit(TINY), 100)
-    nothing = sound.index(f"nothing found by {len(RULES)} rules")
+    nothing = sound.index(f"nothing found by {len(DETECTORS)} rules")
     assert sound.index("40 of 40 matrices differ from noise; 0.4 expected") < nothing
     assert nothing < sound.index("norm by head")
     block = {"in_proj_weight": np.eye(48, 16), "out_proj.weight": np.zeros((16, 16))}

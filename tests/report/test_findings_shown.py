@@ -9,7 +9,7 @@ import pytest
 from report.charts_of import named, page_html, result_of, with_tables
 
 import attnlaw
-from attnlaw.analysis.findings.detectors import RULES
+from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.core.result import Result
 from attnlaw.report import write_report
 from attnlaw.verbs import find_verb
@@ -38,7 +38,7 @@ def test_the_first_screen_says_what_was_found(audit: Result) -> None:
     page = page_html(audit)
     head = page[page.index('id="summary"') : page.index('id="heads"')]
     assert "40 of 40 matrices differ from noise; 0.4 expected of a fresh model" in head
-    assert f"nothing found by {len(RULES)} rules" in head
+    assert f"nothing found by {len(DETECTORS)} rules" in head
     assert "log10 proxy" not in head  # proxies stand below
     assert page.index('id="proxies"') > page.index('id="heads"')
 

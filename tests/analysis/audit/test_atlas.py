@@ -22,17 +22,8 @@ from real_checkpoints import Unavailable, audited
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.atlas.atlas import (
-    APPLIED,
-    COLUMNS,
-    FOLDER,
-    KIND_OF,
-    SHIPPED_COLUMNS,
-    STORED,
-    Atlas,
-    column_values,
-    model_kinds,
-)
+from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas
+from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, KIND_OF, STORED, column_values, model_kinds
 from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models
 from attnlaw.checkpoints.families import known_families
 from attnlaw.study import Backend, read_study, run

@@ -16,7 +16,7 @@ from real_checkpoints import audited
 
 import attnlaw
 from attnlaw.analysis.columns import MATRICES
-from attnlaw.analysis.findings import RULES, Evidence, Finding, Subject, TensorLocation, apply_rules
+from attnlaw.analysis.findings import DETECTORS, Evidence, Finding, Subject, TensorLocation, run_detectors
 from attnlaw.analysis.findings.apply import group_findings
 from attnlaw.analysis.findings.duplicates import cosine, project_map, sketch_heads
 from attnlaw.analysis.findings.evidence import Balance
@@ -138,7 +138,7 @@ def test_levels_thresholds_and_names() -> None:
     assert "note" in levels
     quiet = attnlaw.findings(audit, ignore=["identical-tensors"], levels={"duplicate-layers": "off"})
     assert not {"identical-tensors", "duplicate-layers"} & {finding.rule for finding in quiet}
-    others = set(RULES) - {"untrained-model"}
+    others = set(DETECTORS) - {"untrained-model"}
     assert attnlaw.findings(audit, thresholds={"untrained-model": 1.0}, ignore=others) == []
     for thresholds in ({"non-finite": 1.0}, {"duplicate-heads": 0.2}, {"unbalanced": float("nan")}):
         with pytest.raises(attnlaw.InputError, match="threshold of"):
@@ -279,7 +279,7 @@ def test_ratios_are_compared_with_the_median_layer() -> None:
         )
         subject = Subject(Evidence(balances=balance), EMPTY)
         given = {} if threshold is None else {"unbalanced": threshold}
-        return [finding.location.layer for finding in apply_rules(subject, thresholds=given)]
+        return [finding.location.layer for finding in run_detectors(subject, thresholds=given)]
 
     assert unbalanced_layers([1, 1, 1, 3.1]) == [3]
     assert unbalanced_layers([1, 1, 1, 1 / 3.1]) == [3]
@@ -377,7 +377,7 @@ def test_every_tensor_is_read_once_for_findings(tiny: Model) -> None:
 
 
 def test_rules_say_what_they_mean() -> None:
-    for rule in RULES.values():
+    for rule in DETECTORS.values():
         assert rule.level in ("note", "warning", "error")
         for text in (rule.when, rule.meaning, rule.remedy):
             assert text

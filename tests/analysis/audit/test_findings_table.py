@@ -19,7 +19,7 @@ from analysis.audit.trained import FAMILIES, trained
 from real_checkpoints import NAMES, audited, real_checkpoint
 
 import attnlaw
-from attnlaw.analysis.findings import RULES, Subject, apply_rules
+from attnlaw.analysis.findings import DETECTORS, Subject, run_detectors
 from attnlaw.analysis.findings.evidence import Evidence
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
@@ -117,7 +117,7 @@ def test_wrong_scales_are_found(factor: float, printed: dict[str, list[str]]) ->
             for moved in (original.ratio * factor, original.ratio / factor):
                 balance = list(subject.evidence.balances)
                 balance[number] = replace(original, ratio=moved)
-                findings = apply_rules(Subject(Evidence(balances=tuple(balance)), subject.matrices.clear()))
+                findings = run_detectors(Subject(Evidence(balances=tuple(balance)), subject.matrices.clear()))
                 hits += any(other.location == original.location for other in findings)
                 cases += 1
     printed["tensors with a wrong scale"].append(f"x {factor:g}: unbalanced {hits}/{cases}")
@@ -170,6 +170,6 @@ def test_other_families(family: str, printed: dict[str, list[str]]) -> None:
     model = open_model(after)
     for damage in ("a NaN", "a tensor of zeros", "a copied head", "a re-initialised layer", "FFN in x 10"):
         rule_counts = counts(DAMAGES[damage](model, 2))
-        rules = [rule for rule in DAMAGES[damage].rules if rule in RULES and rule != "norm-outlier"]
+        rules = [rule for rule in DAMAGES[damage].rules if rule in DETECTORS and rule != "norm-outlier"]
         printed["other families"].append(f"{family}, {damage}: {format_counts(rule_counts)}")
         assert all(rule_counts[rule] for rule in rules)

@@ -14,7 +14,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.analysis.check import tables as measured
-from attnlaw.analysis.findings import RULES
+from attnlaw.analysis.findings import DETECTORS
 
 MODEL = Path("examples/tiny-decoder").resolve()
 RULE = """
@@ -156,7 +156,7 @@ def test_no_model_is_bad_usage():
 
 
 def test_a_rule_is_explained_without_a_model():
-    for name, rule in RULES.items():
+    for name, rule in DETECTORS.items():
         shown = " ".join(invoke("check", "--explain", name).stdout.split())
         assert shown.startswith(f"{name}: {rule.level}")
         assert rule.when in shown
@@ -186,7 +186,7 @@ def test_findings_alone_decide_without_rules(monkeypatch):
     assert "note: random-head (once)" in shown
     monkeypatch.setattr(measured.RuleTables, "findings", rows.tail(1))
     passed = invoke("check", MODEL).stdout
-    assert f"gate passed: no finding of level error by {len(RULES)} rules" in passed
+    assert f"gate passed: no finding of level error by {len(DETECTORS)} rules" in passed
 
 
 def test_an_audit_of_its_own_is_a_baseline(tmp_path, audited):

@@ -9,5 +9,6 @@
 """
 
 from attnlaw.analysis.atlas.atlas import Atlas, atlas
+from attnlaw.analysis.atlas.compare import comparison_table
 
-__all__ = ["Atlas", "atlas"]
+__all__ = ["Atlas", "atlas", "comparison_table"]

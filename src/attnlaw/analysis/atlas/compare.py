@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from attnlaw.analysis.atlas.atlas import COLUMNS, Atlas, Column, column_values, model_kinds
+from attnlaw.analysis.atlas.columns import COLUMNS, AtlasColumn, column_values, model_kinds
 from attnlaw.analysis.columns import ATLAS
 from attnlaw.core.tables import quantity_frame
 
 if TYPE_CHECKING:
+    from attnlaw.analysis.atlas.atlas import Atlas
     from attnlaw.analysis.audit.audit import Audit
 
 # So many other trained models make a kind that is compared with itself; with fewer, all kinds are taken.
@@ -135,7 +136,7 @@ def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
     return lines
 
 
-def _format_range(column: Column, part: dict[str, Any]) -> str:
+def _format_range(column: AtlasColumn, part: dict[str, Any]) -> str:
     """A range in words; one number where both ends are the same, nothing where there is none."""
     ends = [column.number_text(part[end]) for end in ("low", "high") if part[end] is not None]
     return " to ".join(dict.fromkeys(ends))

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from attnlaw.analysis.audit import AuditOptions
 from attnlaw.analysis.audit.rows import application_table, layer_table, matrix_table, spectrum_table
 from attnlaw.analysis.audit.summary import (
     case_values,
@@ -26,7 +27,7 @@ from attnlaw.analysis.audit.summary import (
     tower_table,
 )
 from attnlaw.analysis.columns import FINDINGS
-from attnlaw.analysis.findings.apply import apply_rules
+from attnlaw.analysis.findings.apply import run_detectors
 from attnlaw.analysis.findings.detectors import Finding
 from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.analysis.findings.observer import EvidenceCollector
@@ -90,22 +91,6 @@ class Audit:
         return f"<Audit {self.name}: {self.quantities['family']}, {self.matrices.height} matrices>"
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """What an audit is asked for beside the matrices.
-
-    `samples` adds proxy / sqrt(samples). `as_stored`: tables and maps show norms of the stored matrices, not
-    as applied. `tolerant`: NaN and infinity are findings, and what can be measured without them is.
-    `thresholds` are of findings, by rule. `no_laws`: no laws are fitted when the audit is saved.
-    """
-
-    samples: int | None = None
-    as_stored: bool = False
-    tolerant: bool = False
-    thresholds: Mapping[str, float] | None = None
-    no_laws: bool = False
-
-
 ALL_MATRICES, DEFAULT_OPTIONS = Selection(), AuditOptions()
 
 
@@ -167,7 +152,7 @@ def build_audit(
     matrices, layers = matrix_table(model, spectra, tests, bounds), layer_table(model, spectra, bounds)
     tested = selection.whole and model.layers and counted.tested
     subject = Subject(evidence, matrices, counted.p_value if tested else None)
-    findings = apply_rules(subject, thresholds=options.thresholds)
+    findings = run_detectors(subject, thresholds=options.thresholds)
     values |= finding_values(findings) | comparable_values(matrices, layers, counted)
     values |= logit_values(model, spectra, matrices)
     return Audit(
@@ -219,7 +204,7 @@ def findings(
     """Return the findings of an audit, of a `Model`, or of what holds one (a path, a state dict, a module).
 
     What is no audit yet is audited; NaN or infinity in it is a finding, and its other matrices are measured.
-    `ignore`, `levels` and `thresholds` name rules of `attnlaw.analysis.findings.RULES`. `options` are those
+    `ignore`, `levels` and `thresholds` name entries of `analysis.findings.DETECTORS`. `options` are those
     that open a model (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
 
     >>> import numpy as np
@@ -236,7 +221,7 @@ def findings(
         audits = [audit_model(source, options=tolerant)]
     else:
         audits = [audit(ModelSettings.parse({"model": source, **options}, "findings"), tolerant)]
-    every = (apply_rules(known.subject, ignore, levels, thresholds) for known in audits)
+    every = (run_detectors(known.subject, ignore, levels, thresholds) for known in audits)
     return [finding for group in every for finding in group]
 
 

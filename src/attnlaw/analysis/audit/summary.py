@@ -18,7 +18,7 @@ from attnlaw.analysis.atlas.compare import atlas_entry
 from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.columns import LEVELS, TOWERS
 from attnlaw.analysis.findings.apply import count_by_level
-from attnlaw.analysis.findings.detectors import RULES, Finding
+from attnlaw.analysis.findings.detectors import DETECTORS, Finding
 from attnlaw.analysis.fit.null import Rejections
 from attnlaw.checkpoints.blocks import Attention
 from attnlaw.checkpoints.model import Model
@@ -85,7 +85,7 @@ def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
     """How many things were found at each level, by how many rules."""
     return {
         **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
-        "finding_rules": len(RULES),
+        "finding_rules": len(DETECTORS),
     }
 
 

@@ -27,7 +27,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from attnlaw.analysis.audit.audit import Audit, AuditOptions, build_audit
+from attnlaw.analysis.audit import AuditOptions
+from attnlaw.analysis.audit.audit import Audit, build_audit
 from attnlaw.analysis.findings.observer import NOTED, EvidenceCollector, Note, Observer, TensorIndex
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.hub import CONFIGS
@@ -162,7 +163,7 @@ def measure_unit(
     return len(spectra), pl.DataFrame({"record": packed}, schema={"record": pl.Binary()})
 
 
-def join_units(
+def audit_from_units(
     settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic, tables: Iterable[pl.DataFrame]
 ) -> Audit:
     """The audit of a model whose units were measured, from the tables of their records in order."""

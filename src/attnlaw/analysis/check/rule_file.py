@@ -110,7 +110,7 @@ def example_names() -> list[str]:
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
     """Read a rule file, or the example of a name, about these tables and these rules of findings.
 
-    `findings` are records by name, of `attnlaw.analysis.findings.RULES`.
+    `findings` are records by name, of `attnlaw.analysis.findings.DETECTORS`.
     """
     file = _find_file(path)
     with _as_bad_usage():

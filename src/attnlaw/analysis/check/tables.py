@@ -14,7 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.audit.audit import Audit, AuditOptions, audit
+from attnlaw.analysis.audit import AuditOptions
+from attnlaw.analysis.audit.audit import Audit, audit
 from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.check.locations import KEYS, LOCATION, location_of, row_location_text
 from attnlaw.analysis.check.rules import GateRule, Tables

@@ -1,7 +1,4 @@
-"""All rules over one model: findings, the gravest first.
-
-Findings in words, the same on screen, on the page and in summary.json: one entry a rule and level.
-"""
+"""Run all detectors over one model, and group and phrase what they find for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -13,61 +10,73 @@ from math import log
 from typing import Any
 
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings.detectors import RULES, Finding, FindingRule
+from attnlaw.analysis.findings.detectors import DETECTORS, Detector, Finding
 from attnlaw.analysis.findings.evidence import Subject
 from attnlaw.core.errors import InputError, printable
 
 OFF = "off"
 
 
-def apply_rules(
+def run_detectors(
     subject: Subject,
     ignore: Iterable[str] = (),
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[Finding]:
-    """What the rules find, errors first, then in the order of rules.
+    """Return what the detectors find in a model: errors first, then in the order of the table.
 
-    `ignore` names rules that are left out, `levels` and `thresholds` replace those of a rule, by its name;
-    the level `off` leaves a rule out.
+    Args:
+        subject: the audited model.
+        ignore: names of detectors that are not run.
+        levels: other levels for findings, by the name of the detector. The level "off" skips it.
+        thresholds: other thresholds, by the name of the detector.
+
+    Raises:
+        InputError: if a name, a level or a threshold is not valid.
     """
     levels, thresholds = dict(levels or {}), dict(thresholds or {})
     left_out = {*ignore, *(name for name, level in levels.items() if level == OFF)}
     for name in (*left_out, *levels, *thresholds):
-        require_rule(name)
+        require_detector(name)
     for name, level in levels.items():
         if level not in (*LEVELS, OFF):
             raise InputError(f"level {level!r} of {name}: expected one of {', '.join((OFF, *LEVELS))}")
     all_findings = []
-    for name, rule in RULES.items():
+    for name, detector in DETECTORS.items():
         if name not in left_out:
-            threshold = _threshold(rule, thresholds)
-            for hit in rule.look(subject, threshold):
-                level = levels.get(name) or hit.level or rule.level
-                meaning = f"{hit.detail}; {rule.meaning}" if hit.detail else rule.meaning
+            threshold = _threshold(detector, thresholds)
+            for hit in detector.detect(subject, threshold):
+                level = levels.get(name) or hit.level or detector.level
+                meaning = f"{hit.detail}; {detector.meaning}" if hit.detail else detector.meaning
                 value = hit.value if hit.value is None or math.isfinite(hit.value) else None
                 all_findings.append(Finding(name, level, hit.location, value, threshold, meaning))
     return sorted(all_findings, key=lambda finding: -LEVELS.index(finding.level))
 
 
-def require_rule(name: str) -> FindingRule:
-    """The rule of a name; an `InputError` with the nearest one where there is none."""
-    if name in RULES:
-        return RULES[name]
-    close = difflib.get_close_matches(name, RULES, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(RULES)}"
+def require_detector(name: str) -> Detector:
+    """Return the detector of this name.
+
+    Raises:
+        InputError: if there is none; the message suggests the nearest name.
+    """
+    if name in DETECTORS:
+        return DETECTORS[name]
+    close = difflib.get_close_matches(name, DETECTORS, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(DETECTORS)}"
     raise InputError(f"{name}: no such rule of findings; {hint}")
 
 
-def _threshold(rule: FindingRule, given: Mapping[str, float]) -> float | None:
-    if rule.name not in given:
-        return rule.threshold
-    asked: Any = given[rule.name]
-    if rule.threshold is None:
-        raise InputError(f"threshold of {rule.name}: this rule has none; ignore it, or change its level")
+def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
+    if detector.name not in given:
+        return detector.threshold
+    asked: Any = given[detector.name]
+    if detector.threshold is None:
+        raise InputError(f"threshold of {detector.name}: this rule has none; ignore it, or change its level")
     number = isinstance(asked, int | float) and not isinstance(asked, bool) and math.isfinite(asked)
-    if not number or asked < rule.least:
-        raise InputError(f"threshold of {rule.name}: {asked!r}; expected a number, {rule.least:g} or more")
+    if not number or asked < detector.least:
+        raise InputError(
+            f"threshold of {detector.name}: {asked!r}; expected a number, {detector.least:g} or more"
+        )
     return float(asked)
 
 
@@ -76,7 +85,15 @@ MOST_LOCATIONS = 4
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """What one rule found at one level: how often, where, and the value farthest past its threshold."""
+    """The findings of one detector at one level.
+
+    Args:
+        rule: name of the detector.
+        count: number of findings.
+        places: where they are, farthest past the threshold first; at most four.
+        value: the value that is farthest past the threshold.
+        meaning: of the only finding, or of the detector if there are several.
+    """
 
     rule: str
     level: str
@@ -93,7 +110,7 @@ class FindingGroup:
 
     @property
     def number(self) -> str:
-        """The value and the threshold; empty where there is nothing to compare."""
+        """The value and the threshold; empty if there is nothing to compare."""
         if self.value is None or self.threshold is None:
             return ""
         often = " at most" if self.count > 1 and self.value > self.threshold else ""
@@ -102,7 +119,7 @@ class FindingGroup:
 
     @property
     def sentence(self) -> str:
-        """The number with what it means.
+        """The number, if there is one, and the meaning.
 
         >>> FindingGroup("random-head", "note", 1, ["layer 2"], 0.9, 0.01, "as good as noise").sentence
         '0.9 (threshold 0.01): as good as noise'
@@ -111,7 +128,7 @@ class FindingGroup:
 
 
 def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
-    """The rows of a table of findings by rule and level, the gravest first."""
+    """Group the rows of a table of findings by detector and level, the gravest first."""
     rows_by_rule: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         rows_by_rule.setdefault((row["rule"], row["level"]), []).append(row)
@@ -122,7 +139,7 @@ def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
 def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup:
     by_distance = sorted(rows, key=_distance, reverse=True)
     worst = by_distance[0]
-    general = RULES[rule].meaning if rule in RULES else worst["meaning"]
+    general = DETECTORS[rule].meaning if rule in DETECTORS else worst["meaning"]
     return FindingGroup(
         rule,
         level,
@@ -135,13 +152,13 @@ def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup
 
 
 def _distance(row: Mapping[str, Any]) -> float:
-    """How far a value lies past its threshold, in logarithms; 0 where that says nothing."""
+    """Return how far a value is past its threshold, in logarithms; 0 if that cannot be computed."""
     value, threshold = row["value"], row["threshold"]
     return abs(log(value / threshold)) if value and threshold and value > 0 and threshold > 0 else 0.0
 
 
 def location_text(row: Mapping[str, Any]) -> str:
-    """Where a finding stands, in words.
+    """Describe where a finding is.
 
     >>> location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
     'decoder layer 3, qk, head 0'
@@ -155,7 +172,7 @@ def location_text(row: Mapping[str, Any]) -> str:
 
 
 def count_by_level(counts: Mapping[str, int]) -> str:
-    """How many findings of each level, the gravest first.
+    """Describe how many findings of each level there are, the gravest first.
 
     >>> count_by_level({"note": 2, "warning": 0, "error": 1})
     '1 error, 2 notes'

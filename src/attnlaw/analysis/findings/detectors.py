@@ -1,6 +1,7 @@
-"""The rules of findings, one record each: when something is found, how grave it is, what it means.
+"""The table of detectors: for each, when it reports a finding, how grave that is, and what it means.
 
-A rule is one entry of `RULES`. `threshold` is what a value must pass, None where there is nothing to choose.
+To add a detector, add an entry to `DETECTORS`. Users know it as a *rule* of findings: its name is in the
+column `rule`, and `ignore`, `levels` and `thresholds` of `findings` refer to it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,28 @@ from attnlaw.core.variants import by_name
 
 NOTE, WARNING, ERROR = LEVELS
 
-Look = Callable[[Subject, float | None], Iterator[Hit]]
+Detect = Callable[[Subject, float | None], Iterator[Hit]]
 
 
 @dataclass(frozen=True)
-class FindingRule:
-    """What is looked for. `when` says in words when it is found, `least` is the smallest threshold."""
+class Detector:
+    """One entry of the table of detectors.
+
+    Args:
+        name: its name in rows and settings.
+        level: how grave its findings are, unless a `Hit` says otherwise.
+        threshold: the number that a value must pass; None if there is nothing to choose.
+        detect: yields what it finds in a model, given the threshold.
+        when: the condition in words.
+        meaning: what a finding says about the model.
+        remedy: what the user can do.
+        least: the smallest threshold that a user may set.
+    """
 
     name: str
     level: str
     threshold: float | None
-    look: Look
+    detect: Detect
     when: str
     meaning: str
     remedy: str
@@ -35,7 +47,16 @@ class FindingRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a rule found: where, the value that passed its threshold, and what it means."""
+    """One thing that a detector found in a model.
+
+    Args:
+        rule: name of the detector.
+        level: "note", "warning" or "error".
+        location: where it was found.
+        value: the number that passed the threshold.
+        threshold: None if the detector has none.
+        meaning: what was found, and what that means for the model.
+    """
 
     rule: str
     level: str
@@ -45,13 +66,13 @@ class Finding:
     meaning: str
 
     def row(self, model: str) -> dict[str, Any]:
-        """As the table of findings has it."""
+        """Return the finding as a row of the table of findings."""
         fields = {name: value for name, value in vars(self).items() if name != "location"}
         return {"model": model, **vars(self.location), **fields}
 
 
-RULES = by_name(
-    FindingRule(
+DETECTORS = by_name(
+    Detector(
         "non-finite",
         ERROR,
         None,
@@ -60,7 +81,7 @@ RULES = by_name(
         "the tensor holds NaN or infinity, and whatever reads it gives NaN",
         "use a checkpoint from before training diverged, or copy the file again",
     ),
-    FindingRule(
+    Detector(
         "zero-tensor",
         ERROR,
         None,
@@ -69,7 +90,7 @@ RULES = by_name(
         "the tensor was never written, or was erased",
         "compare its name with what the training program saves",
     ),
-    FindingRule(
+    Detector(
         "constant-tensor",
         ERROR,
         None,
@@ -78,7 +99,7 @@ RULES = by_name(
         "the matrix was filled, not trained",
         "compare its name with what the training program saves",
     ),
-    FindingRule(
+    Detector(
         "zero-rows",
         WARNING,
         0.0,
@@ -87,7 +108,7 @@ RULES = by_name(
         "inputs or outputs of the map are cut off: pruned, or padded",
         "none where it was pruned on purpose; else look at how it was saved",
     ),
-    FindingRule(
+    Detector(
         "beyond-float16",
         WARNING,
         scan.LARGEST_FLOAT16,
@@ -96,7 +117,7 @@ RULES = by_name(
         "cast to float16 the entry becomes infinite",
         "serve the model in bfloat16 or float32",
     ),
-    FindingRule(
+    Detector(
         "coarse-grid",
         ERROR,
         20.0,
@@ -105,7 +126,7 @@ RULES = by_name(
         "the matrix was quantised and stored as floats again: its precision is that of a few bits",
         "export it again from the original weights",
     ),
-    FindingRule(
+    Detector(
         "quantised",
         NOTE,
         None,
@@ -114,7 +135,7 @@ RULES = by_name(
         "weights are rounded by the file's code; the numbers are of the rounded weights",
         "audit the original weights where spectra are to be compared",
     ),
-    FindingRule(
+    Detector(
         "identical-tensors",
         WARNING,
         None,
@@ -123,7 +144,7 @@ RULES = by_name(
         "one tensor was saved twice",
         "compare the layers with those of the training program",
     ),
-    FindingRule(
+    Detector(
         "duplicate-layers",
         WARNING,
         0.95,
@@ -133,7 +154,7 @@ RULES = by_name(
         "none where the model was deepened by copies; else look at the merge",
         duplicates.LEAST,
     ),
-    FindingRule(
+    Detector(
         "duplicate-heads",
         WARNING,
         0.95,
@@ -143,7 +164,7 @@ RULES = by_name(
         "prune one of them, or look at how heads were split or repeated",
         duplicates.LEAST,
     ),
-    FindingRule(
+    Detector(
         "dead-map",
         WARNING,
         0.01,
@@ -152,7 +173,7 @@ RULES = by_name(
         "the map contributes nothing",
         "none where it was pruned; else look at the tensors that it is made of",
     ),
-    FindingRule(
+    Detector(
         "random-head",
         NOTE,
         sizes.LEVEL,
@@ -161,7 +182,7 @@ RULES = by_name(
         "neither product of the head differs from noise: it was hardly trained",
         "a candidate for pruning; many of them: look at how the head was initialised",
     ),
-    FindingRule(
+    Detector(
         "untrained-layer",
         ERROR,
         0.5,
@@ -170,7 +191,7 @@ RULES = by_name(
         "the layer has the weights of a fresh initialisation",
         "look for tensor names that did not match when the model was loaded or saved",
     ),
-    FindingRule(
+    Detector(
         "untrained-model",
         ERROR,
         sizes.LEVEL,
@@ -179,7 +200,7 @@ RULES = by_name(
         "the model has the weights of a fresh initialisation",
         "look for tensor names that did not match when the model was loaded or saved",
     ),
-    FindingRule(
+    Detector(
         "rank-deficient",
         NOTE,
         1.0,
@@ -188,7 +209,7 @@ RULES = by_name(
         "the map has directions that it does not use at all",
         "none where it was pruned or merged at low rank; else look at the tensors that it is made of",
     ),
-    FindingRule(
+    Detector(
         "unbalanced",
         ERROR,
         3.0,
@@ -198,7 +219,7 @@ RULES = by_name(
         "look for a scale that was applied twice, or not at all, when the file was converted",
         1.0,
     ),
-    FindingRule(
+    Detector(
         "norm-outlier",
         WARNING,
         5.0,
@@ -208,7 +229,7 @@ RULES = by_name(
         "look for a wrong scale; after training, for a layer that diverges",
         1.0,
     ),
-    FindingRule(
+    Detector(
         "saturated-scores",
         WARNING,
         100.0,
@@ -217,7 +238,7 @@ RULES = by_name(
         "logits of isotropic tokens spread so far that softmax picks single ones (real tokens: further)",
         "watch the logits of this head; train with norms of queries and keys, or a cap",
     ),
-    FindingRule(
+    Detector(
         "logit-overflow",
         WARNING,
         scan.LARGEST_FLOAT16,
@@ -226,7 +247,7 @@ RULES = by_name(
         "no range of float16 is guaranteed: some input may overflow it (real inputs reach 0.02 to 0.3 of it)",
         "compute scores in bfloat16 or float32, or measure the logits of your inputs",
     ),
-    FindingRule(
+    Detector(
         "transposed",
         WARNING,
         0.1,

@@ -1,9 +1,11 @@
-"""Layers and heads that compute the same: cosines of maps, by sketches first, exactly where these are near.
+"""Detect layers and heads that compute nearly the same.
 
-The sketch of a map M (N x N) is S M T^T, S and T of 64 Gaussian rows: 4096 numbers, whatever N. Sketches of
-one width share S and T, so their cosine estimates that of the maps, <M, M'> / (|M| |M'|), with a standard
-error of about (1 - cosine^2) / 6. Heads are never formed: M = A B gives (S A)(B T^T), and for exact cosines
-<A B, A' B'> = sum (A^T A') * (B B'^T).
+attnlaw compares sketches of all heads first, and computes exact cosines only for pairs whose sketches are
+near. The sketch of an N x N matrix M is S M T^T, where S and T have 64 Gaussian rows: 4096 numbers, whatever
+N is. All sketches of one width share S and T. So the cosine of two sketches estimates the cosine of their
+matrices, <M, M'> / (|M| |M'|), with a standard error of about (1 - cosine^2) / 6. The matrices of heads are
+never formed: M = A B has the sketch (S A)(B T^T), and the exact cosines use <A B, A' B'> = sum (A^T A') * (B
+B'^T).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
 
 VECTORS = 64
-# Pairs whose sketches reach this are compared exactly, and no threshold may lie below what they then reach.
+# Pairs whose sketches reach NEAR are compared exactly. Users may not set a threshold below LEAST.
 NEAR, LEAST = 0.5, 0.7
 SELF, CROSS = ("qk", "vo"), ("cross_qk", "cross_vo")
 
@@ -32,14 +34,14 @@ Factors = tuple[Reals, Reals]
 
 @lru_cache(maxsize=16)
 def projection(width: int, side: int) -> Sketch:
-    """64 Gaussian rows; `side` 0 is S, 1 is T."""
+    """Return the 64 Gaussian rows of S (`side` 0) or T (`side` 1) for this width."""
     rng = np.random.default_rng([width, side])
     return rng.standard_normal((VECTORS, width), dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class ProjectedMaps:
-    """Projected maps in the place of a model's: `Attention.factors` makes sketches of them."""
+    """Projected weight matrices that `Attention.factors` reads in place of a model's, to form sketches."""
 
     maps: dict[View, Any]
 
@@ -48,7 +50,7 @@ class ProjectedMaps:
 
 
 def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
-    """The map of a view with its side of the stream projected: S A, or B T^T for what is on the right."""
+    """Project the residual side of a weight matrix: S A, or B T^T for a matrix on the right."""
     if view == attention.output:
         return matrix @ projection(matrix.shape[1], 1).T
     left = view in (attention.query, attention.value)
@@ -56,7 +58,10 @@ def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
 
 
 def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> Sketch:
-    """The sketches of all heads of a block, from its projected maps; a head of zeros stays zero."""
+    """Return the sketches of all heads of a block, normalised, from its projected matrices.
+
+    The result has shape (heads, 4096). The sketch of a head of zeros is zero.
+    """
     heads: Any = attention.factors(ProjectedMaps(maps), kind)  # type: ignore[arg-type]
     flat = np.stack([(left @ right).ravel() for left, right in heads])
     norms = np.linalg.norm(flat, axis=1, keepdims=True)
@@ -64,7 +69,7 @@ def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> S
 
 
 def cosine(first: Factors, second: Factors) -> float | None:
-    """Of two products of thin factors; None where one of them is zero.
+    """Return the cosine of two products of thin factors; None if one of them is zero.
 
     >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
     >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
@@ -79,7 +84,7 @@ def _inner(first: Factors, second: Factors) -> float:
 
 
 def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Pairs of heads of a block whose QK and VO are near each other."""
+    """Yield the pairs of heads of a block whose QK and VO are both near each other."""
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
             if not all((layer.index, kind) in head_sketches for kind in kinds):
@@ -103,7 +108,7 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
 
 
 def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Pairs of layers whose heads of the same index are near each other, in the median of QK and of VO."""
+    """Yield the pairs of layers whose heads are near each other, in the median of QK and of VO."""
     for group in _comparable(model, head_sketches):
         near = np.minimum(*(_medians([head_sketches[layer.index, kind] for layer in group]) for kind in SELF))
         for i, j in np.argwhere(np.triu(near, 1) > NEAR):
@@ -132,7 +137,7 @@ def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> l
 
 
 def _medians(heads: Sequence[Sketch]) -> NDArray[np.float32]:
-    """Median over heads of the cosines of every pair of layers."""
+    """Return the median over heads of the cosine of every pair of layers."""
     stacked = np.stack(heads)  # (layers, heads, 4096)
     by_head = [stacked[:, head] @ stacked[:, head].T for head in range(stacked.shape[1])]
     return np.asarray(np.median(np.stack(by_head), axis=0))
@@ -163,7 +168,7 @@ def duplicate_heads(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float | None) -> Iterator[Similarity]:
-    """Of each spot the pair that is nearest, where both cosines pass the threshold."""
+    """For each location, yield its nearest pair if both cosines pass the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
     for pair in pairs:
         known = nearest.get(pair.location)

@@ -1,4 +1,4 @@
-"""What an audit notes of a model beside its spectra, as plain values: what rules of findings look at."""
+"""Evidence for findings: plain records of what an audit notes about a model in addition to its spectra."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 @dataclass(frozen=True)
 class TensorLocation:
-    """Where something was found; what it does not say is None."""
+    """Where something was found; None for whatever does not apply."""
 
     layer: int | None = None
     stack: str | None = None
@@ -21,12 +21,21 @@ class TensorLocation:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One stored tensor (of a stack of matrices one member), seen once.
+    """A stored tensor, or one matrix of a stored stack of matrices, as it was seen once.
 
-    `role` is one of `roles.ROLES`. `peak` is the largest magnitude, None where entries are not finite.
-    `distinct` is the median number of different values in blocks of 32 along its rows, None where it has no
-    such blocks; `decibels` the signal over the rounding of its code, None where the file does not quantise
-    it or its code is not known. `twin` names the first tensor with the same bits.
+    Args:
+        location: the layer and kind it belongs to, and its name.
+        role: one of `ROLES` in `attnlaw.analysis.findings.scan`.
+        quantised: whether the file stores a code instead of floating-point numbers.
+        not_finite: number of entries that are NaN or infinite.
+        peak: largest magnitude; None if an entry is not finite.
+        constant: whether all entries have the same magnitude.
+        distinct: median number of different values in blocks of 32 neighbours along a row; None if rows have
+            no such blocks.
+        decibels: ratio of the signal to the rounding of its code; None if the file does not quantise it, or
+            if attnlaw does not know the code.
+        twin: name of the first tensor with the same bits.
+        mask: whether it takes at most two values, so that it is a buffer and not weights.
     """
 
     location: TensorLocation
@@ -51,7 +60,10 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Two layers (or two heads of a layer, `spot.head` and `head`) with the cosines of their maps, exact."""
+    """Two layers, or two heads of one layer, and the exact cosines of their QK and VO matrices.
+
+    `location` is the later one. `layer`, `stack` and `head` say which earlier one it resembles.
+    """
 
     location: TensorLocation
     layer: int | None
@@ -63,7 +75,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Orientation:
-    """How well both sides of a square matrix fit the layer's other matrices, as correlations."""
+    """How well each side of a square matrix fits the layer's other matrices, as correlations."""
 
     location: TensorLocation
     residual_side: float
@@ -72,7 +84,10 @@ class Orientation:
 
 @dataclass(frozen=True)
 class Balance:
-    """The root mean squares of the entries of two matrices that are applied one after the other."""
+    """The ratio of the root mean squares of two matrices that are applied one after the other.
+
+    `pair` names them: "Q/K", "V/O" or "in/out".
+    """
 
     location: TensorLocation
     pair: str
@@ -81,7 +96,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of one model; `seconds` is the CPU time that noting it took."""
+    """Everything noted about one model; `seconds` is the CPU time that noting it took."""
 
     tensors: tuple[StoredTensor, ...] = ()
     similar_layers: tuple[Similarity, ...] = ()
@@ -93,10 +108,13 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Subject:
-    """What a rule looks at: the evidence, the rows of the matrices, and the chance of a model this random.
+    """The model that detectors look at.
 
-    `chance` is the probability of so many matrices that differ from noise in a freshly initialised model,
-    None where none was tested or not all were.
+    Args:
+        evidence: what was noted while it was read.
+        matrices: the audit's table of matrices.
+        chance: probability that an untrained model has so many matrices that differ from noise; None if not
+            every matrix was measured or none could be tested.
     """
 
     evidence: Evidence
@@ -106,9 +124,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule found at one spot: the value that passes its threshold, and what is particular to it.
+    """What a detector reports for one location.
 
-    `level` replaces the rule's own.
+    Args:
+        location: where it is.
+        value: the number that passed the threshold.
+        detail: what is particular to this case; it is put before the detector's meaning.
+        level: replaces the detector's level.
     """
 
     location: TensorLocation

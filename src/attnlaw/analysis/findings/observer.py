@@ -1,15 +1,13 @@
-"""A model that is watched while it is measured: every tensor and every map is looked at when it is read.
+"""Watch a model while it is measured, and collect the evidence that detectors need.
 
-What reading shows goes out as notes, to who gathers them (see `gather`): the notes of a part of
-the model depend on that part alone, whoever reads it.
+An `Observer` looks at every tensor and every weight matrix when it is read, and passes on what it sees as
+notes. Notes are small records that a worker can send to another process. The notes about a part of the model
+depend on that part alone, so it does not matter which worker reads it. An `EvidenceCollector` gathers them.
 
-What reading some maps shows, as records: small enough to send from a worker to who gathers them.
-
-What was noted while a model was measured, put together to the evidence that rules of findings look at.
-
-Nothing is read for the findings' sake but what no measured map reads (norms, biases, embeddings), tensors
-whose samples agree, and pairs of heads whose sketches are near: these are compared exactly. Of a layer that
-is measured numbers are kept, and sketches of its heads; Gram matrices of some coordinates until it is whole.
+Findings cost little additional reading: only what no measured matrix reads (norms, biases, embeddings),
+tensors whose sampled bits agree, and pairs of heads whose sketches are near. The last two are compared
+exactly. attnlaw keeps numbers and head sketches of a measured layer, and Gram matrices of some coordinates
+until the layer is complete.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ from attnlaw.core.errors import InputError, printable
 
 @dataclass(frozen=True)
 class TensorNote:
-    """One look at a stored tensor, or at one matrix of a stack; the fields are those of `StoredTensor`."""
+    """One look at a stored tensor, or at one matrix of a stack."""
 
     name: str
     member: int | None
@@ -71,7 +69,7 @@ class TensorNote:
 
 @dataclass(frozen=True)
 class SizeNote:
-    """The root mean square of the entries of a map, where it is used."""
+    """The root mean square of the entries of a weight matrix, at one place where it is used."""
 
     location: TensorLocation
     field: str
@@ -80,7 +78,7 @@ class SizeNote:
 
 @dataclass(frozen=True, eq=False)
 class SketchNote:
-    """The sketches of all heads of a block, of one kind."""
+    """The sketches of all heads of a block, for QK or for VO."""
 
     layer: int
     kind: str
@@ -89,7 +87,7 @@ class SketchNote:
 
 @dataclass(frozen=True, eq=False)
 class SideNote:
-    """Gram matrices of the residual side and of the head side of a map (see `orientation`)."""
+    """Gram matrices of the residual side and of the head side of a weight matrix (see `orientation`)."""
 
     layer: int
     field: str
@@ -98,7 +96,7 @@ class SideNote:
 
 
 Note = TensorNote | SizeNote | SketchNote | SideNote
-# The classes of all records inside notes.
+# The classes of all records that notes contain, for `attnlaw.analysis.audit.units.unpack`.
 NOTED = (TensorNote, SizeNote, SketchNote, SideNote, Scan, TensorLocation)
 
 
@@ -106,7 +104,7 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors of which each that is read is shown to an observer."""
+    """Tensors that call `show` with the name, the stack member and the array of each tensor that is read."""
 
     def __init__(self, tensors: Tensors, show: Callable[[str, int | None, NDArray[Any]], None]) -> None:
         self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
@@ -126,7 +124,7 @@ class ObservedTensors(Tensors):
 
 @dataclass(frozen=True)
 class ObservedModel(Model):
-    """A model of which each map that is read is shown to an observer."""
+    """A model that calls `show` with each weight matrix that is read."""
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
 
@@ -138,7 +136,7 @@ class ObservedModel(Model):
 
 @dataclass(frozen=True)
 class TensorUse:
-    """Where a map is used: in which block of which layer, as which of its fields."""
+    """Where a weight matrix is used: the layer, the block, and its field there (such as "query")."""
 
     layer: int
     block: Attention | FeedForward
@@ -148,7 +146,7 @@ class TensorUse:
 
 @dataclass(frozen=True)
 class TensorIndex:
-    """What the tensors of a model are for, and where its maps are used."""
+    """The roles of a model's tensors, and where its weight matrices are used."""
 
     roles: TensorRoles
     uses: Mapping[View, Sequence[TensorUse]]
@@ -162,7 +160,12 @@ class TensorIndex:
 
 
 class Observer:
-    """Takes notes while `model` is read, each tensor once, and gives them to `take`, from any thread.
+    """Takes notes while its `model` is read, each tensor once.
+
+    Args:
+        model: the model to watch; read `observer.model` instead of it.
+        take: receives every note; it may be called from any thread.
+        index: the index of the model, if it is already known.
 
     `seconds` is the CPU time that noting took.
     """
@@ -180,7 +183,7 @@ class Observer:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the CPU time of this thread inside."""
+        """Add the CPU time that this thread spends inside to `seconds`."""
         began = time.thread_time()
         yield
         with self._lock:
@@ -238,7 +241,7 @@ class Observer:
 
 
 def uses_of(model: Model) -> Iterator[TensorUse]:
-    """Every use of a map, block by block."""
+    """Yield every use of a weight matrix, block by block."""
     for layer in model.layers:
         for attention, kind in ((layer.attention, None), (layer.cross, "cross")):
             if attention is not None:
@@ -256,9 +259,10 @@ def uses_of(model: Model) -> Iterator[TensorUse]:
 
 
 class EvidenceCollector:
-    """The notes of one model: measure `model`, or `take` what was noted elsewhere; then ask for `evidence`.
+    """Collects the notes about one model.
 
-    A note that is taken again changes nothing.
+    Measure `collector.model`, or pass notes from elsewhere to `take`. Then call `evidence`. Taking a note
+    twice changes nothing.
     """
 
     def __init__(self, model: Model) -> None:
@@ -273,7 +277,6 @@ class EvidenceCollector:
         self._sizes: dict[tuple[TensorLocation, str], float] = {}
 
     def take(self, note: Note) -> None:
-        """Keep a note."""
         with self._lock:
             match note:
                 case TensorNote():
@@ -286,7 +289,7 @@ class EvidenceCollector:
                     self._take_side(note)
 
     def _take_side(self, note: SideNote) -> None:
-        if note.layer in self._turned:  # a map that several kinds or layers share is read again
+        if note.layer in self._turned:  # a matrix that several kinds or layers share is read again
             return
         sides = self._sides[note.layer]
         sides[note.field] = note.residual, note.head
@@ -306,7 +309,7 @@ class EvidenceCollector:
         return worst_orientation(sides, named)
 
     def evidence(self, whole: bool) -> Evidence:
-        """What was noted; with `whole` all other tensors of the file are looked at, too."""
+        """Return the evidence from all notes. If `whole`, read all other tensors of the file first."""
         if whole:
             self._read_remaining()
         with self._watch.timed():
@@ -332,7 +335,7 @@ class EvidenceCollector:
                 try:
                     self.model.tensors.read(name)
                 except InputError:
-                    continue  # no map needs it, and it is no plain array
+                    continue  # no matrix needs it, and it is not a plain array
 
     def _stored(self, note: TensorNote) -> StoredTensor:
         role, location = self._index.roles(note.name, note.member)
@@ -354,7 +357,7 @@ class EvidenceCollector:
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:
-        """All tensors; those whose samples of bits agree are compared."""
+        """Return all tensors, with `twin` set if the bits of two matrices are equal."""
         stored = {name: self._stored(note) for name, note in self._tensors.items()}
         digests: dict[bytes, list[TensorKey]] = defaultdict(list)
         for name, note in self._tensors.items():
@@ -383,6 +386,6 @@ class EvidenceCollector:
 
 
 def _is_ratio_free(block: Attention | FeedForward, pair: str) -> bool:
-    """Whether norms of queries or keys free a ratio."""
+    """Return whether norms of queries or keys free the ratio of Q and K."""
     scores = block.scores if isinstance(block, Attention) else None
     return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None

@@ -1,19 +1,18 @@
-"""Stored tensors, looked at once as they are read: by the bits of their magnitudes, whatever their type.
+"""Detectors of damaged tensors, and the single look at each stored tensor that they need.
 
-With the sign bit cleared, the bits of floating-point numbers have the order of their magnitudes, and what is
-not finite lies above the largest number: one pass of integer maxima tells zeros, peaks and NaN.
+A scan works on the bits of the magnitudes, whatever the type. With the sign bit cleared, the bits of
+floating-point numbers have the order of their magnitudes, and NaN and infinity are above the largest number.
+So one pass of integer maxima finds zeros, peaks and NaN.
 
-What every stored tensor of a model is for, and where it stands.
+Every stored tensor has a role:
 
 | role | tensors |
 |---|---|
-| `map` | read by the maps of the layers, or by an adapter |
+| `map` | read by the matrices of the layers, or by an adapter |
 | `embedding` | the embedding and the unembedding of tokens |
 | `gain` | gains of norms, stored as they are |
 | `vector` | biases, and gains stored less one: zeros are natural there |
-| `other` | all else: positions, poolers, heads of a task, buffers |
-
-What NaN and infinity leave unmeasured: the places whose maps, or the norms before them, hold any.
+| `other` | everything else: positions, poolers, heads of a task, buffers |
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ EMBEDDING_KINDS = ("embedding", "unembedding")
 
 @dataclass(frozen=True)
 class TensorRoles:
-    """The roles and spots of tensors, by name and member of a stack."""
+    """The roles and locations of tensors, by name and member of a stack."""
 
     by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
 
@@ -51,7 +50,10 @@ class TensorRoles:
 
 
 def known_tensors(model: Model) -> TensorRoles:
-    """Of a tensor that several kinds of maps share (fused projections) the kind is not told."""
+    """Return the role and the location of every tensor that the model's layers, embeddings and norms use.
+
+    A tensor that matrices of several kinds share (fused projections) has no kind.
+    """
     roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
     for location, product in model.network.leaves():
         role = EMBEDDING if location.kind in EMBEDDING_KINDS else MAP
@@ -82,7 +84,7 @@ def known_tensors(model: Model) -> TensorRoles:
 
 
 def _views_in_order(product: Product) -> Iterator[View]:
-    """The views of a product, and those that are applied before them."""
+    """Yield the views of a product, each followed by the views that are applied before it."""
     for view in product.views:
         current: View | None = view
         while current is not None:
@@ -91,7 +93,7 @@ def _views_in_order(product: Product) -> Iterator[View]:
 
 
 def _norms(layer: object) -> Iterator[Norm]:
-    """Every norm inside the records of a layer."""
+    """Yield every norm inside the records of a layer."""
     if isinstance(layer, Norm):
         yield layer
     elif isinstance(layer, tuple):
@@ -104,9 +106,9 @@ def _norms(layer: object) -> Iterator[Norm]:
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
-GRID = 32  # neighbours along a row that are compared
-SAMPLED, SAMPLED_ENTRIES = 256, 4096  # of these blocks, and of entries whose bits name a tensor
-# Steps of block quantisations: what of a block of 32 they divide, into how many steps.
+GRID = 32  # neighbours along a row in one block
+SAMPLED, SAMPLED_ENTRIES = 256, 4096  # blocks that are looked at, and entries that enter a digest
+# Block quantisations: what they divide in a block of 32 (its peak or its range), and into how many steps.
 CODES = {
     "Q4_0": ("peak", 8),
     "Q5_0": ("peak", 16),
@@ -120,7 +122,10 @@ LARGEST_FLOAT16 = FLOAT16
 
 @dataclass(frozen=True)
 class Scan:
-    """Scan of one array, with the fields of `StoredTensor`; `digest` identifies its bits by a sample."""
+    """What one look at an array shows; the fields are those of `StoredTensor`.
+
+    `digest` is a hash of a sample of the bits. Equal arrays have equal digests.
+    """
 
     not_finite: int
     peak: float | None
@@ -136,7 +141,7 @@ def is_float(array: NDArray[Any]) -> bool:
 
 
 def scan(array: NDArray[Any]) -> Scan:
-    """Look at an array of floating-point numbers of any type; vectors are one row.
+    """Look at an array of floating-point numbers of any type once; a vector counts as one row.
 
     >>> seen = scan(np.array([[0.0, 3.0], [0.0, -4.0]]))
     >>> seen.peak, seen.zero_rows, seen.zero_columns, seen.constant
@@ -181,7 +186,7 @@ def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _distinct(bits: NDArray[Any]) -> NDArray[np.intp]:
-    """How many different numbers each block holds."""
+    """Count the different numbers in each block."""
     blocks = np.sort(_blocks(bits), axis=1)
     return np.asarray(1 + np.count_nonzero(np.diff(blocks, axis=1), axis=1))
 
@@ -202,7 +207,10 @@ def _shape_hash(shape: tuple[int, ...]) -> bytes:
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:
-    """10 log10 of 12 times mean square over mean squared step, of an array decoded from blocks of 32."""
+    """Return 10 log10(12 mean square / mean squared step) of an array that was decoded from blocks of 32.
+
+    None if attnlaw does not know the code, or if rows are not made of such blocks.
+    """
     if code not in CODES or array.shape[-1] % GRID:
         return None
     of, steps = CODES[code]
@@ -214,19 +222,18 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Whether an array takes two values at most: a buffer, not weights."""
+    """Return whether an array takes at most two values, so that it is a buffer and not weights."""
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
     return not other.any() or bool((bits[other] == bits[other][0]).all())
 
 
 def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
-    """Tensors without masks."""
     return (tensor for tensor in subject.evidence.tensors if not tensor.mask)
 
 
 def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
-    """Matrices that layers apply, and that are not zero."""
+    """Yield the matrices of the layers that are not zero."""
     for tensor in subject.evidence.tensors:
         if tensor.role == MAP and len(tensor.shape) > 1 and not tensor.zero:
             yield tensor
@@ -274,7 +281,7 @@ def coarse_grid(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    """One for each code, at the tensor that it rounds most."""
+    """Yield one hit for each code, at the tensor that it rounds most."""
     by_dtype: dict[str, list[StoredTensor]] = {}
     for tensor in subject.evidence.tensors:
         if tensor.quantised:
@@ -295,7 +302,10 @@ def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
-    """The places that read a tensor which is not finite; every tensor that a map reads is looked at."""
+    """Return where matrices cannot be measured because a tensor they read holds NaN or infinity.
+
+    Norms before a matrix count too, and so do the biases and norms that its logits need.
+    """
     leaves = model.network.leaves()
     known: dict[str, bool] = {}
     locations = set()
@@ -323,7 +333,7 @@ def _tensors(location: MatrixLocation, product: Product) -> Iterator[str]:
 
 
 def _with_earlier_views(views: Iterable[View]) -> Iterator[View]:
-    """The maps, with those that are applied before them."""
+    """Yield the views, each followed by those that are applied before it."""
     for view in views:
         yield view
         yield from _with_earlier_views([view.after] if view.after else [])

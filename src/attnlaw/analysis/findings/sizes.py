@@ -1,16 +1,13 @@
-"""Rules over the sizes of matrices: norms, ranks, noise, logits, balance of factors.
+"""Detectors that compare the sizes of matrices: norms, ranks, noise, logits, and the balance of factors.
 
-Norms and ranks against those of the same kind, the gain of the norm before folded in where it is known.
+Norms are compared with those of the same kind of matrix. If the norm layer before it is known, its gain is
+folded in. Matrices that the null test does not distinguish from noise are reported by head, by layer and for
+the whole model. Sizes of logits come from weights (`attnlaw.theory.bounds.logits`): an estimate and a bound.
 
-Matrices that are as good as noise, by the null test: a head, a layer, the whole model.
-
-Logits of attention by their sizes from weights (`theory.bounds.logits`): an estimate, and a bound.
-
-Factors that training keeps in balance: the root mean squares of Q and K, of V and O, of in and out.
-
-A gradient step leaves the difference of their squares alone, so their ratio is that of the model's other
-layers, near 1; a tensor multiplied by a wrong scale moves it. Norms of queries or keys free the ratio of Q
-and K: there it is left out.
+Training keeps pairs of factors in balance: Q and K, V and O, and the inner and outer feed-forward matrices. A
+gradient step does not change the difference of their squares, so the ratio of their root mean squares is near
+1 and alike in all layers. A wrong scale on one tensor moves it. Norms of queries or keys free the ratio of Q
+and K, so that pair is not compared there.
 """
 
 from __future__ import annotations
@@ -27,9 +24,9 @@ from attnlaw.analysis.findings.duplicates import CROSS, SELF
 from attnlaw.analysis.findings.evidence import Balance, Hit, Subject, TensorLocation
 from attnlaw.core.arrays import Reals
 
-DEVIATIONS = 6  # times 1.4826 MAD, which is the standard deviation of normal numbers
-MAD = 1.4826
-MOSTLY = 0.9  # of the full rank: below it, a missing rank is a warning
+# A layer is an outlier beyond 6 times 1.4826 MAD, the standard deviation of normal numbers.
+DEVIATIONS, MAD = 6, 1.4826
+MOSTLY = 0.9  # a rank below this share of the full rank is a warning
 
 
 def location_of(row: dict[str, Any]) -> TensorLocation:
@@ -37,12 +34,12 @@ def location_of(row: dict[str, Any]) -> TensorLocation:
 
 
 def layer_matrices(subject: Subject) -> pl.DataFrame:
-    """The rows of matrices that layers apply."""
+    """Return the rows of matrices that layers apply, without adapters."""
     return subject.matrices.filter(pl.col("layer").is_not_null() & (pl.col("kind") != "lora"))
 
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
-    """A norm as the model applies it where that is known of all these rows, else as it is stored."""
+    """Return a norm as the model applies it if that is known for all these rows, else as it is stored."""
     known = rows[f"{name}_applied"]
     return known if known.null_count() == 0 else rows[name]
 
@@ -57,7 +54,7 @@ def dead_map(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    """Medians over the heads of a layer, in logarithms; a layer of zeros is left to other rules."""
+    """Compare medians over the heads of a layer, in logarithms; skip layers of zeros."""
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
         layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
@@ -79,7 +76,7 @@ def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 
 
 def rank_deficient(subject: Subject, threshold: float | None) -> Iterator[Hit]:
-    """The share of the full rank; approximate ranks are left out."""
+    """Compare the rank with the full rank; skip approximate spectra, whose ranks are estimates."""
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
         full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
@@ -89,7 +86,7 @@ def rank_deficient(subject: Subject, threshold: float | None) -> Iterator[Hit]:
             yield Hit(location_of(row), share, f"rank {row['numerical_rank']} of {full}", level)
 
 
-LEVEL = 0.01  # of one matrix
+LEVEL = 0.01  # of the null test of one matrix
 
 
 def random_head(subject: Subject, threshold: float | None) -> Iterator[Hit]:
@@ -136,7 +133,7 @@ def _above(subject: Subject, column: str, threshold: float | None, detail: str) 
 
 
 LEAST_LAYERS = 4
-# Of a pair: the fields of a block, and the kind of map that they make.
+# For each pair: the two fields of a block, and the kind of matrix that they make.
 PAIRS = {
     "Q/K": ("query", "key", "qk"),
     "V/O": ("value", "output", "vo"),
@@ -145,7 +142,7 @@ PAIRS = {
 
 
 def rms(matrix: Reals) -> float:
-    """Root mean square of the entries; infinite where squares leave float64."""
+    """Return the root mean square of the entries; infinite if squares exceed the range of float64."""
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from attnlaw.analysis.audit import AuditOptions
 from attnlaw.analysis.columns import APPLICATIONS, ATLAS, FINDINGS, LAYERS, MATRICES, SPECTRA, TOWERS
 from attnlaw.analysis.fit import CURVES, FITS
 from attnlaw.checkpoints.network import KINDS
@@ -20,14 +20,14 @@ from attnlaw.checkpoints.settings import (
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.core.verb import CasePart, CaseSplit, Verb, run_each_case
+from attnlaw.core.verb import CaseSplit, Verb, run_each_case
 from attnlaw.theory.bounds import BOUNDS
-from attnlaw.verbs.audit.split import UNIT, first_unit_settings
+from attnlaw.verbs.audit.split import UNIT, join_units, split_into_units
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from attnlaw.analysis.audit.audit import Audit, AuditOptions
+    from attnlaw.analysis.audit.audit import Audit
     from attnlaw.core.result import Result
 
 BOUNDS_PANEL = "Bounds"
@@ -73,6 +73,10 @@ class AuditSettings(ModelSettings):
     @property
     def arithmetic(self) -> Arithmetic:
         return Arithmetic(self.approximate, self.precision, self.exact)
+
+    @property
+    def options(self) -> AuditOptions:
+        return AuditOptions(self.samples, self.as_stored, no_laws=self.no_laws)
 
 
 NOT_RANDOM = (
@@ -169,18 +173,11 @@ QUANTITIES = (
 def run(case: AuditSettings, progress: Progress) -> Audit:
     from attnlaw.analysis.audit.audit import audit
 
-    return audit(case, _audit_options(case), case.arithmetic, progress)
-
-
-def _audit_options(case: AuditSettings) -> AuditOptions:
-    from attnlaw.analysis.audit.audit import AuditOptions
-
-    return AuditOptions(case.samples, case.as_stored, no_laws=case.no_laws)
+    return audit(case, case.options, case.arithmetic, progress)
 
 
 def _atlas_table(audit: Audit) -> pl.DataFrame | None:
-    from attnlaw.analysis.atlas import atlas
-    from attnlaw.analysis.atlas.compare import comparison_table
+    from attnlaw.analysis.atlas import atlas, comparison_table
 
     return comparison_table(audit, atlas())
 
@@ -196,22 +193,6 @@ def _summary(result: Result) -> dict[str, Any]:
     from attnlaw.analysis.audit.summary import build_summary
 
     return build_summary(result)
-
-
-def split_into_units(case: AuditSettings) -> list[CasePart]:
-    """The units of a model, for workers."""
-    from attnlaw.analysis.audit.units import selected_units
-
-    units = selected_units(case, case.arithmetic)
-    first = first_unit_settings(case, case.arithmetic)
-    return [CasePart(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
-
-
-def join(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    from attnlaw.analysis.audit.units import join_units
-
-    records = (unit_tables["records"] for unit_tables in tables)
-    return join_units(case, _audit_options(case), case.arithmetic, records)
 
 
 VERB = Verb(
@@ -243,7 +224,7 @@ VERB = Verb(
         "laws",
     ),
     precheck=require_model_exists,
-    split=CaseSplit(UNIT, split_into_units, join, part_noun="matrices"),
+    split=CaseSplit(UNIT, split_into_units, join_units, part_noun="matrices"),
     summary=_summary,
     example="""
     >>> import attnlaw

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.checkpoints.settings import PRECISIONS, STORAGE, Arithmetic, ModelSettings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.core.verb import Verb, run_each_case
+from attnlaw.core.verb import CasePart, Verb, run_each_case
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from attnlaw.analysis.audit.audit import Audit
+    from attnlaw.verbs.audit import AuditSettings
 
 
 @settings_dataclass
@@ -35,8 +39,6 @@ class UnitRecords:
 
 
 def run(case: UnitSettings, progress: Progress) -> UnitRecords:
-    from dataclasses import replace
-
     from attnlaw.analysis.audit.units import measure_unit
 
     whole = replace(case, first=0)  # the same of all units: a worker opens the model once
@@ -44,16 +46,26 @@ def run(case: UnitSettings, progress: Progress) -> UnitRecords:
     return UnitRecords(*measure_unit(whole, arithmetic, case.first, case.state))
 
 
-def first_unit_settings(case: ModelSettings, arithmetic: Arithmetic) -> UnitSettings:
-    """The settings of the first unit of a model that workers are to open."""
-    from attnlaw.analysis.audit.units import file_state, local_path
+def split_into_units(case: AuditSettings) -> list[CasePart]:
+    """Return the units of a model with the settings by which a worker measures each."""
+    from attnlaw.analysis.audit.units import file_state, local_path, selected_units
 
+    units = selected_units(case, case.arithmetic)
     given: dict[str, Any] = {
         name: None if getattr(case, name) is None else local_path(getattr(case, name))
         for name in ("model", "map", "adapter")
     }
     state = file_state(*given.values())
-    return UnitSettings(**given, **vars(arithmetic), heads=case.heads, jobs=1, state=state)
+    first = UnitSettings(**given, **vars(case.arithmetic), heads=case.heads, jobs=1, state=state)
+    return [CasePart(replace(first, first=unit.first), unit.members, unit.operations) for unit in units]
+
+
+def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
+    """Return the audit that the tables of all units, in their order, amount to."""
+    from attnlaw.analysis.audit.units import audit_from_units
+
+    records = (unit_tables["records"] for unit_tables in tables)
+    return audit_from_units(case, case.options, case.arithmetic, records)
 
 
 UNIT = Verb(

@@ -10,7 +10,7 @@ from attnlaw.analysis.check.locations import model_file
 from attnlaw.analysis.check.rule_file import BadUsage, read_rules
 from attnlaw.analysis.check.rules import BASELINE, RuleFile
 from attnlaw.analysis.check.tables import Baseline, RuleTables
-from attnlaw.analysis.findings import RULES
+from attnlaw.analysis.findings import DETECTORS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
 from attnlaw.core.progress import Progress
 from attnlaw.verbs.check import TABLES, CheckSettings
@@ -39,7 +39,7 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
         TABLES,
         tables.rows,
         tables.findings,
-        RULES,
+        DETECTORS,
         None if case.baseline is None else _read_baseline(case.baseline),
     )
     return CheckVerdicts(**vars(verdicts))
@@ -53,7 +53,7 @@ def effective_rules(case: CheckSettings) -> RuleFile:
     """
     if case.model is None:
         raise BadUsage("MODEL is missing; give a checkpoint, or a rule to --explain")
-    rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, RULES)
+    rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, DETECTORS)
     given = {"fail_on": case.fail_on, "base": case.base}
     rule_file = replace(rule_file, **{name: value for name, value in given.items() if value is not None})
     for rule in rule_file.active_rules("diff", "diff_tensors"):

@@ -13,7 +13,7 @@ from attnlaw.analysis.check.rule_file import nearest
 from attnlaw.analysis.check.rules import is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED, location_and_value
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import RULES
+from attnlaw.analysis.findings import DETECTORS
 from attnlaw.core.errors import BadSetting, printable
 from attnlaw.render.terminal.console import Column, output, print_json, print_table
 
@@ -55,9 +55,9 @@ def show_case(result: CheckResult, console: Console) -> None:
 
 def print_explanation(name: str, as_json: bool) -> None:
     """Print when the rule of a finding finds something, what that means, and what to do."""
-    if name not in RULES:
-        raise BadSetting("explain", f"no such rule; {nearest(name, RULES)}", name)
-    rule = RULES[name]
+    if name not in DETECTORS:
+        raise BadSetting("explain", f"no such rule; {nearest(name, DETECTORS)}", name)
+    rule = DETECTORS[name]
     if as_json:
         print_json({field: getattr(rule, field) for field in EXPLAINED})
         return
