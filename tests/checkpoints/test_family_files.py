@@ -19,7 +19,7 @@ from attnlaw import audit
 from attnlaw.checkpoints import families
 from attnlaw.checkpoints.assembly.match import match_family
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.families import families_in, known_families
+from attnlaw.checkpoints.families.read_toml import families_in, known_families
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors
 from attnlaw.core.errors import InputError
@@ -141,7 +141,7 @@ def test_names_that_several_families_have(case: str) -> None:
 def test_importing_reads_no_family_and_no_reader() -> None:
     code = (
         "import sys, attnlaw.checkpoints\n"
-        "from attnlaw.checkpoints.families import families_in\n"
+        "from attnlaw.checkpoints.families.read_toml import families_in\n"
         "assert families_in.cache_info().currsize == 0\n"
         "assert not [name for name in sys.modules if name.endswith('_file')], sys.modules\n"
     )

@@ -13,7 +13,7 @@ from checkpoints.forward_pass import make, require_transformers
 from scipy.stats import binomtest
 
 import attnlaw
-from attnlaw.checkpoints.families import known_families
+from attnlaw.checkpoints.families.read_toml import known_families
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "families.py"
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnlaw.checkpoints import families
-from attnlaw.checkpoints.families import known_families
-from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.core.errors import InputError
 
 BASE = """

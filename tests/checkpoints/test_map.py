@@ -13,8 +13,8 @@ from command.in_process import invoke
 from safetensors.numpy import save_file
 
 from attnlaw import audit
-from attnlaw.checkpoints.families import FOLDER, Family, LayerTable, known_families
-from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.families import FOLDER, Family, LayerTable
+from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 

@@ -13,8 +13,8 @@ import torch
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_schema
 from attnlaw.training import SpectralMonitor
-from attnlaw.training.history import ModeTracker, stronger_first, top_singular_vectors
 from attnlaw.training.monitor.columns import STEP_MODES
+from attnlaw.training.monitor.history import ModeTracker, stronger_first, top_singular_vectors
 
 SIZE, HEADS = 32, 2
 Key = tuple[str]

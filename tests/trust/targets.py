@@ -21,8 +21,7 @@ from checkpoints.spoiled import CONFIG, bert_state
 from safetensors.torch import save
 from trust import saved_targets as saved
 
-from attnlaw.checkpoints.families import known_families
-from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError

@@ -21,13 +21,12 @@ from typing import Any
 from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
 from attnlaw.checkpoints.assembly import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
-from attnlaw.checkpoints.families import known_families
-from attnlaw.checkpoints.families.read_toml import read_family
+from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.formats import FORMATS
 from attnlaw.checkpoints.formats.sharded import PARAMS, PART, ConsolidatedTensors, ShardedTensors
 from attnlaw.checkpoints.hub import fetch, is_hub_id
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.quantization.float8 import with_scales
+from attnlaw.checkpoints.quantization import decode
 from attnlaw.checkpoints.tensors import InMemoryTensors, Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import read_bounded, require_regular_file, require_valid_path
@@ -166,8 +165,7 @@ def open_model(
     described = None if map is None else os.fspath(map)
     families = known_families() if described is None else (read_family(described),)
     label, tensors, config, known_heads = _open_source(source, name)
-    tensors = with_scales(tensors, config)
-    model = build_model(label, tensors, config, heads or known_heads, families, described)
+    model = build_model(label, decode(tensors, config), config, heads or known_heads, families, described)
     if adapter is None:
         return model
     return replace(model, tensors=AdaptedTensors(model, open_adapter(local_model_path(adapter), open_file)))

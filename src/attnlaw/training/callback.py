@@ -7,7 +7,7 @@ from typing import Any
 
 from attnlaw.core.errors import require_extra
 from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
-from attnlaw.training.watchdog import GateFailed
+from attnlaw.training.monitor.watchdog import GateFailed
 
 
 def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:

@@ -25,7 +25,7 @@ import attnlaw
 from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, KIND_OF, STORED, column_values, model_kinds
 from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models
-from attnlaw.checkpoints.families import known_families
+from attnlaw.checkpoints.families.read_toml import known_families
 from attnlaw.study import Backend, read_study, run
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from theory.init.library import config, drawn
 from theory.init.shapes import SMALL
 
-from attnlaw.checkpoints.families import known_families
+from attnlaw.checkpoints.families.read_toml import known_families
 from attnlaw.core.errors import InputError
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.configuration import known_types

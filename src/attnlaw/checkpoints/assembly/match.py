@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, LayerTable
+from attnlaw.checkpoints.quantization import require_decoded
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 
@@ -15,8 +16,7 @@ Position = tuple[int, ...]
 NUMBER = "[0-9]{1,9}"
 # Prefixes of layers beside a language model: those that predict further tokens, towers of images and sounds.
 SIDE_PREFIX = re.compile(r"(^|[._])(mtp|vision|visual|audio)[._]")
-# Ways of quantising to float8, which is read; codes of other kinds among them are refused by their names.
-FLOAT8 = ("fp8", "fbgemm_fp8", "compressed-tensors")
+ADAPTER = re.compile(r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ def match_family(
     The families that config.json names come first, and then one tensor of theirs suffices, so that an
     incomplete checkpoint is called incomplete and not unknown. `map_file` is the file of a user's own.
     """
-    refuse_unreadable(tensors, config)
+    _refuse_adapter(tensors)
+    require_decoded(tensors, config)
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
@@ -177,30 +178,12 @@ def foreign_model_type(family: Family, config: Config, families: Sequence[Family
     return config.text("model_type")
 
 
-def refuse_unreadable(tensors: Tensors, config: Config) -> None:
-    """Adapters and quantised weights look like models; their tensors are not the model's matrices."""
-    names = tensors.shapes
-    if _first(names, r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b"):
+def _refuse_adapter(tensors: Tensors) -> None:
+    if any(ADAPTER.search(name) for name in tensors.shapes):
         raise InputError(
             f"{tensors.source}: a LoRA adapter, not a whole model; audit its directory by itself, or its "
             "base model with --adapter"
         )
-    coded = _first(
-        names,
-        r"\.(qweight|qzeros|g_idx|SCB|weight_packed|weight_scale|weight_scale_inv)$"
-        r"|weight\.(absmax|quant_map|quant_state)",
-    )
-    declared = config.values.get("quantization_config")
-    method = declared.get("quant_method") if isinstance(declared, dict) else declared
-    if coded or (declared is not None and method not in FLOAT8):
-        what = f"tensor {coded}" if coded else f"quantization_config in {config.source}"
-        raise InputError(
-            f"{tensors.source}: a quantised checkpoint ({what}); dequantise it, or use the original weights"
-        )
-
-
-def _first(names: Iterable[str], pattern: str) -> str | None:
-    return next((name for name in names if re.search(pattern, name)), None)
 
 
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -189,21 +188,3 @@ class Family:
     separate_prefixes: bool = False
     towers: bool = False
     init: Mapping[str, Initialiser] = field(default_factory=dict)
-
-
-def known_families() -> tuple[Family, ...]:
-    """The families that ship, of the highest priority first.
-
-    >>> [family.name for family in known_families()][:3]
-    ['bert', 'xlm_roberta_xl', 'megatron_bert']
-    """
-    return families_in(FOLDER)
-
-
-@cache
-def families_in(folder: Path) -> tuple[Family, ...]:
-    """The family of every TOML file in a folder, of the highest priority first; read once."""
-    from attnlaw.checkpoints.families.read_toml import read_family  # which reads the records above
-
-    families = (read_family(file) for file in sorted(folder.glob("*.toml")))
-    return tuple(sorted(families, key=lambda family: -family.priority))

@@ -106,6 +106,22 @@ FIELDS: dict[type[Any], dict[str, FieldKind]] = {
 }
 
 
+def known_families() -> tuple[Family, ...]:
+    """Return the families that ship with attnlaw, highest priority first.
+
+    >>> [family.name for family in known_families()][:3]
+    ['bert', 'xlm_roberta_xl', 'megatron_bert']
+    """
+    return families_in(families.FOLDER)
+
+
+@cache
+def families_in(folder: Path) -> tuple[Family, ...]:
+    """Return the family of every TOML file in a folder, highest priority first."""
+    shipped = (read_family(file) for file in sorted(folder.glob("*.toml")))
+    return tuple(sorted(shipped, key=lambda family: -family.priority))
+
+
 def read_family(path: str | os.PathLike[str]) -> Family:
     """The family that a TOML file describes; an error names the file and the key.
 

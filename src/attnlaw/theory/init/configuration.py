@@ -10,7 +10,8 @@ from typing import Any, NoReturn, TypeVar
 
 from attnlaw.checkpoints.assembly.scores import is_rotary, rope_values, rotary_size, score_scale
 from attnlaw.checkpoints.config import Config, read_config
-from attnlaw.checkpoints.families import Family, Initialiser, known_families
+from attnlaw.checkpoints.families import Family, Initialiser
+from attnlaw.checkpoints.families.read_toml import known_families
 from attnlaw.checkpoints.open import config_path
 from attnlaw.core.errors import InputError
 from attnlaw.theory.init.architecture import ACTIVATIONS, Architecture, Deviations

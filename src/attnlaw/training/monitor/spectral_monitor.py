@@ -37,10 +37,16 @@ from attnlaw.core.files import read_json, writable_directory, write_all
 from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.core.settings import check_value
 from attnlaw.spectra.measure import Selection, units_of
-from attnlaw.training.history import History
 from attnlaw.training.monitor import STOP, VERB, MonitoredRun, MonitorSettings
-from attnlaw.training.snapshot import Snapshot, failed_snapshot, require_unsharded, step_frame, take_snapshot
-from attnlaw.training.watchdog import GateFailed, Watchdog, failure_text
+from attnlaw.training.monitor.history import History
+from attnlaw.training.monitor.snapshot import (
+    Snapshot,
+    failed_snapshot,
+    require_unsharded,
+    step_frame,
+    take_snapshot,
+)
+from attnlaw.training.monitor.watchdog import GateFailed, Watchdog, failure_text
 
 SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
 

@@ -42,8 +42,8 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.logits import Logits, head_logits
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 from attnlaw.theory.implicit_bias.balance import balance_of
-from attnlaw.training.history import FACTOR_SIZES, History, stronger_first_columns
 from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MATRICES, STEP_MODES, STEPS
+from attnlaw.training.monitor.history import FACTOR_SIZES, History, stronger_first_columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from attnlaw.analysis.check.rule_file import BadUsage, read_rules
 from attnlaw.analysis.check.rules import FIRST, OFF, GateRule
 from attnlaw.analysis.check.verdicts import Verdict, Verdicts
 from attnlaw.training.monitor.columns import STEPS
-from attnlaw.training.snapshot import Snapshot
+from attnlaw.training.monitor.snapshot import Snapshot
 
 
 class GateFailed(RuntimeError):
