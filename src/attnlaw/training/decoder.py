@@ -49,9 +49,9 @@ VOCABULARY = 256
 FILE_SEPARATOR = b"\0"  # occurs in no source file
 HELD_OUT_ONE_IN = 20
 
-# Tests and installed packages are no part of the library; encodings and pydoc_data are generated tables.
+# Tests and installed packages do not belong to the library. encodings and pydoc_data are generated tables.
 EXCLUDED_FOLDERS = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings", "pydoc_data"}
-# Written when Python was built: these hold the paths of the machine it was built on.
+# The build of Python writes these files, with paths of the machine that built it.
 EXCLUDED_PREFIXES = ("config-", "_sysconfigdata")
 
 DESCRIPTION = (
@@ -203,13 +203,13 @@ def train_decoder(
         after(step, loss.item())
 
 
-QUANTITIES = ("outliers", "factor_imbalance", "means", "modes")
+MONITORED = ("outliers", "factor_imbalance", "means", "modes")
 LAST_STEP = ("stronger_first", "stronger_first_p", "factor_difference_kept", "factor_imbalance_kept")
-PROBE = 64  # held-out windows of the loss
-# The theory beside it: linear scores, kappa0 = 0.5, kappa = 1, s = 0.7; the spikes of its target, its times.
+PROBE = 64  # held-out windows on which the loss is measured
+# The theory has linear scores, kappa0 = 0.5, kappa = 1 and s = 0.7. The spikes of its target, and its times:
 SPIKES = (4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0)
 TIMES = np.geomspace(0.003, 0.048, 13)
-POINTS = 160  # of a density
+POINTS = 160  # points of a density
 
 Rows = list[dict[str, Any]]
 
@@ -239,7 +239,7 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
     looked = {due[i] for i in np.linspace(0, len(due) - 1, SHOWN).round().astype(int)}
     values: Rows = []
     with tempfile.TemporaryDirectory() as folder:
-        options: dict[str, Any] = {"quantities": QUANTITIES, "only": "qk,vo", "name": "decoder"}
+        options: dict[str, Any] = {"quantities": MONITORED, "only": "qk,vo", "name": "decoder"}
         monitor = SpectralMonitor(model, folder, every=every, max_overhead=1e9, **options)
 
         def after(step: int, loss: float) -> None:

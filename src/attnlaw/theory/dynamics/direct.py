@@ -36,7 +36,7 @@ from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
 RELATIVE, ABSOLUTE = 1e-10, 1e-12
-SHARP = 1e-6  # a Gaussian part below it, relative to the target's, is not seen
+SHARP = 1e-6  # a Gaussian part below this share of the target's part is left out of the spectrum
 
 
 @dataclass(frozen=True)

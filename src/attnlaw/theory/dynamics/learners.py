@@ -20,14 +20,14 @@ import numpy as np
 
 from attnlaw.core.arrays import Reals
 from attnlaw.theory.dynamics import untied
-from attnlaw.theory.dynamics.potential import Potential, potential_of
+from attnlaw.theory.dynamics.potential import potential_of
 from attnlaw.theory.dynamics.quantities import trajectory_arrays
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.tied import riccati_step
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-STEP = 0.1  # of a flow, over its fastest rate
+STEP = 0.1  # a step in time of a flow, times its fastest rate
 
 
 class Learner(Protocol):
@@ -91,7 +91,7 @@ class _Symmetric:
                 G, H = potential.gains(q, m)
                 fastest = 8 * max(abs(G), abs(H)) * max(self.target[-1], math.sqrt(q))
                 h = min(STEP / fastest, time - now)
-                # Gains of the middle of the step, so that its error is of second order.
+                # The gains at the middle of the step make its error of second order.
                 half = self.flow_step(S, G, H, h / 2)
                 S = self.flow_step(S, *potential.gains(*self._numbers(half)), h)
                 now += h
@@ -104,15 +104,11 @@ class _Symmetric:
         return float(np.vdot(S, S)) / d, float(S.diagonal() @ self.target) / d
 
     def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:
-        size, star, potential = self.target.size, np.diag(self.target), self._potential
+        size, star = self.target.size, np.diag(self.target)
         q, m = np.array([self._numbers(S) for S in matrices]).T
         t = np.array([float(np.trace(S)) for S in matrices]) / size
         E = np.array([float(np.sum((S - star) ** 2)) for S in matrices]) / size
-        return trajectory_arrays(self.problem, potential, q, m, t, E)
-
-    @property
-    def _potential(self) -> Potential:
-        return potential_of(self.problem)
+        return trajectory_arrays(self.problem, potential_of(self.problem), q, m, t, E)
 
     def spectrum(self, matrix: Reals) -> Reals:
         return np.asarray(np.linalg.eigvalsh(matrix))
@@ -187,10 +183,10 @@ class Untied:
 
     def flow(self) -> list[Reals]:
         start = untied.Factors(self.U[None], self.V[None], self.target[None])
-        sight = untied.observed_pairs(self.problem)
+        observed = untied.observed_pairs(self.problem)
         return [
             factors.U[0] @ factors.V[0].T
-            for factors in untied.states(sight, start, self.schedule, self.problem.tokens, None)
+            for factors in untied.states(observed, start, self.schedule, self.problem.tokens, None)
         ]
 
     def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]:

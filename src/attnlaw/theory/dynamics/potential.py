@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from attnlaw.core.arrays import Reals
 from attnlaw.theory.learn.problem import Problem
 
-REACH = 7.5  # of the trapezoid rule, in standard deviations
-STEPS = 28.0  # of the rule, over the distance of the logistic's first pole
-SCRAMBLES = 4  # of a Sobol sequence, for a standard error
-MEHLER = 20  # orders of the series for two correlated rows: 3^-20 is left
+REACH = 7.5  # ends of the trapezoid rule, in standard deviations
+STEPS = 28.0  # 2 pi times the distance of the logistic function's first pole, over the step of the rule
+SCRAMBLES = 4  # scrambled Sobol sequences, which give a standard error
+MEHLER = 20  # orders of the series for two correlated rows; terms beyond are below 3^-20
 
 
 class Potential(Protocol):
@@ -160,9 +160,9 @@ class SoftmaxPotential:
         V = self.Q + self.noise / 2
         s, star, w = self._outputs(q, m, V)
         c = 4 * self.beta * (s - star) * s * (1 - s)
-        half, full, basis = self._series(q, V)
+        half, full, basis = _hermite_series(self._step(q, V))
         modes = half.T @ c @ full
-        # The rule has the half plane z >= 0; c(-z, -y) = -c(z, y): only j + k odd is left, and doubled.
+        # The rule covers the half plane z >= 0. Since c(-z, -y) = -c(z, y), only odd j + k remain, doubled.
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
@@ -176,9 +176,6 @@ class SoftmaxPotential:
         """Enough for q up to 2.5 V; beyond it halved as often as q outgrows V, so that few rules are made."""
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
-
-    def _series(self, q: float, V: float) -> tuple[Reals, Reals, Reals]:
-        return _hermite_series(self._step(q, V))
 
 
 @lru_cache(maxsize=32)

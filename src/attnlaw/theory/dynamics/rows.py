@@ -19,7 +19,7 @@ from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolut
 
 ROUND_OFF = 1e-12
 SHOWN, POINTS = 5, 200  # spectra, and points of each
-LEAST, COMPARED = 0.05, 10  # of the samples over d^2 that other students are given, and how many numbers
+LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # of students that keep their samples: fewest over d^2, how many
 
 
 class PathRows(BriefRepr):
@@ -29,8 +29,16 @@ class PathRows(BriefRepr):
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each time."""
-        return rows_of(self.path)
+        samples = self.path.samples
+        return [
+            {"time": float(time), "samples": None if samples is None else float(samples[i])}
+            | {
+                name if end == 0 else f"{name}_error": value
+                for name in NAMES
+                for end, value in enumerate(_value_and_error(self.path, name, i))
+            }
+            for i, time in enumerate(self.path.time)
+        ]
 
     @property
     def _last(self) -> dict[str, Any]:
@@ -98,20 +106,6 @@ class SgdRows(PathRows):
         ]
 
 
-def rows_of(path: StudentPath) -> list[dict[str, Any]]:
-    """A row for each time: samples and quantities, each with its error."""
-    samples = path.samples
-    return [
-        {"time": float(time), "samples": None if samples is None else float(samples[i])}
-        | {
-            name if end == 0 else f"{name}_error": value
-            for name in NAMES
-            for end, value in enumerate(_value_and_error(path, name, i))
-        }
-        for i, time in enumerate(path.time)
-    ]
-
-
 def snapshot_indices(times: int) -> NDArray[np.intp]:
     """Which times have their spectra shown: the last, and up to four before it, evenly spread."""
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
@@ -124,7 +118,7 @@ def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float |
         return None, None
     errors = path.error.get(name)
     error = None if errors is None else float(errors[i])
-    # What is matched at the start is exact but for rounding.
+    # Quantities that are matched at the start are exact except for rounding.
     exact = error is None or error < ROUND_OFF
     return value if abs(value) > ROUND_OFF else 0.0, None if exact else error
 
@@ -137,14 +131,14 @@ def trajectory_with_rows(
     `statics`: also the least errors of a student that keeps its samples and of any method.
     """
     path = trajectory(problem, schedule)
-    beside = _statics(path) if statics else []
+    static_rows = _statics(path) if statics else []
     if not spectrum:
-        return TrajectoryRows(path, statics=beside)
+        return TrajectoryRows(path, statics=static_rows)
     return TrajectoryRows(
         path,
         [row for time in path.time[snapshot_indices(path.time.size)] for row in _density(path, float(time))],
         [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
-        beside,
+        static_rows,
     )
 
 
@@ -152,7 +146,8 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
     """At some of the numbers of samples, spaced in the logarithm, not below a twentieth of d^2."""
     samples = path.samples
     assert samples is not None
-    alphas = np.geomspace(max(samples[1], LEAST), max(samples[-1], 2 * LEAST), COMPARED)
+    least, most = max(samples[1], LEAST_SAMPLES), max(samples[-1], 2 * LEAST_SAMPLES)
+    alphas = np.geomspace(least, most, SAMPLE_COUNTS)
     rows = []
     for alpha in alphas.tolist():
         kept = best_weight_decay(replace(path.problem, alpha=alpha), points=9, rounds=2).prediction

@@ -35,7 +35,8 @@ from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.sensing import check_sensing
 from attnlaw.theory.learn.training import draw_risk
 
-LARGEST = 1e6  # of an entry: beyond it a run has diverged
+LARGEST = 1e6  # a run with a larger first entry has diverged
+COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors have no trace
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -79,9 +80,9 @@ def simulate_dynamics(
     """
     check_sgd(problem, schedule, size, sensing, batch)
     sensing = sensing or ATTENTIONS[problem.attention].gaussian
-    tell, runs = progress or no_progress, []
+    show_progress, runs = progress or no_progress, []
     for done, rng in enumerate(generators(seed, seeds)):
-        tell(done, seeds)
+        show_progress(done, seeds)
         runs.append(_train_student(problem, schedule, size, sensing, batch, rng))
     quantities = {name: np.array([run.sgd[name] for run in runs]) for name in NAMES}
     added = {name: quantities[name] - np.array([run.flow[name] for run in runs]) for name in NAMES}
@@ -143,7 +144,10 @@ def _train_student(
 ) -> _Run:
     student: Learner = student_dynamics(problem).learner.from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
-    rate, decay = eta / size, eta * batch / size**2 * schedule.decay  # lr/B, and gamma over a step's time
+    rate, decay = (
+        eta / size,
+        eta * batch / size**2 * schedule.decay,
+    )  # lr/B, and gamma times the time of a step
     lost = np.full((size, size), math.nan)
     matrices, done = [student.matrix], 0
     for time in schedule.times[1:]:
@@ -160,9 +164,6 @@ def _train_student(
         matrices.append(S)
     values = [student.spectrum(S) if np.isfinite(S).all() else np.full(size, math.nan) for S in matrices]
     return _Run(first.statistics(matrices), first.statistics(first.flow()), np.array(values), done)
-
-
-QUANTITIES = ("norm", "overlap", "trace", "estimation_error")  # untied factors have no trace
 
 
 @dataclass(frozen=True)
@@ -195,13 +196,13 @@ def trajectory_agreement(
     require_seeds(measured)
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     comparisons = []
-    for name in (name for name in QUANTITIES if not np.isnan(getattr(path, name)).any()):
+    for name in (name for name in COMPARED if not np.isnan(getattr(path, name)).any()):
         for i, time in enumerate(path.schedule.times[1:], start=1):
             rows = [
                 (
                     measurement.size,
                     float(measurement.added[name][:, i].mean()),
-                    _error(measurement.added[name][:, i]),
+                    _standard_error(measurement.added[name][:, i]),
                 )
                 for measurement in measured
             ]
@@ -216,5 +217,5 @@ def trajectory_agreement(
     return tuple(comparisons)
 
 
-def _error(values: np.ndarray) -> float:
+def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(values.size))

@@ -61,131 +61,18 @@ from attnlaw.theory.learn.outliers import Outlier
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-SIZE, PAIRS = 24, 32
-STEP = 0.3  # over the fastest rate, 8 G times the largest eigenvalue
-# Less for a large eta: at 0.15 steps of 0.3 end at an E that is 7% too large. Not beyond 1/(4 t*), where S*
-# is not stable (the outcome says so) and finer steps run away.
-NOISY = 0.015
-
-
-def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """What noise adds to q, m and t at each time: shape (PAIRS, times, 3)."""
-    rng = np.random.default_rng(seed)
-    target = representative_eigenvalues(problem.target, SIZE)
-    potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
-    start = draw_starts(schedule, PAIRS, SIZE, rng)
-    quiet = _path(potential, target, start, schedule, None)
-    noisy = _path(potential, target, np.concatenate([start, start]), schedule, rng)
-    return np.asarray(0.5 * (noisy[:PAIRS] + noisy[PAIRS:]) - quiet)
-
-
-def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a `Trajectory`: those of the flow with what noise adds, and standard errors."""
-    added = noise_shifts(problem, schedule)
-    mean = added.mean(axis=0)
-
-    def at(shift: Reals) -> dict[str, Any]:
-        q, m, t = (noiseless[name] + shift[:, i] for i, name in enumerate(("norm", "overlap", "trace")))
-        E = noiseless["estimation_error"] + shift[:, 0] - 2 * shift[:, 1]
-        return trajectory_arrays(problem, potential_of(problem), q, m, t, E)
-
-    middle = at(mean)
-    moved = [at(mean + (shift - mean) / len(added)) for shift in added]  # what each start does to the mean
-    factor = len(added) / (len(added) - 1)
-    errors = {
-        name: np.sqrt(factor * np.sum([(arrays[name] - middle[name]) ** 2 for arrays in moved], axis=0))
-        for name in middle
-        if name != "gains"
-    }
-    return middle | {"error": errors}
-
-
-def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """A few eigenvalues that stand for a law, each the mean of its share: the trace is the law's.
-
-    >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
-    0.5
-    """
-    fine = 200
-    levels = (np.arange(size * fine) + 0.5) / (size * fine)
-    values = target.law.quantile(levels).reshape(size, fine).mean(axis=1)
-    return np.asarray(values * (target.mean / values.mean()))
-
-
-def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """`s G G^H/m'` for `count` complex Gaussian G of size x m', traces matched; s I at infinite width."""
-    if schedule.width == math.inf:
-        return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
-    wide = max(round(schedule.width * size), 1)
-    G = rng.standard_normal((2, count, size, wide))
-    factors = G[0] + 1j * G[1]
-    S = factors @ factors.conj().swapaxes(1, 2)
-    traces = np.einsum("kii->k", S).real
-    return np.asarray(S * (schedule.scale * size / traces)[:, None, None])
-
-
-def _path(
-    potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
-) -> Reals:
-    """q, m and t of each matrix at each time; the second half has the noise of the first, negative."""
-    numbers, now = [_norm_overlap_trace(S, target)], 0.0
-    eta = schedule.learning_rate
-    step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
-    for time in schedule.times[1:]:
-        while now < time * (1 - 1e-12):
-            q, m, _ = _norm_overlap_trace(S, target).mean(axis=0)
-            if not math.isfinite(q):  # it has run away, and stays there
-                S = np.full_like(S, math.nan)
-                break
-            G, H = potential.gains(q, m)
-            rate = 8 * max(abs(G), abs(H)) * max(float(target[-1]), math.sqrt(q)) + 2 * schedule.decay
-            h = min(step / rate, time - now)
-            if rng is None:
-                S = riccati_step(S, target, G, H, schedule.decay, h)
-            else:
-                kick = math.sqrt(max(schedule.learning_rate * potential.noise_power(q, m), 0.0) * h / 2)
-                S = _add_noise(
-                    riccati_step(_add_noise(S, kick, rng), target, G, H, schedule.decay, h), kick, rng
-                )
-            now += h
-        numbers.append(_norm_overlap_trace(S, target))
-    return np.stack(numbers, axis=1)
-
-
-def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
-    """q, m and t of each matrix, shape (matrices, 3)."""
-    diagonal = np.einsum("kii->ki", S).real
-    q = np.einsum("kij,kij->k", S, S.conj()).real
-    return np.stack([q, diagonal @ target, diagonal.sum(axis=1)], axis=1) / target.size
-
-
-def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """`(1 + Y) S (1 + Y)`, Y = size X, X Hermitian with E |X_ij|^2 = 1/d; the second half gets -Y."""
-    count, d = len(S) // 2, S.shape[1]
-    A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
-    Z = A[0] + 1j * A[1]
-    Y = size * (Z + Z.conj().swapaxes(1, 2))
-    factor = np.eye(d) + np.concatenate([Y, -Y])
-    return np.asarray(factor @ S @ factor)
-
-
-def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """The flow of constant gains over a time h."""
-    c = (8 * H * x + 2 * decay) * h
-    f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
-    D = np.exp(-c / 2)
-    moved = np.linalg.solve(np.eye(x.size) + S * f, S)
-    moved = 0.5 * (moved + moved.conj().swapaxes(1, 2))
-    return np.asarray(D[:, None] * moved * D)
-
-
 Parts = tuple[float, Reals, Reals, Reals]
 Gains = Callable[[float, float], tuple[float, float]]
 ANGLES, MANY_ANGLES = 96, 500
 RELATIVE, ABSOLUTE = 1e-9, 1e-11  # tolerances of the integration
 ROUND_OFF = 4e-16
-SMALLEST = 1e-12  # of F: below it the tolerance of the integration
-LARGEST = 1e250  # of F: beyond it a mode is gone, 1/u = 0
+SMALLEST = 1e-12  # a smaller |F| is below the tolerance of the integration
+LARGEST = 1e250  # a mode with a larger F has vanished: 1/u = 0
+SIZE, PAIRS = 24, 32  # of the matrices that carry noise: their dimension, and pairs of starts
+STEP = 0.3  # a step in time, times the fastest rate, 8 G times the largest eigenvalue
+# A large eta needs smaller steps: at eta = 0.15, steps of 0.3 end at an E that is 7% too large. Beyond
+# eta = 1/(4 t*) S* is not stable (the outcome says so), and finer steps would diverge.
+NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
@@ -195,11 +82,7 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
     >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
     (1.0, 1.5)
     """
-    return law_nodes(target.law, angles)
-
-
-def law_nodes(law: Law, angles: int) -> tuple[Reals, Reals]:
-    """The same for any law."""
+    law = target.law
     u, w = gauss_legendre(angles)
     points, weights = [place for place, _ in law.atoms], [weight for _, weight in law.atoms]
     for piece in law.pieces:
@@ -242,7 +125,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
     spread = 0.0
     if start.width < math.inf:
         mean = float(p @ (g * inverse))
-        # kappa - 1 + <2g - g^2> by the equation of theta, so that small shares keep their digits.
+        # This is kappa - 1 + <2g - g^2>, by the equation of theta, so that small shares keep their digits.
         share = start.width * math.exp(-y) / start.scale + float(p @ (g * rest))
         spread = mean * mean / share if share > 0 else 0.0
     q = float(p @ inverse**2) + spread
@@ -383,3 +266,114 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
     if schedule.width < math.inf:
         return Riccati(p, e, F, schedule.scale, schedule.width), state
     return Discrete(tuple(1 / (e / schedule.scale + F)), tuple(p / p.sum())), state
+
+
+def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
+    """What noise adds to q, m and t at each time: shape (PAIRS, times, 3)."""
+    rng = np.random.default_rng(seed)
+    target = representative_eigenvalues(problem.target, SIZE)
+    potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
+    start = draw_starts(schedule, PAIRS, SIZE, rng)
+    quiet = _path(potential, target, start, schedule, None)
+    noisy = _path(potential, target, np.concatenate([start, start]), schedule, rng)
+    return np.asarray(0.5 * (noisy[:PAIRS] + noisy[PAIRS:]) - quiet)
+
+
+def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a `Trajectory`: those of the flow with what noise adds, and standard errors."""
+    added = noise_shifts(problem, schedule)
+    mean = added.mean(axis=0)
+
+    def at(shift: Reals) -> dict[str, Any]:
+        q, m, t = (noiseless[name] + shift[:, i] for i, name in enumerate(("norm", "overlap", "trace")))
+        E = noiseless["estimation_error"] + shift[:, 0] - 2 * shift[:, 1]
+        return trajectory_arrays(problem, potential_of(problem), q, m, t, E)
+
+    middle = at(mean)
+    moved = [at(mean + (shift - mean) / len(added)) for shift in added]  # how each start shifts the mean
+    factor = len(added) / (len(added) - 1)
+    errors = {
+        name: np.sqrt(factor * np.sum([(arrays[name] - middle[name]) ** 2 for arrays in moved], axis=0))
+        for name in middle
+        if name != "gains"
+    }
+    return middle | {"error": errors}
+
+
+def representative_eigenvalues(target: Target, size: int) -> Reals:
+    """A few eigenvalues that stand for a law, each the mean of its share: the trace is the law's.
+
+    >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
+    0.5
+    """
+    fine = 200
+    levels = (np.arange(size * fine) + 0.5) / (size * fine)
+    values = target.law.quantile(levels).reshape(size, fine).mean(axis=1)
+    return np.asarray(values * (target.mean / values.mean()))
+
+
+def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
+    """`s G G^H/m'` for `count` complex Gaussian G of size x m', traces matched; s I at infinite width."""
+    if schedule.width == math.inf:
+        return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
+    wide = max(round(schedule.width * size), 1)
+    G = rng.standard_normal((2, count, size, wide))
+    factors = G[0] + 1j * G[1]
+    S = factors @ factors.conj().swapaxes(1, 2)
+    traces = np.einsum("kii->k", S).real
+    return np.asarray(S * (schedule.scale * size / traces)[:, None, None])
+
+
+def _path(
+    potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
+) -> Reals:
+    """q, m and t of each matrix at each time; the second half has the noise of the first, negative."""
+    numbers, now = [_norm_overlap_trace(S, target)], 0.0
+    eta = schedule.learning_rate
+    step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
+    for time in schedule.times[1:]:
+        while now < time * (1 - 1e-12):
+            q, m, _ = _norm_overlap_trace(S, target).mean(axis=0)
+            if not math.isfinite(q):  # the student has diverged, and does not return
+                S = np.full_like(S, math.nan)
+                break
+            G, H = potential.gains(q, m)
+            rate = 8 * max(abs(G), abs(H)) * max(float(target[-1]), math.sqrt(q)) + 2 * schedule.decay
+            h = min(step / rate, time - now)
+            if rng is None:
+                S = riccati_step(S, target, G, H, schedule.decay, h)
+            else:
+                kick = math.sqrt(max(schedule.learning_rate * potential.noise_power(q, m), 0.0) * h / 2)
+                S = _add_noise(
+                    riccati_step(_add_noise(S, kick, rng), target, G, H, schedule.decay, h), kick, rng
+                )
+            now += h
+        numbers.append(_norm_overlap_trace(S, target))
+    return np.stack(numbers, axis=1)
+
+
+def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
+    """q, m and t of each matrix, shape (matrices, 3)."""
+    diagonal = np.einsum("kii->ki", S).real
+    q = np.einsum("kij,kij->k", S, S.conj()).real
+    return np.stack([q, diagonal @ target, diagonal.sum(axis=1)], axis=1) / target.size
+
+
+def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
+    """`(1 + Y) S (1 + Y)`, Y = size X, X Hermitian with E |X_ij|^2 = 1/d; the second half gets -Y."""
+    count, d = len(S) // 2, S.shape[1]
+    A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
+    Z = A[0] + 1j * A[1]
+    Y = size * (Z + Z.conj().swapaxes(1, 2))
+    factor = np.eye(d) + np.concatenate([Y, -Y])
+    return np.asarray(factor @ S @ factor)
+
+
+def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
+    """The flow of constant gains over a time h."""
+    c = (8 * H * x + 2 * decay) * h
+    f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
+    D = np.exp(-c / 2)
+    moved = np.linalg.solve(np.eye(x.size) + S * f, S)
+    moved = 0.5 * (moved + moved.conj().swapaxes(1, 2))
+    return np.asarray(D[:, None] * moved * D)

@@ -25,9 +25,11 @@ from attnlaw.theory.learn.outliers import Outlier
 from attnlaw.theory.learn.problem import Problem
 
 T = TypeVar("T")
-FLAT, LONG, LEARNED = 0.01, 2.0, 0.5  # a plateau: alignment moves less, over this factor in time, before that
-LASTING = 0.1  # and over this part of the time to it: the start of any curve is flat in the logarithm of time
-FINE, CLOSER = 17, 3  # times between two of the schedule for a recovery time, and how often
+# On a plateau the alignment changes by less than FLAT while time grows by the factor LONG, and it has not yet
+# reached LEARNED. A plateau lasts at least LASTING of the time until then, because the start of any curve is
+# flat in the logarithm of time.
+FLAT, LONG, LEARNED, LASTING = 0.01, 2.0, 0.5, 0.1
+FINE, CLOSER = 17, 3  # a recovery time is refined on so many times between two of the schedule, so often
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Trajectory(StudentPath):
         if last == 0:
             return 0.0
         times, alignment = self.time, self.alignment
-        for _ in range(0 if self.error else CLOSER):  # without draws: look closer
+        for _ in range(0 if self.error else CLOSER):  # without errors of draws, a finer look pays
             between = np.linspace(times[last - 1], times[last], FINE)
             path = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
             times, alignment = path.time[-FINE:], path.alignment[-FINE:]
@@ -156,7 +158,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
     ([0.494975, 0.66067, 1.338921], True)
     """
     check_motion(problem, schedule)
-    with np.errstate(over="ignore", invalid="ignore"):  # a student that runs away is told by the outcome
+    with np.errstate(over="ignore", invalid="ignore"):  # the outcome reports a student that diverges
         arrays = student_dynamics(problem).solve(problem, schedule)
     path = Trajectory(problem=problem, schedule=schedule, **arrays)
     return replace(path, **stability(problem, schedule, path.divergence_time))

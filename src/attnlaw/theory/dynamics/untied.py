@@ -41,9 +41,9 @@ from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
-Matrices = NDArray[Any]  # complex in the theory, real where SGD starts from them
-SIZES = ((16, 64), (32, 32))  # dimension, starts
-STEP, NOISY_STEP = 0.5, 0.2  # over the fastest rate; with the noise of the gradient
+Matrices = NDArray[Any]  # complex in the theory, real if SGD starts from them
+SIZES = ((16, 64), (32, 32))  # pairs of a dimension and a number of starts
+STEP, NOISY_STEP = 0.5, 0.2  # a step in time, times the fastest rate: without noise and with it
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def draw(
 
     rank = max(round((problem.target.rank_ratio or 1.0) * size), 1)
     target = _targets(normal(count, size, rank), normal(count, size, rank))
-    if schedule.width == math.inf:  # the limit of wide factors: U U^T, V V^T are multiples of I, U V^T = 0
+    if schedule.width == math.inf:  # wide factors: U U^T and V V^T are multiples of I, and U V^T = 0
         U, V = (np.tile(np.eye(size, 2 * size, at), (count, 1, 1)) for at in (0, size))
     else:
         wide = max(round(schedule.width * size), 1)
@@ -191,7 +191,7 @@ def states(
         K = 2 * (G1 * M + G2 * M.conj().swapaxes(1, 2) + H1 * target + H2 * adjoint)
         return -(K @ V) - schedule.decay * U, -(K.conj().swapaxes(1, 2) @ U) - schedule.decay * V
 
-    def kicked(U: Matrices, V: Matrices, h: float) -> tuple[Matrices, Matrices]:
+    def add_noise(U: Matrices, V: Matrices, h: float) -> tuple[Matrices, Matrices]:
         if rng is None:
             return U, V
         mean = Factors(U, V, target).numbers.mean(axis=0)
@@ -206,23 +206,23 @@ def states(
             gains = observed.gains(mean)
             rate = 4 * sum(map(abs, gains)) * max(1.0, math.sqrt(mean[0]), schedule.scale) + schedule.decay
             h = min(fine / rate, time - now)
-            U, V = kicked(U, V, h / 2)
+            U, V = add_noise(U, V, h / 2)
             k1 = slope(U, V, gains)
             k2 = slope(U + h / 2 * k1[0], V + h / 2 * k1[1], gains)
             k3 = slope(U + h / 2 * k2[0], V + h / 2 * k2[1], gains)
             k4 = slope(U + h * k3[0], V + h * k3[1], gains)
             U = U + h / 6 * (k1[0] + 2 * k2[0] + 2 * k3[0] + k4[0])
             V = V + h / 6 * (k1[1] + 2 * k2[1] + 2 * k3[1] + k4[1])
-            U, V = kicked(U, V, h / 2)
+            U, V = add_noise(U, V, h / 2)
             now += h
         yield Factors(U, V, target)
 
 
 def path(
-    sight: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
+    observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
     """q1, q2, m1, m2 of each start at each time: shape (starts, times, 4)."""
-    return np.stack([factors.numbers for factors in states(sight, start, schedule, tokens, rng)], axis=1)
+    return np.stack([factors.numbers for factors in states(observed, start, schedule, tokens, rng)], axis=1)
 
 
 def _noise(
@@ -254,39 +254,39 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
     """The arrays of a `Trajectory`, with standard errors."""
-    sight, means = observed_pairs(problem), []
+    observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)
         start = draw(problem, schedule, size, count, rng)
         if schedule.learning_rate == 0:
-            paths = path(sight, start, schedule, problem.tokens, None)
+            paths = path(observed, start, schedule, problem.tokens, None)
         else:
             twice = Factors(*(np.concatenate([part, part]) for part in (start.U, start.V, start.target)))
-            both = path(sight, twice, schedule, problem.tokens, rng)
+            both = path(observed, twice, schedule, problem.tokens, rng)
             paths = 0.5 * (both[:count] + both[count:])
         means.append(paths)
-    return _columns(sight, *means)
+    return _columns(observed, *means)
 
 
-def _columns(sight: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
+def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
     """Extrapolated in 1/d^2; errors of functions of q1, q2, m1, m2 by their values over starts."""
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
-    middle = untied_arrays(sight, value)
-    # Each start moves the mean by its part: what functions make of that, start by start.
+    middle = untied_arrays(observed, value)
+    # Each start shifts the mean a little. The errors follow from what every shift does to the quantities.
     errors = {}
     for name in middle:
         spreads = []
         for weight, runs in ((share, large), (share - 1, small)):
             parts = [
-                untied_arrays(sight, value + weight * (run - runs.mean(axis=0)) / len(runs))[name]
+                untied_arrays(observed, value + weight * (run - runs.mean(axis=0)) / len(runs))[name]
                 - middle[name]
                 for run in runs
             ]
             spreads.append(np.sum(np.square(parts), axis=0) * len(runs) / (len(runs) - 1))
         errors[name] = np.sqrt(sum(spreads))
-    gains = np.array([sight.gains(row) for row in value])
+    gains = np.array([observed.gains(row) for row in value])
     return middle | {
         "trace": np.full(len(value), math.nan),
         "gains": np.stack([gains[:, :2].sum(axis=1), gains[:, 2:].sum(axis=1)], axis=1),
@@ -294,9 +294,9 @@ def _columns(sight: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]
     }
 
 
-def untied_arrays(sight: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
+def untied_arrays(observed: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
     """The arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
-    q, m, Q = sight.observed_numbers(numbers)
+    q, m, Q = observed.observed_numbers(numbers)
     rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
     return {
         "norm": numbers[:, 0],
@@ -304,6 +304,6 @@ def untied_arrays(sight: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
         "transposed_norm": numbers[:, 1],
         "transposed_overlap": numbers[:, 3],
         "estimation_error": numbers[:, 0] - 2 * numbers[:, 2] + 1.0,
-        "prediction_error": np.array([sight.potential.value(*pair) for pair in zip(q, m, strict=True)]),
-        "alignment": np.abs(rho) if sight.potential.even else rho,
+        "prediction_error": np.array([observed.potential.value(*pair) for pair in zip(q, m, strict=True)]),
+        "alignment": np.abs(rho) if observed.potential.even else rho,
     }

@@ -78,8 +78,8 @@ ORDERS = by_name(
 KEPT = by_name(WidthLimit("heads", random=True), WidthLimit("head-width", random=False))
 SCORE_SCALINGS = by_name(ScoreScaling("1/sqrt(d)", -0.5), ScoreScaling("1/d", -1.0))
 PARAMETRISATIONS = by_name(Parametrisation("SP", 0), Parametrisation("muP", 1))
-HEADS = ("plain", "masked")  # logits of the last tokens themselves, or of BERT's transform of them
-# Names of activations in config.json, by those of `attnlaw.theory.limit.kernels`.
+HEADS = ("plain", "masked")  # logits read the last tokens directly, or through BERT's transform
+# Names of activations in config.json, and their names in `attnlaw.theory.limit.kernels`.
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",

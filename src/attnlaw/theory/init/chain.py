@@ -52,7 +52,7 @@ from attnlaw.theory.limit.kernels import apply, kernel_map
 from attnlaw.theory.limit.layer import softmax
 from attnlaw.theory.limit.wishart import Array, bartlett, compress, symmetric_root
 
-_CHUNK = 2**18  # hidden units of all tokens that are drawn together
+_CHUNK = 2**18  # so many hidden units of all tokens are drawn together
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
@@ -110,7 +110,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 class Chain:
     """A chunk of draws of a model at its own width; `root` is the state."""
 
-    limit = False  # of infinite width
+    limit = False  # whether the width is infinite
 
     def __init__(
         self, model: Architecture, tokens: Tokens, draws: int, rng: np.random.Generator, units: int = 0
@@ -177,7 +177,8 @@ class Chain:
                 [self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1
             )
             x = x - (x @ np.swapaxes(ones, -1, -2)) * ones
-        return _scaled(x, self.model.epsilon)
+        normalised: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon)
+        return normalised
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
         """Scores and weights of all heads (draws, H, s, s), and R of what they add."""
@@ -254,11 +255,6 @@ class Chain:
     def replace(self, x: Array) -> None:
         """Other tokens in the same coordinates."""
         self.root = np.concatenate([x, self.root[:, len(self.tokens) :]], axis=1)
-
-
-def _scaled(x: Array, epsilon: float) -> Array:
-    scaled: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + epsilon)
-    return scaled
 
 
 def capped(values: Array, cap: float | None) -> Array:

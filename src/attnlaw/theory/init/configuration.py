@@ -16,7 +16,7 @@ from attnlaw.checkpoints.open import config_path
 from attnlaw.core.errors import InputError
 from attnlaw.theory.init.architecture import ACTIVATIONS, Architecture, Deviations
 
-# Keys of config.json that name a part which this law does not have.
+# Keys of config.json that belong to parts which the law does not cover.
 STATE_SPACE = (
     "state_size",
     "ssm_cfg",

@@ -25,7 +25,7 @@ from attnlaw.numerics.draws import mean_of
 from attnlaw.theory.init.architecture import PARAMETRISATIONS
 from attnlaw.theory.init.tokens import Tokens
 
-BASE = 64  # the width at which both parametrisations are the same
+BASE = 64  # both parametrisations agree at this width
 HEAD_WIDTH = 16
 IDS = (5, 9, 5, 17, 33, 9, 2, 8)
 VOCABULARY = 60

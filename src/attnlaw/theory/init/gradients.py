@@ -19,7 +19,7 @@ from attnlaw.theory.init.records import GradientLaw, MatrixGradient, slopes, spr
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import Array
 
-NUMBER = re.compile(r"\.(\d+)\.(.+)")  # of a layer, and what follows, in a matrix's name
+NUMBER = re.compile(r"\.(\d+)\.(.+)")  # the number of a layer in the name of a matrix, and the rest of it
 
 
 def gradient_law(

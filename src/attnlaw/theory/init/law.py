@@ -47,13 +47,13 @@ LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
     """All remarks on a law in one line; None where there is nothing to say."""
-    lines = [line for rule in RULES for line in rule(law)]
+    lines = [line for remark in REMARKS for line in remark(law)]
     if not exact:
         lines.append("hidden units are matched in mean and covariance only")
     return "; ".join(lines) or None
 
 
-def _loss(law: InitialLaw) -> Iterator[str]:
+def _loss_remark(law: InitialLaw) -> Iterator[str]:
     above = 0.0 if law.loss is None else law.loss.value - law.uniform_loss
     if law.loss is not None and above > max(LOSS, 2 * (law.loss.error or 0.0)):
         std = law.architecture.deviations
@@ -64,13 +64,13 @@ def _loss(law: InitialLaw) -> Iterator[str]:
         yield words
 
 
-def _scores(law: InitialLaw) -> Iterator[str]:
+def _scores_remark(law: InitialLaw) -> Iterator[str]:
     if law.score_sd is not None and law.entropy is not None and law.score_sd.value > SCORES:
         share = f"attention has {law.entropy.value:.0%} of the uniform entropy"
         yield f"scores of deviation {law.score_sd.value:.2g} in layer 1: {share}"
 
 
-def _alike(law: InitialLaw) -> Iterator[str]:
+def _cosine_remark(law: InitialLaw) -> Iterator[str]:
     for limit, words in ((1 - PARALLEL, "parallel to rounding"), (ALIKE, f"of mean cosine above {ALIKE}")):
         for layer in law.layers:
             if layer.cosine is not None and layer.cosine.value > limit:
@@ -78,14 +78,19 @@ def _alike(law: InitialLaw) -> Iterator[str]:
                 return
 
 
-def _embedding(law: InitialLaw) -> Iterator[str]:
+def _embedding_remark(law: InitialLaw) -> Iterator[str]:
     before, after = law.layers[0].rms, law.layers[1].rms
     normed = law.architecture.norms.after
     if not normed and before and after and 0 < before.value < SHARE * after.value:
         yield f"the embedding is {before.value / after.value:.1%} of the stream after layer 1"
 
 
-RULES: tuple[Callable[[InitialLaw], Iterator[str]], ...] = (_loss, _scores, _alike, _embedding)
+REMARKS: tuple[Callable[[InitialLaw], Iterator[str]], ...] = (
+    _loss_remark,
+    _scores_remark,
+    _cosine_remark,
+    _embedding_remark,
+)
 
 
 MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
@@ -125,8 +130,8 @@ def _entropy(p: Array) -> Array:
     return entropy
 
 
-REPLICATES = 4  # of a limit that is not random: each estimates it by its own heads
-_CHUNK = 2**19  # numbers of scores, or of queries, that are drawn together
+REPLICATES = 4  # of a limit that is not random: each one samples its own heads
+_CHUNK = 2**19  # so many scores, or entries of queries, are drawn together
 
 
 def initial_law(

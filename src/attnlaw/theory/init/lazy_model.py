@@ -35,7 +35,7 @@ from torch.nn import functional
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.tokens import Tokens
 
-SAME = 1e-10  # of a row's length: what is left of it is rounding, the question was asked before
+SAME = 1e-10  # a remainder below this share of the rows' length is rounding: the answer is known
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class LazyMatrix:
         self.uses.clear()
 
     def _gradient(self) -> tuple[Any, Any]:
-        if not self.uses:  # an expert that no token was sent to
+        if not self.uses:  # an expert that no token was routed to
             return self._empty(self.out), self._empty(self.inner)
         d, x = (torch.cat(part) for part in zip(*self.uses, strict=True))
         return d, x
@@ -109,7 +109,7 @@ class LazyMatrix:
         """Rows as `C known + T Q`: C, and (T, Q) with Q orthonormal and orthogonal to what is known."""
         c = rows @ known.T
         rest = rows - c @ known
-        again = rest @ known.T  # once more against rounding
+        again = rest @ known.T  # a second projection removes rounding errors
         c, rest = c + again, rest - again @ known
         left, sizes, q = torch.linalg.svd(rest, full_matrices=False)
         count = int((sizes > SAME * max(float(rows.norm()), 1e-300)).sum())
@@ -169,7 +169,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 class LazyWeight:
     """A lazy matrix where a model's code expects a tensor."""
 
-    _is_hf_initialized = True  # the library draws nothing in its place
+    _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
 
     def __init__(self, matrix: LazyMatrix) -> None:
@@ -194,11 +194,13 @@ def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
 
 
 def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
-    hook = torch.zeros((), requires_grad=True)  # numbers have no gradient of their own
+    hook = torch.zeros(
+        (), requires_grad=True
+    )  # autograd needs an input with a gradient, and token ids have none
     return _RowLookup.apply(hook, numbers, weight.matrix, padding_idx)
 
 
-# What model code asks of its weights: of a Linear or a router, of GPT-2's Conv1D, of an Embedding.
+# The calls that model code makes with its weights: Linear and routers, the Conv1D of GPT-2, Embedding.
 _ANSWERS: dict[Any, Callable[..., Any]] = {
     functional.linear: _linear,
     torch.addmm: _addmm,

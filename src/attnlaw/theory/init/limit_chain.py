@@ -29,7 +29,7 @@ from attnlaw.theory.limit.inputs import gram_of, side_by_side
 from attnlaw.theory.limit.layer import softmax
 from attnlaw.theory.limit.wishart import Array, compress, symmetric_root
 
-SAMPLED = 1000  # heads that stand for infinitely many
+SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
@@ -78,7 +78,7 @@ class LimitChain(Chain):
         pairs, planes = model.head_width // 2, len(model.frequencies)
         still = (pairs - planes) / pairs if planes else 1.0
         p: Array = math.sqrt(still) * (q @ self.rng.standard_normal(shape) @ np.swapaxes(k, -1, -2))
-        # Each frequency has an equal share of the pairs that turn; e^(i theta (j - i)) by cosine and sine.
+        # Each frequency has an equal share of the rotated pairs. A rotation is a cosine and a sine part.
         i, j = np.ogrid[: len(self.tokens), : len(self.tokens)]
         for theta in model.frequencies:
             for turn in (np.cos, np.sin):

@@ -13,8 +13,8 @@ from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.tokens import Tokens
 from attnlaw.theory.limit.wishart import Array
 
-ROUNDING = 1e-9  # of a number: draws that differ by less are the same
-PARALLEL = 1e-6  # of 1 - cosine: below, hidden units of single precision tell tokens apart no more
+ROUNDING = 1e-9  # draws with a smaller relative deviation count as equal
+PARALLEL = 1e-6  # with a smaller 1 - cosine, hidden units of single precision cannot distinguish tokens
 
 
 @dataclass(frozen=True)

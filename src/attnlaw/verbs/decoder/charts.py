@@ -16,7 +16,7 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 KIND = "qk"
 LABEL = "value over the bulk's edge"
-LEAST, BINS = 0.1, 48  # of the strengths drawn, and bars
+LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 
 
 @chart(

@@ -28,9 +28,9 @@ SHORT_LABELS = {
     "learning rate ": "η = ",
     "target exponent ": "γ = ",
 }
-# Who learns what: other settings may follow from these (a direct student has no width).
+# These come first: other settings may follow from them (a direct student has no width).
 LEARNER_SETTINGS = ("student", "attention", "tokens", "output")
-# Students that may keep their samples: the columns of their errors, and their colours.
+# Students that keep their samples, with the columns of their errors and their colours.
 STATIC_STUDENTS = {
     "minimiser of as many, best decay": ("minimiser_error", "#000000"),
     "Bayes-optimal": ("bayes_error", "#999999"),
@@ -66,7 +66,7 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
     if not has_values(every, x, *panels):
         return
     for case, rows in _split_rows(view, every.filter(pl.col(x) > 0)):
-        # Lines are named by what tells them apart, and by what else is not as it would be untold.
+        # A line is named by the settings that distinguish it, and by others that differ from their default.
         by = _line_settings(view, rows)
         more = [name for name in _varied_settings(view, rows) if name not in by]
         plain = partial(_hide_defaults, view, names=more)
@@ -202,7 +202,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
     panels = []
     for i, time in enumerate(times):
         curve = rows.filter(pl.col("time") == time)
-        # A peak at zero would flatten all else: it is cut at four times the mean height beyond it.
+        # A peak at zero would flatten the rest, so the axis ends at 1.3 times the largest height beyond it.
         inner = curve.filter(pl.col("x") > 0.05 * pl.col("x").max())
         top = 1.3 * max(inner["density"])
         axis = alt.Axis(labels=i == 0, ticks=i == 0, grid=False)

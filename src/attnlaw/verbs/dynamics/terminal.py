@@ -15,7 +15,7 @@ from attnlaw.theory.learn.choices import ATTENTIONS
 if TYPE_CHECKING:
     from attnlaw import DynamicsResult
 
-ROWS = 12  # times shown; JSON and --out have them all
+ROWS = 12  # times shown; JSON and --out have all of them
 TITLES = {
     "time": "time τ",
     "samples": "samples/d²",

@@ -19,13 +19,13 @@ from attnlaw.render.charts.encodings import (
 from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case
+from attnlaw.verbs.init import LIMIT_WIDTH
 
-LIMIT_WIDTH = "inf"  # of the setting `width`
 DASHES = {"finite width": [1, 0], "infinite width": [4, 4]}
 FINITE, INFINITE = DASHES
 DARK = "#222222"
-# The measures that may have a panel, and whether its axis is logarithmic: the first two that vary by layer
-# (behind norms, lengths do not).
+# The measures that may have a panel, and whether its axis is logarithmic. The first two that vary by layer
+# are drawn; after norms, lengths do not vary.
 PANELS = {"rms": True, "cosine": False, "entropy": False}
 
 

@@ -11,7 +11,7 @@ from attnlaw.render.describe_rows import MOST_CASES, ValueLabels, shared_setting
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, headline_numbers, result_columns, verb_page
 
-# Numbers of a card.
+# The numbers that a card shows.
 NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_loss", "gradient_norm")
 
 

@@ -27,7 +27,7 @@ OUTPUT_TITLES = {
     "gradient_norm": "gradient",
     "angle_exponent": "angle exponent",
 }
-MOST_LAYERS = 16  # layers; beyond, every second, third, ... one
+MOST_LAYERS = 16  # of more layers, every second, third, ... is shown
 
 
 def show_case(result: InitResult, console: Console) -> None:
