@@ -32,6 +32,7 @@ from scipy.integrate import quad
 from attnlaw.theory.learn import softmax
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import curve, state_evolution
+from attnlaw.theory.learn.students import factorized
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from oracles.dense_softmax import DenseChannel
@@ -99,7 +100,7 @@ def softmax_point(tokens: int, claims: Claims) -> None:
     for name, route in list(routes.items()) * 2:
         with mock.patch.object(softmax, "_Channel", route):
             start = time.process_time()
-            solutions[name] = softmax.solve(problem, softmax.FACTORS)
+            solutions[name] = softmax.solve(problem, factorized.FACTORS)
             took[name].append(time.process_time() - start)
     fast, dense = (min(took[name]) for name in ("fast", "dense"))
     claims.add(

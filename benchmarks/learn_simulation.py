@@ -31,12 +31,13 @@ import time
 import numpy as np
 
 from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.data import draw_risk
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.simulate import QUANTITIES, simulate
 from attnlaw.theory.learn.solvers import train_factors, train_proximal, train_splitting
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import draw_risk, never_stop
+from attnlaw.theory.learn.training import never_stop
 
 SEED = 250924914
 SIZES = {"goe": (20, 32, 48), "tokens": (40, 60, 80, 100)}

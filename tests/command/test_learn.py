@@ -18,7 +18,7 @@ import pytest
 from command.in_process import Ended, invoke
 
 from attnlaw.core.estimate import Estimate
-from attnlaw.theory.learn.choices import STATIC_OUTPUTS
+from attnlaw.theory.learn.outputs import STATIC_OUTPUTS
 from attnlaw.theory.learn.students import STUDENTS
 
 ATTNLAW = [sys.executable, "-c", "from attnlaw.command import main; main()"]

@@ -1,25 +1,22 @@
-"""A toy student in one file, as a contributor writes it: it takes a share of the target, whatever it sees."""
+"""The student of docs/how-to/add-a-student.md, with thresholds: it takes a share of the target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
-from attnlaw.theory.learn.students.student import Student
+import numpy as np
 
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.prediction import Prediction
-    from attnlaw.theory.learn.problem import Problem
-    from attnlaw.theory.learn.target import Target
-    from attnlaw.theory.learn.training import Trained
+from attnlaw.theory.learn.prediction import Prediction, estimates
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.students import Student
+from attnlaw.theory.learn.training import Check, Trained
 
 SHARE = 0.75
 
 
 def theory(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """`S_hat = 3/4 S*`: E = Q*/16, m = 3/4 Q*, q = 9/16 Q*."""
-    from attnlaw.theory.learn.prediction import Prediction, estimates
-
     return [
         Prediction(
             problem=problem,
@@ -40,18 +37,10 @@ def theory(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     ]
 
 
-def train(problem: Problem, risk: Any, rng: Any, check: Callable[[], None]) -> Trained:
-    import numpy as np
-
-    from attnlaw.theory.learn.training import Trained
-
+def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     check()
     size = risk.sensing.shape[2]
     return Trained(np.diag(SHARE * problem.target.quantiles(size)), 0.0, 1, "copying")
-
-
-def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    return 0.125 * noise, 42.0
 
 
 COPYCAT = Student(
@@ -61,6 +50,6 @@ COPYCAT = Student(
     penalised=False,
     theories={"linear": theory},
     trainer=train,
-    interpolation=interpolation,
+    interpolation=lambda target, noise: (0.125 * noise, 42.0),
     recovery=lambda target: 7.0,
 )

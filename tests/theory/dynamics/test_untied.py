@@ -15,9 +15,8 @@ from attnlaw.theory.dynamics.learners import Untied
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import simulate_dynamics, trajectory_agreement
 from attnlaw.theory.dynamics.trajectory import trajectory
+from attnlaw.theory.learn.data import draw_pairs, draw_risk, draw_squares
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.sensing import draw_pairs, draw_squares
-from attnlaw.theory.learn.training import draw_risk
 
 SCHEDULE = {"scale": 0.8, "scale_key": 0.6}
 

@@ -13,9 +13,9 @@ from scipy.stats import multivariate_normal
 
 from attnlaw.core.estimate import Outcome
 from attnlaw.theory.laws.free_convolution import FreeConvolution
-from attnlaw.theory.learn.bayes import bivariate_normal_cdf, denoising_error, label_information
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
+from attnlaw.theory.learn.students.bayes import bivariate_normal_cdf, denoising_error, label_information
 
 MP = Target.marchenko_pastur(0.5)
 SOFTMAX = Problem(alpha=0.1, tokens=2, output="softmax", target=MP, student="bayes")

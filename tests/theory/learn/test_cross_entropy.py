@@ -15,15 +15,15 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.theory.laws.free_convolution import FreeConvolution
 from attnlaw.theory.learn.agreement import agreement
 from attnlaw.theory.learn.attended_key import AttendedKey, proximal, solve
-from attnlaw.theory.learn.choices import OUTPUTS
+from attnlaw.theory.learn.data import draw_pairs, draw_risk, draw_squares, hidden_target
+from attnlaw.theory.learn.outputs import OUTPUTS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Attended
-from attnlaw.theory.learn.sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import nuclear_gap
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import draw_risk
+from attnlaw.theory.learn.students.factorized import FACTORS
 from attnlaw.verbs.learn import SIMULATE, VERB
 
 NAMES = ("estimation_error", "norm", "overlap", "rank_fraction", "training_loss")
@@ -112,7 +112,7 @@ def test_the_equations_hold_by_another_route(case: Case) -> None:
                 total += weight * share * np.array(terms)
         return total
 
-    curvature, power, response, loss = averages(solve(problem).V)
+    curvature, power, response, loss = averages(solve(problem, FACTORS).V)
     # 48 nodes: 2e-4 at c sqrt(q) = 3.5, the steepest.
     assert problem.alpha * curvature == pytest.approx(Vhat, rel=1e-3)
     assert problem.alpha * power == pytest.approx(qhat, rel=1e-3)

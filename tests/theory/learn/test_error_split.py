@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnlaw.theory.learn.data import draw_risk, hidden_target
 from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.sensing import hidden_target
 from attnlaw.theory.learn.solvers import train_pair_factors
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
-from attnlaw.theory.learn.training import draw_risk
 
 STUDENTS = ("factorized", "direct", "bayes")
 

@@ -11,14 +11,13 @@ from scipy.optimize import minimize_scalar
 
 from attnlaw.core.errors import BadSetting, as_option
 from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.data import draw_risk, hidden_target
 from attnlaw.theory.learn.flow import first_mode, half_time, least_flow_error, population_mode, small_start
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
-from attnlaw.theory.learn.sensing import hidden_target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import train_flow
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import draw_risk
 from attnlaw.verbs.learn import VERB
 
 

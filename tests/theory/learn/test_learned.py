@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnlaw.theory.learn.extras import density_rows
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.verbs.learn import density_rows
 
 
 @pytest.mark.parametrize("student", ["factorized", "direct"])

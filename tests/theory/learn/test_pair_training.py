@@ -9,10 +9,10 @@ import pytest
 from theory.learn.untied_cases import UNTIED
 
 from attnlaw.theory.learn.agreement import agreement
-from attnlaw.theory.learn.choices import PAIRS, SENSINGS
+from attnlaw.theory.learn.attention import PAIRS
+from attnlaw.theory.learn.data import SENSINGS, draw_pairs, draw_risk, draw_squares, hidden_target
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.risk import Risk
-from attnlaw.theory.learn.sensing import draw_pairs, draw_squares, hidden_target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import (
     nuclear_gap,
@@ -22,7 +22,6 @@ from attnlaw.theory.learn.solvers import (
     train_splitting,
 )
 from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.training import draw_risk
 
 
 def untied(k0: float, alpha: float, noise: float, decay: float, **more) -> Problem:

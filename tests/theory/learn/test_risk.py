@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from attnlaw.theory.learn.data import draw_sensing
 from attnlaw.theory.learn.risk import Linear, Risk, Softmax
-from attnlaw.theory.learn.sensing import draw_sensing
 
 SIZE, SAMPLES = 5, 12
 

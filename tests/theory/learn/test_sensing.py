@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.learn.sensing import TokenSensing, draw_sensing
+from attnlaw.theory.learn.data import draw_sensing
+from attnlaw.theory.learn.sensing import TokenSensing
 
 NAMES = ("tokens", "signed", "goe")
 

@@ -9,12 +9,12 @@ import pytest
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.data import draw_risk
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Linear
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.state_evolution import state_evolution
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import draw_risk
 
 MP = Target.marchenko_pastur(0.5)
 PLAIN = Problem(alpha=0.3, noise=0.5, weight_decay=0.6, target=MP)

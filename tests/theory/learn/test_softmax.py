@@ -15,7 +15,7 @@ from scipy.special import expit
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.numerics.small_systems import factor, inverse, solve
-from attnlaw.theory.learn import direct, factorized, softmax
+from attnlaw.theory.learn import softmax
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.softmax import errors
@@ -30,9 +30,10 @@ from attnlaw.theory.learn.softmax_channel import (
 )
 from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
+from attnlaw.theory.learn.students import direct, factorized
 
 MP = Target.marchenko_pastur(0.5)
-ANSWERS = {"factorized": softmax.FACTORS, "direct": softmax.RIDGE}
+ANSWERS = {"factorized": factorized.FACTORS, "direct": direct.RIDGE}
 REFERENCE = Problem(0.2, tokens=2, output="softmax", beta=1.0, target=MP, weight_decay=0.02)
 
 
@@ -93,7 +94,7 @@ def test_the_direct_student_has_no_threshold_to_err_in(monkeypatch: pytest.Monke
 
 def test_too_many_tokens_are_refused_before_memory_is_asked_for() -> None:
     with pytest.raises(InputError, match="tokens: 40 through a softmax need 4"):
-        softmax.solve(replace(REFERENCE, tokens=40), softmax.FACTORS)
+        softmax.solve(replace(REFERENCE, tokens=40), factorized.FACTORS)
     softmax.check_size(replace(REFERENCE, tokens=14))
     with pytest.raises(InputError, match="at most 10 tokens"):
         softmax.check_size(replace(REFERENCE, tokens=15, beta=4.0))
@@ -221,7 +222,7 @@ def test_small_beta_is_a_linear_problem(tokens: int) -> None:
     problem = Problem(
         alpha, tokens=tokens, output="softmax", beta=beta, target=MP, noise=noise, weight_decay=lt
     )
-    solution = softmax.solve(problem, softmax.FACTORS, log2_draws=11)
+    solution = softmax.solve(problem, factorized.FACTORS, log2_draws=11)
     batch = factorized.ProblemBatch(
         MP, np.full((1, size), alpha), weights[None], np.full((1, size), noise / 2), np.array([lt])
     )
@@ -282,7 +283,7 @@ def test_direct_student_at_small_beta() -> None:
         MP, np.full((1, 2), alpha), weights, np.full((1, 2), 0.25), np.array([lam])
     )
     expected = direct.solve(batch)
-    solution = softmax.solve(problem, softmax.RIDGE, log2_draws=12)
+    solution = softmax.solve(problem, direct.RIDGE, log2_draws=12)
     assert solution.r == pytest.approx(expected.s[0], rel=5e-3)
     assert MP.second_moment - 2 * solution.m + solution.q == pytest.approx(expected.E[0], rel=1e-2)
 
@@ -358,10 +359,10 @@ def test_beyond_recovery_the_error_falls_as_the_square_of_the_weight_decay(stude
 
 
 def test_what_the_iteration_leaves_is_part_of_the_error() -> None:
-    point = softmax.solve(REFERENCE, softmax.FACTORS, log2_draws=7)
+    point = softmax.solve(REFERENCE, factorized.FACTORS, log2_draws=7)
     exact = replace(point, iteration=replace(point.iteration, error=0.0))
     rough = replace(point, iteration=replace(point.iteration, error=0.01))
-    scatter, error = (errors(REFERENCE, softmax.FACTORS, variant) for variant in (exact, rough))
+    scatter, error = (errors(REFERENCE, factorized.FACTORS, variant) for variant in (exact, rough))
     assert error["estimation_error"] == pytest.approx(np.hypot(scatter["estimation_error"], 0.01 * point.E))
     assert error["rank_fraction"] == pytest.approx(np.hypot(scatter["rank_fraction"], 0.01 * point.rank))
 
@@ -381,6 +382,6 @@ def _two_steps(iteration: Any, *arguments: Any, **options: Any) -> Any:
 
 def test_sharp_softmax_ends_with_a_status() -> None:
     """At beta = 4 some draws have two minima; the solver must end and say how well it did."""
-    solution = softmax.solve(replace(REFERENCE, beta=4.0), softmax.FACTORS, log2_draws=9)
+    solution = softmax.solve(replace(REFERENCE, beta=4.0), factorized.FACTORS, log2_draws=9)
     assert solution.iteration.steps <= 200
     assert solution.iteration.converged or solution.iteration.residual < 0.05

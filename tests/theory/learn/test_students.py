@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from attnlaw.core.errors import InputError
+from attnlaw.theory.learn.data import draw_risk
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.risk import Linear, Risk
 from attnlaw.theory.learn.sensing import TokenSensing
@@ -16,7 +17,7 @@ from attnlaw.theory.learn.solvers import (
     train_splitting,
 )
 from attnlaw.theory.learn.students import STUDENTS
-from attnlaw.theory.learn.training import Trained, draw_risk, never_stop
+from attnlaw.theory.learn.training import Trained, never_stop
 
 MP = Target.marchenko_pastur(0.5)
 GROUPS = (

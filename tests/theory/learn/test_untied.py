@@ -15,11 +15,11 @@ from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.laws.transformed import rectify
-from attnlaw.theory.learn.choices import SENSINGS
-from attnlaw.theory.learn.direct import all_pairs
+from attnlaw.theory.learn.data import SENSINGS
 from attnlaw.theory.learn.problem import ObservationGroup, Problem, Target
 from attnlaw.theory.learn.scaling import leading_error, scaling_law
 from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolution, state_evolutions
+from attnlaw.theory.learn.students.direct import all_pairs
 from attnlaw.theory.learn.thresholds import thresholds
 from attnlaw.verbs.learn import SIMULATE, VERB
 

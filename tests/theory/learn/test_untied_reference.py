@@ -12,14 +12,13 @@ from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.symmetric_product import SymmetricProduct
 from attnlaw.theory.laws.transformed import rectify
-from attnlaw.theory.learn.bayes import denoising_error
-from attnlaw.theory.learn.direct import solve
-from attnlaw.theory.learn.factorized import ProblemBatch
+from attnlaw.theory.learn.data import hidden_target
 from attnlaw.theory.learn.flow import least_flow_error, small_start
-from attnlaw.theory.learn.problem import Problem, Target
-from attnlaw.theory.learn.sensing import hidden_target
+from attnlaw.theory.learn.problem import Problem, ProblemBatch, Target
 from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution, state_evolutions
+from attnlaw.theory.learn.students.bayes import denoising_error
+from attnlaw.theory.learn.students.direct import solve
 from attnlaw.theory.learn.thresholds import thresholds
 
 

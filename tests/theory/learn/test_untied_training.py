@@ -8,14 +8,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attnlaw.theory.learn.data import draw_pairs, draw_risk, hidden_target
 from attnlaw.theory.learn.flow import half_time, small_start
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.risk import Linear, Risk
-from attnlaw.theory.learn.sensing import draw_pairs, hidden_target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.solvers import train_direct, train_pair_factors
 from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.learn.training import draw_risk
 
 VALUES = np.array([3.0, 2.2, 1.6, 1.1])  # the only singular values of a target of d = 40
 

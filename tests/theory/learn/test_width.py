@@ -12,11 +12,11 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.learn.agreement import agreement
-from attnlaw.theory.learn.factorized import ProblemBatch, solve
-from attnlaw.theory.learn.problem import Problem, Target
+from attnlaw.theory.learn.problem import Problem, ProblemBatch, Target
 from attnlaw.theory.learn.simulate import simulate
-from attnlaw.theory.learn.stability import instability, mean_square_slope
+from attnlaw.theory.learn.stability import mean_square_slope
 from attnlaw.theory.learn.state_evolution import state_evolution
+from attnlaw.theory.learn.students.factorized import instability, solve
 from attnlaw.verbs.learn import VERB
 
 

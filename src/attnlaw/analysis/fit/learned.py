@@ -13,10 +13,10 @@ symmetric nor positive semidefinite: its N singular values are fitted, the zeros
 | t | cut, `mu_delta(x > t) = rho`: what lies below it is zero | the target's deviation |
 | r | scale; `noise_level = r delta`, `threshold = r b` | singular values |
 
-Weight decay cuts at t = b. Factors narrower than what they would learn cut at t > b, and their spectrum
-`r (X - b) 1(X > t)` ends at `r (t - b)` (`attnlaw.theory.learn.factorized`). So `b/t` says what cut the rank:
-weight decay (1) or width (below 1). Laws with b far below t come close to a fresh head's: ask only of heads
-that are not random.
+Weight decay cuts at t = b. Factors narrower than what they would learn cut at t > b, and their spectrum `r (X
+- b) 1(X > t)` ends at `r (t - b)` (`attnlaw.theory.learn.students.factorized`). So `b/t` says what cut the
+rank: weight decay (1) or width (below 1). Laws with b far below t come close to a fresh head's: ask only of
+heads that are not random.
 
 Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), t from
 rho, b from 0 to t (in a gap of the law, to its end), r by least squares. Below rho the grid holds every rank

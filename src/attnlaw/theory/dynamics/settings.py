@@ -8,7 +8,8 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, parse_range, setting, setting_like, settings_dataclass
 from attnlaw.theory.dynamics.potential import POTENTIALS
 from attnlaw.theory.dynamics.schedule import Schedule
-from attnlaw.theory.learn.choices import ATTENTIONS, OUTPUTS
+from attnlaw.theory.learn.attention import ATTENTIONS
+from attnlaw.theory.learn.outputs import OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.settings import ProblemSettings
 from attnlaw.theory.learn.students import STUDENTS

@@ -30,10 +30,9 @@ from attnlaw.theory.dynamics.quantities import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.trajectory import Trajectory, check_motion, student_dynamics, trajectory
 from attnlaw.theory.learn.agreement import extrapolate, require_seeds
-from attnlaw.theory.learn.choices import ATTENTIONS
+from attnlaw.theory.learn.attention import ATTENTIONS
+from attnlaw.theory.learn.data import check_sensing, draw_risk
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.sensing import check_sensing
-from attnlaw.theory.learn.training import draw_risk
 
 LARGEST = 1e6  # a run with a larger first entry has diverged
 COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors have no trace

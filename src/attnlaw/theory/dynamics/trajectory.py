@@ -20,8 +20,8 @@ from attnlaw.theory.dynamics.potential import POTENTIALS
 from attnlaw.theory.dynamics.quantities import StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule, largest_rate_and_plateau, stability
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.learn.choices import OUTPUTS
 from attnlaw.theory.learn.outliers import Outlier
+from attnlaw.theory.learn.outputs import OUTPUTS
 from attnlaw.theory.learn.problem import Problem
 
 T = TypeVar("T")

@@ -27,9 +27,15 @@ import scipy
 from attnlaw.core.arrays import Reals
 from attnlaw.numerics.fixed_point import Iteration
 from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.learn.factorized import ProblemBatch
-from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.softmax import FACTORS, ChannelAverages, SoftmaxPoint, angle, fixed_point
+from attnlaw.theory.learn.problem import Problem, ProblemBatch
+from attnlaw.theory.learn.softmax import (
+    ChannelAverages,
+    SoftmaxPoint,
+    Start,
+    StudentUpdate,
+    angle,
+    fixed_point,
+)
 
 REACH = 8.5  # deviations: what lies beyond weighs 2e-17
 WIDEST, PER_POLE, MOST_NODES = 0.2, 0.4, 601  # steps in deviations; in poles' distances over pi
@@ -132,7 +138,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
     """The root p of `p - omega + V c (sigma(c p) - y)`, increasing in p, by Newton's method inside a bracket.
 
     >>> p = proximal(np.array([0.3]), np.array([1.0]), 2.0, 1.5)
-    >>> bool(abs(p - 0.3 + 3.0 * (expit(1.5 * p) - 1.0))[0] < 1e-14)
+    >>> bool(abs(p - 0.3 + 3.0 * (scipy.special.expit(1.5 * p) - 1.0))[0] < 1e-14)
     True
     """
     low, high = omega - V * c * (1 - y), omega + V * c * y
@@ -152,16 +158,16 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
     return np.asarray(p)
 
 
-def solve(problem: Problem, start: tuple[float, float, float] | None = None) -> SoftmaxPoint:
+def solve(problem: Problem, answer: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
     """The fixed point (E, theta, V); that of a student that learns nothing where the penalty leaves nothing.
 
+    >>> from attnlaw.theory.learn.students.factorized import FACTORS
     >>> from attnlaw.theory.learn.target import Target
-    >>> found = solve(
-    ...     Problem(
-    ...         alpha=2.0, tokens=2, output="softmax", beta=2.0, loss="cross-entropy", attention="untied",
-    ...         target=Target.product(0.3), weight_decay=0.3,
-    ...     )
+    >>> problem = Problem(
+    ...     alpha=2.0, tokens=2, output="softmax", beta=2.0, loss="cross-entropy", attention="untied",
+    ...     target=Target.product(0.3), weight_decay=0.3,
     ... )
+    >>> found = solve(problem, FACTORS)
     >>> round(found.E, 4), round(found.q, 4), round(found.m, 4)
     (0.7837, 1.9442, 1.0802)
     """
@@ -169,10 +175,10 @@ def solve(problem: Problem, start: tuple[float, float, float] | None = None) -> 
     unmoved = channel.unlearned()
     if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:
         return unmoved
-    return fixed_point(channel, FACTORS, start or _linear_start(channel), TOLERANCE)
+    return fixed_point(channel, answer, start or _linear_start(channel, answer), TOLERANCE)
 
 
-def _linear_start(channel: AttendedKey) -> tuple[float, float, float]:
+def _linear_start(channel: AttendedKey, answer: StudentUpdate) -> Start:
     """(E, theta, V) of the quadratic loss of the mean curvature H at the target: exact as c -> 0.
 
     A drawn key is then a score with noise of variance 1/H.
@@ -187,5 +193,5 @@ def _linear_start(channel: AttendedKey) -> tuple[float, float, float]:
         np.array([problem.weight_decay / 2]),
         problem.sides,
     )
-    E, gap, V = (float(values[0]) for values in FACTORS.start(batch))
+    E, gap, V = (float(values[0]) for values in answer.start(batch))
     return E, angle(problem.target.second_moment, E, gap), V

@@ -1,31 +1,14 @@
-"""Time on a fixed data set: full-batch gradient flow. Not one-pass SGD, which never sees a sample twice.
+"""Factors in time on a fixed data set: full-batch gradient flow from a small start.
 
-**Direct student, exactly** (Advani and Saxe, arXiv 1710.03667; Ali, Kolter and Tibshirani, arXiv 1810.10082;
-put together for attention here). From S = 0, `dS/dt = -(1/(2d)) dR/dS` of the risk with its ridge; gradient
-descent on it with steps of size eta reaches `t = 2 d eta steps`. Rates x follow `x = u y`, y of the
-Marchenko-Pastur density `sqrt((y - y1)(y2 - y))/(2 pi y)`, `y1, y2 = (1 -+ sqrt(A/u))^2`, and an atom
-`(1 - A/u)_+` at zero:
-
-    phi   = (1 - exp(-(w x + lambda) t))/(w x + lambda)
-    k     = 1 - w x phi
-    E     = Q* int k^2 + u D int w^2 x phi^2
-    m     = Q* int w x phi
-    q     = Q* int (w x phi)^2 + u D int w^2 x phi^2
-    train = (observations per sample) (w/A) [Q* int x k^2 + D (A - u int_(x>0) (1 - k^2))]
-
-untied A = alpha_P, u = 1, w = 1; tied A = alpha_T, u = 1/2, w = 2; D = Delta/2. The matrix is `s (S* + c Z)`,
-s = m/Q*.
-
-**Factors** have no exact theory on finite data. What is known, for untied factors from small random entries
-of standard deviation eps, `s0 = eps^2 sqrt(kappa)/2`, `t = 2 alpha_P eta steps/sqrt(kappa)` (Saxe, McClelland
-and Ganguli, arXiv 1312.6120): each mode on its own for infinite data (`population_mode`), the first mode for
-any data (`first_mode`), and a heuristic for the least error over time (`least_flow_error`).
+There is no exact theory on finite data (the direct student has one, `attnlaw.theory.learn.students.direct`).
+What is known is for untied factors from small random entries of standard deviation eps, `s0 = eps^2
+sqrt(kappa)/2`, `t = 2 alpha_P eta steps/sqrt(kappa)` (Saxe, McClelland and Ganguli, arXiv 1312.6120): each
+mode on its own for infinite data (`population_mode`), the first mode for any data (`first_mode`), and a
+heuristic for the least error over time (`least_flow_error`). One-pass SGD is a different problem, because it
+never sees a sample twice.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -33,60 +16,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Reals
 from attnlaw.theory.laws.free_convolution import Truncated
-from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
-from attnlaw.theory.learn.direct import RidgePoint
-from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
-
-
-@dataclass(frozen=True)
-class FlowPoint:
-    """What the direct student knows at time t: its matrix is `s (S* + c Z)`."""
-
-    E: float
-    s: float
-    c: float
-    training_loss: float
-
-
-def direct_flow(problem: Problem) -> FlowPoint:
-    """The direct student of a problem at its `flow_time`.
-
-    >>> shared = {"noise": 0.5, "weight_decay": 0.0, "student": "direct", "attention": "untied"}
-    >>> [round(direct_flow(Problem(1.5, flow_time=t, **shared)).E, 5) for t in (0.5, 2.0, 8.0)]
-    [0.4109, 0.26034, 0.33872]
-    """
-    (channel,) = problem.channels
-    A, w, D = channel.alpha, channel.weight, channel.noise
-    u, Q, lam, t = (
-        problem.sides / 2,
-        problem.target.second_moment,
-        problem.weight_decay,
-        problem.flow_time or 0.0,
-    )
-    ratio = A / u
-    rates = MarchenkoPastur(ratio)
-    points, weights = rates.nodes()
-    x = u * np.sqrt(ratio) * points
-    speed = w * x + lam
-    phi = -np.expm1(-speed * t) / speed
-    k = 1 - w * x * phi
-    still = rates.mass_of_atoms  # at rate zero nothing is learned: k = 1
-    spread = u * D * float(weights @ (w * w * x * phi * phi))
-    m = Q * float(weights @ (w * x * phi))
-    q = Q * float(weights @ (w * x * phi) ** 2) + spread
-    E = Q * (still + float(weights @ (k * k))) + spread
-    loss = Q * float(weights @ (x * k * k)) + D * (A - u * float(weights @ (1 - k * k)))
-    s = m / Q
-    train = problem.observations_per_sample * w / A * loss
-    return FlowPoint(E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train)
-
-
-def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
-    """Points of many problems as the ridge has them, and their training losses; no equation is solved."""
-    points = [direct_flow(problem) for problem in problems]
-    E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
-    return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
 
 
 def small_start(deviation: float, width: float = 1.0) -> float:

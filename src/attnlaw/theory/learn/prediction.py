@@ -35,7 +35,6 @@ from typing import Any
 
 from attnlaw.core.estimate import BriefRepr, Estimate, Outcome
 from attnlaw.theory.laws.law import Law
-from attnlaw.theory.learn.factorized import least_noise_level
 from attnlaw.theory.learn.outliers import Outlier, find_outliers, isolated_modes
 from attnlaw.theory.learn.problem import Problem
 
@@ -318,7 +317,7 @@ def recovered_prediction(
         ),
         shrinkage=1.0,
         spectrum=target.law,
-        outliers=find_outliers(target, least_noise_level(target), None, 1.0),
+        outliers=find_outliers(target, target.least_noise_level, None, 1.0),
         **how,
         residual=residual,
         steps=steps,

@@ -32,34 +32,24 @@ pass over fresh samples all T^2 ordered pairs are seen, self pairs centred as ab
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from attnlaw.core.arrays import Indices, Reals
 from attnlaw.core.errors import BadSetting, InputError
-from attnlaw.core.settings import Settings, setting
+from attnlaw.core.settings import Settings, setting, setting_fields
 from attnlaw.core.variants import by_name
-from attnlaw.theory.learn.choices import ATTENTIONS, LOSSES, OUTPUTS, PAIRS, Output
-from attnlaw.theory.learn.settings import FreshSettings, ProblemSettings
-from attnlaw.theory.learn.students import STUDENTS, Student
+from attnlaw.theory.learn.attention import ATTENTIONS, PAIRS
+from attnlaw.theory.learn.outputs import OUTPUTS
+from attnlaw.theory.learn.settings import ProblemRules, ProblemSettings
+from attnlaw.theory.learn.student import STUDENTS, Student
 from attnlaw.theory.learn.target import Target
 
-__all__ = ["Channel", "ObservationGroup", "Problem", "Target"]
+__all__ = ["Channel", "ObservationGroup", "Problem", "ProblemBatch", "Target"]
 
 DEFAULT_TARGET, DEFAULT_UNTIED_TARGET = Target.marchenko_pastur(0.5), Target.product(0.5)
-SHARED = (
-    "alpha",
-    "tokens",
-    "output",
-    "beta",
-    "loss",
-    "soft_labels",
-    "noise",
-    "weight_decay",
-    "student",
-    "attention",
-    "width",
-    "flow_time",
-)
 STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
 
 
@@ -109,7 +99,7 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(ProblemRules):
     """What is learned, from how much data, by whom.
 
     >>> problem = Problem(alpha=0.2, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.1)
@@ -138,17 +128,14 @@ class Problem:
             raise InputError(
                 f"target: found {self.target!r:.60}, expected a Target such as Target.marchenko_pastur(0.5)"
             )
-        fresh = self.alpha == math.inf
-        names = [name for name in SHARED if name != "alpha" or not fresh]
-        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if self.pairs not in (None, "all"):
-            shared["pairs"] = self.pairs
-        elif fresh:
-            shared["pairs"] = "all"
-        stated = (FreshSettings if fresh else ProblemSettings)(**shared)
-        for name in names:
-            object.__setattr__(self, name, getattr(stated, name))
-        self._settle_attention(stated)
+        given_pairs, one_pass = self.pairs, self.alpha == math.inf
+        if given_pairs in (None, "all"):
+            object.__setattr__(self, "pairs", "all" if one_pass else "cross")
+        for name, setting_field in setting_fields(ProblemSettings).items():
+            if name in vars(self) and not (name == "alpha" and one_pass):
+                object.__setattr__(self, name, setting_field.validate(getattr(self, name)))
+        self.check()
+        self._settle_attention(given_pairs)
         spread = self.beta * math.sqrt(self.target.second_moment + self.noise)
         if self.observed_output.uses_temperature and spread > STEEPEST:
             raise BadSetting(
@@ -164,11 +151,11 @@ class Problem:
         if self.weight_decay == 0 and self.flow_time is None and self.alpha != math.inf:
             self._check_interpolation()
 
-    def _settle_attention(self, stated: ProblemSettings) -> None:
-        """Which pairs are seen, and a target of the kind that this attention has."""
+    def _settle_attention(self, given_pairs: str | None) -> None:
+        """Set the pairs that are seen, and a target of the kind that this attention has."""
         paired = ATTENTIONS[self.attention].paired
-        if not paired and self.pairs not in (None, "all"):
-            raise BadSetting("pairs", "expected all with {attention} tied; or take untied", self.pairs)
+        if not paired and given_pairs not in (None, "all"):
+            raise BadSetting("pairs", "expected all with {attention} tied; or take untied", given_pairs)
         if not paired and self.target.is_product:
             raise InputError(
                 "target: a product of two factors is not symmetric; take attention untied, or "
@@ -180,7 +167,8 @@ class Problem:
         if paired and target is DEFAULT_TARGET:
             target = DEFAULT_UNTIED_TARGET
         object.__setattr__(self, "target", target.with_both_signs(paired))
-        object.__setattr__(self, "pairs", stated.pairs if paired else "all")
+        if not paired:
+            object.__setattr__(self, "pairs", "all")
 
     def _check_groups(self) -> None:
         if not self.observed_output.weighted:
@@ -216,11 +204,6 @@ class Problem:
         spec = STUDENTS[self.student].for_attention(self.attention)
         assert spec is not None
         return spec
-
-    @property
-    def observed_output(self) -> Output:
-        """What labels show: the output, or what the loss asks for instead."""
-        return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
 
     @property
     def sides(self) -> int:
@@ -264,4 +247,52 @@ class Problem:
             Channel(alpha * group.share * group.count(self.tokens), 2.0 * group.weight, group.noise / 2)
             for group in self.groups
             if group.count(self.tokens)
+        )
+
+
+@dataclass(frozen=True)
+class ProblemBatch:
+    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,).
+
+    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have. `width` kappa of shape
+    (batch,) is infinite where it is not limited; None: nowhere.
+    """
+
+    target: Target
+    alpha: Reals
+    weight: Reals
+    noise: Reals
+    lt: Reals
+    sides: int = 1
+    width: Reals | None = None
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> ProblemBatch:
+        channels = [problem.channels for problem in problems]
+        sides = problems[0].sides
+        return cls(
+            problems[0].target,
+            np.array([[channel.alpha / sides for channel in row] for row in channels]),
+            np.array([[channel.weight for channel in row] for row in channels]),
+            np.array([[channel.noise for channel in row] for row in channels]),
+            np.array([problem.weight_decay / sides for problem in problems]),
+            sides,
+            np.array([np.inf if problem.width is None else problem.width for problem in problems]),
+        )
+
+    def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
+        """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
+        alpha = np.array([problem.alpha for problem in problems])
+        terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
+        terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2
+        return np.asarray(terms.sum(axis=1) / alpha)
+
+    def rows(self, which: Indices) -> ProblemBatch:
+        return replace(
+            self,
+            alpha=self.alpha[which],
+            weight=self.weight[which],
+            noise=self.noise[which],
+            lt=self.lt[which],
+            width=None if self.width is None else self.width[which],
         )

@@ -18,7 +18,7 @@ Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -26,9 +26,6 @@ import scipy
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.sensing import PairSensing, Sensing, SquareSensing, upper
-
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -163,31 +160,6 @@ class HermiteLoss:
 
 
 Loss = Linear | Softmax | Attended
-
-
-def linear_loss(problem: Problem, weights: Reals) -> Linear:
-    """The loss of the linear output."""
-    return Linear(weights, ordered=problem.sides == 2)
-
-
-def softmax_loss(problem: Problem, weights: Reals) -> Softmax:
-    """The loss of the softmax output, whose observations all weigh the same."""
-    return Softmax(problem.beta)
-
-
-def attended_loss(problem: Problem, weights: Reals) -> Attended:
-    """The loss on the attended key."""
-    return Attended(problem.beta, drawn=not problem.soft_labels)
-
-
-def hermite2_loss(problem: Problem, weights: Reals) -> HermiteLoss:
-    """Return the loss of the second Hermite polynomial."""
-    return HermiteLoss(2)
-
-
-def hermite3_loss(problem: Problem, weights: Reals) -> HermiteLoss:
-    """Return the loss of the third Hermite polynomial."""
-    return HermiteLoss(3)
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,11 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.progress import Progress
 from attnlaw.numerics.fixed_point import bracketed_roots
 from attnlaw.numerics.logs import fit_exponent
-from attnlaw.theory.learn.choices import ATTENTIONS
+from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import state_evolutions
-from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
 
 # Weight decays with noisy labels, in units of sqrt(2 alpha_T (E + Delta/2)). The best moves from the first to

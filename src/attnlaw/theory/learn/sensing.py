@@ -49,12 +49,8 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting
-from attnlaw.core.lazy import resolve
-from attnlaw.core.settings import check_value
-from attnlaw.theory.learn.choices import PAIRS, SENSINGS
 
 LARGEST_DENSE_BYTES = 2**31
-TEST_SEQUENCES = 8192
 
 
 @lru_cache(maxsize=16)
@@ -173,72 +169,6 @@ class MatrixSensing:
 Sensing = TokenSensing | MatrixSensing
 
 
-def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
-    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
-
-    >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
-    (3, 2, 4)
-    """
-    entries = tokens * (tokens + 1) // 2
-    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
-    sensing: Sensing = resolve(SENSINGS[name].draws["tied"])(samples, tokens, size, rng)
-    return sensing
-
-
-def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
-    """A `BadSetting` for a sensing that this attention does not have or that does not fit into memory."""
-    check_value("sensing", name, str, choices=SENSINGS)
-    if attention not in SENSINGS[name].draws:
-        able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]
-        raise BadSetting("sensing", f"expected {' or '.join(able)} with {{attention}} {attention}", name)
-    check_dense(*SENSINGS[name].dense(samples, tokens, entries, size), SENSINGS[name].remedy, size)
-
-
-def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
-    """Sequences of Gaussian tokens."""
-    return TokenSensing(rng.standard_normal((tokens, samples, size)))
-
-
-def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
-    """Sequences of Gaussian tokens, the fields of each with a random sign."""
-    return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
-
-
-def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
-    """A Gaussian matrix for each pair of each sample."""
-    first, second = upper(tokens)
-    count, dimension = first.size, size * (size + 1) // 2
-    rows = rng.standard_normal((samples, count, dimension))
-    rows *= (np.where(first == second, np.sqrt(2.0), 1.0) / np.sqrt(size))[:, None]
-    return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
-
-
-def fresh_draws(
-    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
-) -> tuple[Reals, Reals]:
-    """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
-    fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
-    return fresh.fields(matrix), fresh.fields(np.diag(target))
-
-
-def fresh_gaussian(
-    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
-) -> tuple[Reals, Reals]:
-    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
-    first, second = upper(tokens)
-    scale = np.where(first == second, np.sqrt(2.0), 1.0)
-    return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
-
-
-def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
-    """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
-    size = len(matrix)
-    q, m, Q = (
-        float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
-    )
-    return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
-
-
 def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
     """A `BadSetting` for a dense matrix that does not fit into memory."""
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
@@ -335,53 +265,3 @@ class SquareSensing:
     def gram(self) -> Reals:
         """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
         return self.rows @ self.rows.T
-
-
-def draw_pairs(
-    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
-) -> PairSensing:
-    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed. `queries`: only so many."""
-    kind = PAIRS[pairs]
-    x = rng.standard_normal((tokens if queries is None else queries, samples, size))
-    z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
-    return PairSensing(x, z, kind.visible_pairs(tokens, queries))
-
-
-def draw_squares(
-    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
-) -> SquareSensing:
-    """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
-    rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
-    if PAIRS[pairs].mirrored:
-        square = rows.reshape(samples, tokens, tokens, size, size)
-        flipped = square.swapaxes(3, 4)
-        for a in range(tokens):
-            square[:, a, a] = (square[:, a, a] + flipped[:, a, a]) / np.sqrt(2.0)
-            for b in range(a):
-                square[:, a, b] = flipped[:, b, a]
-    return SquareSensing(rows, samples, tokens, size)
-
-
-def fresh_pairs(
-    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
-) -> tuple[Reals, Reals]:
-    """Fields of a student's and of the target's matrix on 8192 fresh sequences."""
-    fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
-    return fresh.fields(matrix), fresh.fields(target)
-
-
-def fresh_squares(
-    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
-) -> tuple[Reals, Reals]:
-    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
-    z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
-    return correlated(matrix, target, z)
-
-
-def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
-    """`diag(s) O` with singular values s (d,) and O a random rotation (Haar).
-
-    A diagonal target is symmetric: the two orders of a pair would then show the same field.
-    """
-    q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
-    return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))

@@ -1,23 +1,175 @@
-"""The settings of a problem, declared once: `attnlaw learn`, studies and `Problem` read their rules here."""
+"""The settings of a problem and the rules between them.
+
+`attnlaw learn` and studies make a `ProblemSettings`. `Problem` takes the limits of its fields from it and
+shares its rules through `ProblemRules`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, setting, settings_dataclass
-from attnlaw.theory.learn.choices import ATTENTIONS, LOSSES, OUTPUTS, PAIRS, Output
-from attnlaw.theory.learn.students import STUDENTS
-
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.attention import ATTENTIONS, PAIRS
+from attnlaw.theory.learn.outputs import LOSSES, OUTPUTS, Output
+from attnlaw.theory.learn.student import STUDENTS
 
 PROBLEM = "The problem"
 LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
 
 
+class ProblemRules:
+    """Rules between the settings of a problem.
+
+    With an infinite `alpha` each sample is seen once. What is learned in the end need not be known then, only
+    how it is learned, and untied attention shows all ordered pairs.
+    """
+
+    alpha: float
+    tokens: int
+    output: str
+    loss: str
+    attention: str
+    pairs: str | None
+    noise: float
+    weight_decay: float
+    width: float | None
+    flow_time: float | None
+    student: str
+
+    def check(self) -> None:
+        """Raise a `BadSetting` that names a setting which does not fit the others."""
+        for name in ("alpha", "tokens", "beta", "noise", "weight_decay"):
+            value = getattr(self, name)
+            if LARGEST < value < math.inf or 0 < value < 1 / LARGEST:
+                raise BadSetting(
+                    name,
+                    "outside what double precision resolves; expected 0 or a number from "
+                    f"{1 / LARGEST:g} to {LARGEST:g}",
+                    value,
+                )
+        output = self.observed_output
+        if LOSSES[self.loss].draws_labels:
+            self._check_loss()
+        if self.tokens < output.least_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected at least {output.least_tokens} with {{output}} {self.output}: a row of one entry "
+                "is always 1 and shows nothing",
+                self.tokens,
+            )
+        if output.has_static_theory:
+            self._check_student()
+        if self.width is not None and not STUDENTS[self.student].has_factors:
+            able = " or ".join(name for name, student in STUDENTS.items() if student.has_factors)
+            raise BadSetting("width", f"needs {{student}} {able}, which has factors")
+        if self.width is not None and not output.weighted:
+            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
+        if self.flow_time is not None:
+            self._check_flow()
+        if ATTENTIONS[self.attention].paired:
+            self._check_pairs()
+        if output.most_tokens is not None and self.tokens > output.most_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected {output.most_tokens} with {self._label_setting}, which has a theory for no more"
+                f"{output.beyond}",
+                self.tokens,
+            )
+
+    @property
+    def observed_output(self) -> Output:
+        """What labels show: the output, or what the loss asks for instead."""
+        return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
+
+    @property
+    def _label_setting(self) -> str:
+        """The setting that says what labels show, with its value."""
+        drawn = LOSSES[self.loss].draws_labels
+        return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
+
+    @property
+    def _one_pass(self) -> bool:
+        return self.alpha == math.inf
+
+    def _check_loss(self) -> None:
+        if self._one_pass:
+            raise BadSetting("loss", "has no theory of one pass over fresh samples; give {alpha}", self.loss)
+        if not OUTPUTS[self.output].selects_key:
+            raise BadSetting("loss", "needs {output} softmax, whose rows tell a key", self.loss)
+        if not ATTENTIONS[self.attention].paired:
+            raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
+        if self.pairs != "cross":
+            raise BadSetting(
+                "pairs", f"expected cross with {self._label_setting}: keys of another sequence", self.pairs
+            )
+        if self.noise:
+            raise BadSetting(
+                "noise",
+                f"expected 0 with {self._label_setting}: a smaller {{beta}} makes labels noisy",
+                self.noise,
+            )
+        if not self.weight_decay:
+            raise BadSetting(
+                "weight_decay",
+                f"expected more than 0 with {self._label_setting}: "
+                "labels that can be separated have no least loss",
+                self.weight_decay,
+            )
+
+    def _check_student(self) -> None:
+        known = {name: student.for_attention(self.attention) for name, student in STUDENTS.items()}
+        if self._one_pass and ATTENTIONS[self.attention].paired and known[self.student] is not None:
+            return
+        able = [
+            name
+            for name, spec in known.items()
+            if spec is not None and self.observed_output.name in spec.theories
+        ]
+        if not able:
+            raise BadSetting(
+                "output",
+                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied"
+                + (", or {loss} cross-entropy" if OUTPUTS[self.output].selects_key else ""),
+                self.output,
+            )
+        if self.student not in able:
+            more = "" if self.attention == "tied" else f" and {{attention}} {self.attention}"
+            raise BadSetting(
+                "student", f"expected {' or '.join(able)} with {self._label_setting}{more}", self.student
+            )
+
+    def _check_flow(self) -> None:
+        if not STUDENTS[self.student].has_flow:
+            able = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
+            raise BadSetting(
+                "flow_time",
+                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.theory.learn.flow",
+            )
+        if not OUTPUTS[self.output].weighted:
+            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
+
+    def _check_pairs(self) -> None:
+        pairs = PAIRS[self.pairs or ""]
+        if self.pairs == "all":
+            if self._one_pass:
+                return
+            raise BadSetting(
+                "pairs",
+                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
+                "is no map of singular values; expected cross, causal or distinct",
+                self.pairs,
+            )
+        if self.tokens < pairs.least_tokens:
+            raise BadSetting(
+                "tokens",
+                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
+                self.tokens,
+            )
+
+
 @settings_dataclass
-class ProblemSettings(Settings):
+class ProblemSettings(ProblemRules, Settings):
     """What is learned, from how much data, by whom."""
 
     alpha: float = setting(
@@ -168,169 +320,3 @@ class ProblemSettings(Settings):
         panel=PROBLEM,
     )
     student: str = setting("factorized", "Who learns.", choices=STUDENTS, sweepable=True, panel=PROBLEM)
-
-    def check(self) -> None:
-        for name in ("alpha", "tokens", "beta", "noise", "weight_decay"):
-            value = getattr(self, name)
-            if value > LARGEST or 0 < value < 1 / LARGEST:
-                raise BadSetting(
-                    name,
-                    "outside what double precision resolves; expected 0 or a number from "
-                    f"{1 / LARGEST:g} to {LARGEST:g}",
-                    value,
-                )
-        output = self.observed_output
-        if LOSSES[self.loss].draws_labels:
-            self._check_loss()
-        if self.tokens < output.least_tokens:
-            raise BadSetting(
-                "tokens",
-                f"expected at least {output.least_tokens} with {{output}} {self.output}: a row of one entry "
-                "is always 1 and shows nothing",
-                self.tokens,
-            )
-        if output.has_static_theory:
-            self._check_student()
-        if self.width is not None and not STUDENTS[self.student].has_factors:
-            able = " or ".join(name for name, student in STUDENTS.items() if student.has_factors)
-            raise BadSetting("width", f"needs {{student}} {able}, which has factors")
-        if self.width is not None and not output.weighted:
-            raise BadSetting("width", "needs {output} linear: no theory of narrow heads is known for others")
-        if self.flow_time is not None:
-            self._check_flow()
-        if ATTENTIONS[self.attention].paired:
-            self._check_pairs()
-        if output.most_tokens is not None and self.tokens > output.most_tokens:
-            raise BadSetting(
-                "tokens",
-                f"expected {output.most_tokens} with {self._label_setting}, which has a theory for no more"
-                f"{output.beyond}",
-                self.tokens,
-            )
-
-    @property
-    def observed_output(self) -> Output:
-        """What labels show: the output, or what the loss asks for instead."""
-        return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
-
-    @property
-    def _label_setting(self) -> str:
-        """The setting that says what labels show, with its value."""
-        drawn = LOSSES[self.loss].draws_labels
-        return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
-
-    def _check_loss(self) -> None:
-        if not OUTPUTS[self.output].selects_key:
-            raise BadSetting("loss", "needs {output} softmax, whose rows tell a key", self.loss)
-        if not ATTENTIONS[self.attention].paired:
-            raise BadSetting("loss", "has no theory with {attention} tied; take untied", self.loss)
-        if self.pairs != "cross":
-            raise BadSetting(
-                "pairs", f"expected cross with {self._label_setting}: keys of another sequence", self.pairs
-            )
-        if self.noise:
-            raise BadSetting(
-                "noise",
-                f"expected 0 with {self._label_setting}: a smaller {{beta}} makes labels noisy",
-                self.noise,
-            )
-        if not self.weight_decay:
-            raise BadSetting(
-                "weight_decay",
-                f"expected more than 0 with {self._label_setting}: "
-                "labels that can be separated have no least loss",
-                self.weight_decay,
-            )
-
-    def _check_student(self) -> None:
-        known = {name: student.for_attention(self.attention) for name, student in STUDENTS.items()}
-        able = [
-            name
-            for name, spec in known.items()
-            if spec is not None and self.observed_output.name in spec.theories
-        ]
-        if not able:
-            raise BadSetting(
-                "output",
-                f"has no theory with {{attention}} {self.attention}; take linear, or {{attention}} tied"
-                + (", or {loss} cross-entropy" if OUTPUTS[self.output].selects_key else ""),
-                self.output,
-            )
-        if self.student not in able:
-            more = "" if self.attention == "tied" else f" and {{attention}} {self.attention}"
-            raise BadSetting(
-                "student", f"expected {' or '.join(able)} with {self._label_setting}{more}", self.student
-            )
-
-    def _check_flow(self) -> None:
-        if not STUDENTS[self.student].has_flow:
-            able = " or ".join(name for name, student in STUDENTS.items() if student.has_flow)
-            raise BadSetting(
-                "flow_time",
-                f"needs {{student}} {able}; what is known of factors in time is in attnlaw.theory.learn.flow",
-            )
-        if not OUTPUTS[self.output].weighted:
-            raise BadSetting("flow_time", "needs {output} linear: other losses have no closed flow")
-
-    def _check_pairs(self) -> None:
-        pairs = PAIRS[self.pairs]
-        if self.pairs == "all":
-            raise BadSetting(
-                "pairs",
-                "with {attention} untied self pairs see the symmetric part of S alone, and what is learned "
-                "is no map of singular values; expected cross, causal or distinct",
-                self.pairs,
-            )
-        if self.tokens < pairs.least_tokens:
-            raise BadSetting(
-                "tokens",
-                f"expected at least {pairs.least_tokens} with {{pairs}} {self.pairs}: one has no such pair",
-                self.tokens,
-            )
-
-    @property
-    def problem(self) -> Problem:
-        """The same in the theory's terms; a `BadSetting` for what the target alone can tell."""
-        from attnlaw.theory.learn.problem import Problem, Target
-        from attnlaw.theory.learn.target import stated_target
-
-        paired = ATTENTIONS[self.attention].paired
-        of_rank = Target.product if paired else Target.marchenko_pastur
-        return Problem(
-            alpha=self.alpha,
-            tokens=self.tokens,
-            output=self.output,
-            beta=self.beta,
-            loss=self.loss,
-            soft_labels=self.soft_labels,
-            target=stated_target(self, of_rank),
-            noise=self.noise,
-            weight_decay=self.weight_decay,
-            student=self.student,
-            attention=self.attention,
-            pairs=self.pairs if paired else None,
-            width=self.width,
-            flow_time=self.flow_time,
-        )
-
-
-@settings_dataclass
-class FreshSettings(ProblemSettings):
-    """What is learned by whom in one pass over fresh samples: no minimiser need be known of it.
-
-    Untied attention shows all ordered pairs there.
-    """
-
-    def _check_student(self) -> None:
-        if (
-            STUDENTS[self.student].for_attention(self.attention) is None
-            or not ATTENTIONS[self.attention].paired
-        ):
-            super()._check_student()
-
-    def _check_loss(self) -> None:
-        raise BadSetting("loss", "has no theory of one pass over fresh samples; give {alpha}", self.loss)
-
-    def _check_pairs(self) -> None:
-        if self.pairs != "all":
-            super()._check_pairs()

@@ -33,11 +33,11 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
 from attnlaw.numerics.threads import usable_cores
+from attnlaw.theory.learn.data import check_sensing, entries
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.sensing import check_sensing
-from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import whole_share
-from attnlaw.theory.learn.training import Trained, entries, train_once
+from attnlaw.theory.learn.training import Trained, train_once
 
 QUANTITIES = (
     "estimation_error",

@@ -40,9 +40,8 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.numerics.fixed_point import Iteration, accelerated_iteration
 from attnlaw.numerics.small_systems import factor, inverse
-from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-from attnlaw.theory.laws.transformed import Rectified, rectify
-from attnlaw.theory.learn import direct, factorized
+from attnlaw.theory.laws.free_convolution import FreeConvolution
+from attnlaw.theory.laws.transformed import Rectified
 from attnlaw.theory.learn.outliers import find_outliers
 from attnlaw.theory.learn.prediction import (
     UNSTABLE,
@@ -51,7 +50,7 @@ from attnlaw.theory.learn.prediction import (
     recovered_prediction,
     trace_or_nuclear_norm,
 )
-from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.problem import Problem, ProblemBatch
 from attnlaw.theory.learn.softmax_channel import (
     covariance,
     derivatives,
@@ -61,13 +60,14 @@ from attnlaw.theory.learn.softmax_channel import (
     loss,
     softmax_rows,
 )
-from attnlaw.theory.learn.stability import mean_square_slope
 
 SOBOL_SEED = 20250924
 REFRESH = 10
 REPLICATES = 4
 LARGEST_BYTES = 2**33
 LEAST_E, LEAST_V = 1e-40, 1e-10
+UNRESOLVED = 1e-19  # of Q*: below it the gradients at the proximal points are round-off
+Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begins
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class StudentUpdate:
     `r (X - b)_+`, else `r X`.
     """
 
-    start: Callable[[factorized.ProblemBatch], tuple[Reals, Reals, Reals]]
+    start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]
     step: Callable[[Problem, ChannelAverages], tuple[float, ...]]
     slope: Callable[[Problem, float, float, float], float]
     cuts: bool
@@ -233,7 +233,7 @@ def check_size(problem: Problem, log2_draws: int | None = None) -> None:
 def solve(
     problem: Problem,
     answer: StudentUpdate,
-    start: tuple[float, float, float] | None = None,
+    start: Start | None = None,
     *,
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
@@ -260,7 +260,7 @@ def solve(
     return replace(point, replicates=tuple(replicates))
 
 
-def _linear_start(channel: _Channel, answer: StudentUpdate) -> tuple[float, float, float]:
+def _linear_start(channel: _Channel, answer: StudentUpdate) -> Start:
     """(E, theta, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
 
     Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
@@ -269,7 +269,7 @@ def _linear_start(channel: _Channel, answer: StudentUpdate) -> tuple[float, floa
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
     weights = np.linalg.eigvals(channel.K @ H).real[None] / 2
-    batch = factorized.ProblemBatch(
+    batch = ProblemBatch(
         problem.target,
         np.full(weights.shape, problem.alpha),
         weights,
@@ -286,7 +286,7 @@ def angle(Q: float, E: float, gap: float) -> float:
 
 
 def fixed_point(
-    channel: SoftmaxChannel, answer: StudentUpdate, start: tuple[float, float, float], tolerance: float
+    channel: SoftmaxChannel, answer: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
     """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
     problem = channel.problem
@@ -314,58 +314,9 @@ def fixed_point(
     return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration, stability)
 
 
-def _noise_level(problem: Problem, order: ChannelAverages) -> float:
+def noise_level(problem: Problem, order: ChannelAverages) -> float:
     """`a = sqrt(qhat)/mhat`, as far as rounding does not hide it."""
-    return max(float(np.sqrt(order.qhat)) / order.mhat, factorized.least_noise_level(problem.target))
-
-
-def _factors_start(batch: factorized.ProblemBatch) -> tuple[Reals, Reals, Reals]:
-    point = factorized.solve(batch)
-    return point.E, (batch.target.second_moment - point.integrals.J + point.E) / 2, point.V
-
-
-def _factors_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
-    Q, a = problem.target.second_moment, _noise_level(problem, order)
-    # Untied, each observation tells of twice as many unknowns, and b = lt/mhat.
-    b, r = 2 / problem.sides * problem.weight_decay / order.mhat, order.mhat / order.Vhat
-    parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
-    J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
-    # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
-    lost = (order.Vhat - order.mhat) / order.Vhat
-    E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
-    return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
-
-
-def _factors_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
-    return mean_square_slope(problem.target.law, a, b, sides=problem.sides)
-
-
-def _ridge_start(batch: factorized.ProblemBatch) -> tuple[Reals, Reals, Reals]:
-    ridge = direct.solve(batch)
-    return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
-
-
-def _ridge_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
-    Q, a = problem.target.second_moment, _noise_level(problem, order)
-    full = order.Vhat + 4 * problem.weight_decay
-    r, gap = order.mhat / full, (full - order.mhat) / full * Q
-    E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
-    return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
-
-
-def _ridge_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
-    return float((Vhat / (Vhat + 4 * problem.weight_decay)) ** 2)
-
-
-FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True)
-RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)
-
-
-# Of Q*: below it the gradients at the proximal points are round-off.
-UNRESOLVED = 1e-19
-
-
-Start = tuple[float, float, float]
+    return max(float(np.sqrt(order.qhat)) / order.mhat, problem.target.least_noise_level)
 
 
 def predictions(

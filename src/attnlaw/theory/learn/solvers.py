@@ -364,7 +364,7 @@ def train_pair_factors(
 ) -> Trained:
     """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors from standard Gaussian weights.
 
-    >>> from attnlaw.theory.learn.sensing import draw_squares
+    >>> from attnlaw.theory.learn.data import draw_squares
     >>> from attnlaw.theory.learn.risk import Linear
     >>> rng = np.random.default_rng(0)
     >>> data = draw_squares(40, 1, "cross", 4, rng)

@@ -24,21 +24,8 @@ import scipy
 from attnlaw.core.arrays import Reals
 from attnlaw.numerics.quadrature import cosine_coefficients
 from attnlaw.theory.laws.free_convolution import Base, Truncated
-from attnlaw.theory.learn.factorized import FixedPoint, ProblemBatch
 
 SIZE, ANGLES = 160, 4096
-
-
-def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """The indicator of one member of a batch, unstable above 1; None where width cuts nothing."""
-    b, cut = float(point.b[member]), float(point.cut[member])
-    if not cut > b:
-        return None
-    K = mean_square_slope(batch.target.law, float(point.delta[member]), b, cut, batch.sides, size)
-    weight, alpha, V = batch.weight[member], batch.alpha[member], point.V[member]
-    c = 2 * weight / (1 + 2 * weight * V)
-    noise = float((2 * alpha * c * c).sum() / (2 * alpha * c).sum() ** 2)
-    return K * noise
 
 
 def mean_square_slope(

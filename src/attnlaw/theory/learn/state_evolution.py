@@ -18,7 +18,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.theory.learn.prediction import Prediction
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
 
 

@@ -50,6 +50,7 @@ from attnlaw.theory.learn.settings import ProblemSettings
 # Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
 EXACT_MODES = 100
 LARGEST_SIZE = 10**6
+LEAST_STEPS = 1e5
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,19 @@ class Target:
     def rank_fraction(self) -> float:
         """Fraction of eigenvalues that are not zero."""
         return 1.0 - sum(weight for place, weight in self.values.atoms if place == 0.0)
+
+    @cached_property
+    def least_noise_level(self) -> float:
+        """The least noise level delta that rounding does not hide.
+
+        It is the round-off of the largest eigenvalue. In a discrete law an eigenvalue s of weight p has the
+        width `delta sqrt(p)`, which must be `LEAST_STEPS` round-offs of s.
+        """
+        law = self.law
+        least = float(np.finfo(float).eps) * law.support[1]
+        return (
+            least * LEAST_STEPS / float(np.sqrt(law.arrays[1].min())) if isinstance(law, Discrete) else least
+        )
 
     def quantiles(self, size: int) -> Reals:
         """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.

@@ -39,7 +39,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.transformed import rectify
-from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
 
 if TYPE_CHECKING:

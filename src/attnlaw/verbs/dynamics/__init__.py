@@ -11,7 +11,7 @@ from attnlaw.theory.dynamics.rows import SgdRows, TrajectoryRows, trajectory_wit
 from attnlaw.theory.dynamics.settings import TrajectorySettings
 from attnlaw.theory.dynamics.sgd import check_sgd, simulate_dynamics
 from attnlaw.theory.dynamics.trajectory import check_motion
-from attnlaw.theory.learn.choices import SENSINGS
+from attnlaw.theory.learn.data import SENSINGS
 from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from attnlaw.core.estimate import format_with_error
 from attnlaw.render.terminal.console import Column, print_message, print_table
-from attnlaw.theory.learn.choices import ATTENTIONS
+from attnlaw.theory.learn.attention import ATTENTIONS
 
 if TYPE_CHECKING:
     from attnlaw import DynamicsResult

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import MISSING
-from typing import TYPE_CHECKING
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+
+import numpy as np
 
 from attnlaw.core.errors import InputError, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb, attempt
-from attnlaw.theory.learn.choices import SENSINGS, STATIC_OUTPUTS
+from attnlaw.theory.learn.attention import ATTENTIONS
+from attnlaw.theory.learn.data import SENSINGS
+from attnlaw.theory.learn.outputs import STATIC_OUTPUTS
+from attnlaw.theory.learn.prediction import Prediction
+from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.scaling import leading_order
 from attnlaw.theory.learn.settings import ProblemSettings
+from attnlaw.theory.learn.simulate import Measurement, check_simulation, simulate
+from attnlaw.theory.learn.state_evolution import state_evolutions
 from attnlaw.theory.learn.students import STUDENTS
+from attnlaw.theory.learn.target import Target, stated_target
+from attnlaw.theory.learn.thresholds import problem_thresholds
 
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.extras import DetailedPrediction
-    from attnlaw.theory.learn.problem import Problem
-    from attnlaw.theory.learn.simulate import Measurement
-
+Densities = list[dict[str, float]]
 RUN = "The run"
 SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # of what trains students: the settings of the verb
 
@@ -44,6 +51,30 @@ class LearnSettings(ProblemSettings):
         lab_default=True,
     )
     spectrum: bool = setting(False, "Also the density of the learned spectrum, as a table.", panel=RUN)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem that these settings state.
+
+        Raises an `InputError` if the target cannot be read, or if it makes the problem impossible.
+        """
+        paired = ATTENTIONS[self.attention].paired
+        return Problem(
+            alpha=self.alpha,
+            tokens=self.tokens,
+            output=self.output,
+            beta=self.beta,
+            loss=self.loss,
+            soft_labels=self.soft_labels,
+            target=stated_target(self, Target.product if paired else Target.marchenko_pastur),
+            noise=self.noise,
+            weight_decay=self.weight_decay,
+            student=self.student,
+            attention=self.attention,
+            pairs=self.pairs if paired else None,
+            width=self.width,
+            flow_time=self.flow_time,
+        )
 
 
 @settings_dataclass
@@ -153,11 +184,81 @@ QUANTITIES = (
 )
 
 
+@dataclass(frozen=True, repr=False)
+class DetailedPrediction(Prediction):
+    """What `attnlaw learn` finds. Thresholds (samples per d^2) and `density` are None unless asked for.
+
+    `outlier` is where the trained matrix shows the spike of the target. `observations` is N/d of a power-law
+    target, `leading_error` and `predicted_exponent` its leading-order law.
+    """
+
+    outlier: float | None = None
+    observations: float | None = None
+    leading_error: float | None = None
+    predicted_exponent: float | None = None
+    threshold_recovery: float | None = None
+    threshold_feasibility: float | None = None
+    threshold_bayes: float | None = None
+    threshold_direct: float | None = None
+    threshold_own_recovery: float | None = None
+    threshold_interpolation: float | None = None
+    threshold_peak_error: float | None = None
+    density: Densities | None = None
+
+
+def with_details(
+    prediction: Prediction, *, thresholds: bool = False, spectrum: bool = False
+) -> DetailedPrediction:
+    """The prediction with all that its target tells, and what was asked for.
+
+    >>> from attnlaw.theory.learn.problem import Problem
+    >>> from attnlaw.theory.learn.state_evolution import state_evolution
+    >>> found = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
+    >>> round(found.threshold_recovery, 6), found.density
+    (0.422175, None)
+    """
+    problem = prediction.problem
+    spikes = problem.target.spikes
+    seen = (outlier.location for outlier in prediction.outliers if outlier.target in spikes)
+    leading, exponent = leading_order(problem)
+    dimension = problem.target.dimension
+    known = problem_thresholds(problem) if thresholds else None
+    return DetailedPrediction(
+        **{column.name: getattr(prediction, column.name) for column in fields(Prediction)},
+        outlier=next(seen, None),
+        observations=None if dimension is None else problem.observations * dimension,
+        leading_error=leading,
+        predicted_exponent=exponent,
+        **({} if known is None else {f"threshold_{name}": value for name, value in vars(known).items()}),
+        density=density_rows(prediction) if spectrum else None,
+    )
+
+
+def density_rows(prediction: Prediction, points: int = 300) -> Densities:
+    """The density of the trained matrix's spectrum on its intervals, with points that crowd at the edges.
+
+    >>> from attnlaw.theory.learn.problem import Problem
+    >>> from attnlaw.theory.learn.state_evolution import state_evolution
+    >>> rows = density_rows(state_evolution(Problem(alpha=0.3, noise=0.5, weight_decay=0.6)))
+    >>> sorted(rows[0])
+    ['density', 'interval', 'x']
+    """
+    rows = []
+    for interval, (low, high) in enumerate(prediction.bulk):
+        angles = np.linspace(0.0, np.pi, points)
+        # The ends themselves are left out: the density jumps there or is zero.
+        x = np.clip(
+            0.5 * (low + high) - 0.5 * (high - low) * np.cos(angles),
+            low + 1e-9 * (high - low),
+            high - 1e-9 * (high - low),
+        )
+        for place, height in zip(x, prediction.spectrum.density(x), strict=True):
+            rows.append({"x": float(place), "density": float(height), "interval": interval})
+    return rows
+
+
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
     """All cases together: those that share a target and a student are solved at once."""
-    from attnlaw.theory.learn.extras import with_details
-    from attnlaw.theory.learn.state_evolution import state_evolutions
-
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -185,8 +286,6 @@ def _batch_key(case: LearnSettings) -> Hashable:
 
 def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
     """One case after the other; the students of a case in threads."""
-    from attnlaw.theory.learn.simulate import simulate
-
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:
@@ -207,16 +306,8 @@ def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Itera
 
 def check_trainable(case: LearnSimulationSettings) -> None:
     """An `InputError` for a student that cannot be trained, or whose data do not fit into memory."""
-    from attnlaw.theory.learn.simulate import check_simulation
-
     with rename_settings(**SETTING_NAMES):
         check_simulation(case.problem, case.simulate, case.sensing)
-
-
-def _density(prediction: DetailedPrediction) -> list[dict[str, float]]:
-    from attnlaw.theory.learn.extras import density_rows
-
-    return density_rows(prediction)
 
 
 def _eigenvalues(measurement: Measurement) -> list[dict[str, float]]:
@@ -251,7 +342,9 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        TableSpec("predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=_density),
+        TableSpec[DetailedPrediction](
+            "predicted_spectra", DENSITY, lambda prediction: prediction.density, on_plot=density_rows
+        ),
     ),
     charts=("phases", "learning", "rank", "smallest", "scaling", "spectrum", "split"),
     simulation=SIMULATE,

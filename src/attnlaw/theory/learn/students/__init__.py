@@ -1,11 +1,11 @@
-"""The students of the attention-indexed model: one file each, a line each in the one table."""
+"""The students, one file each. A new one is entered in the table here."""
 
 from attnlaw.core.variants import by_name
+from attnlaw.theory.learn.student import STUDENTS, Student
 from attnlaw.theory.learn.students.bayes import BAYES
 from attnlaw.theory.learn.students.direct import DIRECT
 from attnlaw.theory.learn.students.factorized import FACTORIZED
-from attnlaw.theory.learn.students.student import Student
 
 __all__ = ["STUDENTS", "Student"]
 
-STUDENTS = by_name(FACTORIZED, DIRECT, BAYES)
+STUDENTS.update(by_name(FACTORIZED, DIRECT, BAYES))

@@ -1,52 +1,201 @@
-"""The Bayes-optimal student: the least error that any method can reach. It is computed, not trained.
+"""The Bayes-optimal student: the least error that any method can reach (arXiv 2506.01582).
 
-Its equations are in `attnlaw.theory.learn.bayes`.
+| letter | meaning |
+|---|---|
+| qhat | information about S* in the data; the posterior sees `S* + a Z`, `a^2 = 1/qhat` |
+| E(a) | `Q* - int (x - 2 a^2 Re g)^2 dmu_a`, the error of the best rotation-invariant denoiser |
+| k, r, Z | hardmax: standardised fields, their correlation `s1 s2/3`, the probability of the labels |
+
+`int x Re g dmu_a = 1/2` turns the error into `E = a^2 (1 - 4 a^2 int (Re g)^2 dmu_a)`, which does not cancel
+when E is small. Linear: `qhat = 2 alpha_T/(E + Delta/2)`, the sum over observation groups in general.
+Softmax, any finite beta: the same with `(T^2+T-2)/2` observations per sample, because labels reveal the
+logits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from attnlaw.theory.learn.students.student import Student
+import numpy as np
+import scipy
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.bayes import Information
-    from attnlaw.theory.learn.prediction import Prediction
-    from attnlaw.theory.learn.problem import Problem
-    from attnlaw.theory.learn.target import Target
+from attnlaw.core.arrays import Indices, Reals
+from attnlaw.numerics.fixed_point import bracketed_roots
+from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.theory.laws.transformed import Folded, Shrunk
+from attnlaw.theory.learn.outliers import shrunk_outliers
+from attnlaw.theory.learn.prediction import Prediction, estimates, outcome_of, trace_or_nuclear_norm
+from attnlaw.theory.learn.problem import Problem, ProblemBatch
+from attnlaw.theory.learn.student import Student
+from attnlaw.theory.learn.target import Target
+from attnlaw.theory.learn.thresholds import bayes_recovery, untied_bayes_recovery
+
+Information = Callable[[Reals, Indices], Reals]
+SMALLEST = 1e-7
+
+
+@dataclass(frozen=True)
+class BayesPoint:
+    """Solution of a batch; `resolved` is False where the error is zero to rounding (exact recovery)."""
+
+    a: Reals
+    E: Reals
+    residual: Reals
+    resolved: NDArray[np.bool_]
+    steps: int
+
+
+def denoising_error(target: Target, a: Reals) -> Reals:
+    """`E(a)` for a batch of noise levels.
+
+    >>> denoising_error(Target.marchenko_pastur(0.5), np.array([0.1, 1.0, 100.0])).round(4).tolist()
+    [0.0074, 0.3969, 0.9999]
+    """
+    squares = np.zeros(a.size)
+    for rows, groups in Truncated(target.law, a).node_groups():
+        for nodes in groups:
+            total = (nodes.mass * nodes.re_g**2).sum(axis=(1, 2)) * (np.pi / nodes.x.shape[-1])
+            squares[rows] += total
+    return a**2 * (1 - 4 * a**2 * squares)
+
+
+def solve(target: Target, information: Information, size: int) -> BayesPoint:
+    """The fixed point `qhat = information(E(a))`, `a^2 = 1/qhat`, of largest error, for a batch of `size`.
+
+    `information(E, which)` gives qhat of the members indexed by `which`; it must fall with E.
+    """
+    Q = target.second_moment
+    every = np.arange(size)
+
+    def residual(log_a: Reals, which: Indices) -> Reals:
+        a = np.exp(log_a)
+        return np.log(information(denoising_error(target, a), which)) + 2 * log_a
+
+    high = -0.5 * np.log(information(np.full(size, Q), every)) + 1e-9
+    floor = high + np.log(SMALLEST)
+    above = residual(high, every)
+    low, below = high.copy(), above.copy()
+    active = np.ones(size, dtype=bool)
+    steps = 0
+    while active.any():
+        i = np.flatnonzero(active)
+        high[i], above[i] = low[i], below[i]
+        low[i] -= np.log(2.0)
+        below[i] = residual(low[i], i)
+        active[i] = below[i] > 0
+        steps += 1
+        if np.all(low[active] < floor[active]):
+            break
+    roots = bracketed_roots(residual, low, high, ends=(below, above), tolerance=1e-14, max_steps=60)
+    a = np.exp(roots.x)
+    return BayesPoint(a, denoising_error(target, a), np.abs(roots.residual), ~active, steps + roots.steps)
+
+
+def round_off(terms: float, E: float) -> float:
+    """The relative error of an E that is a difference of terms of this size."""
+    return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
+
+
+def channel_information(alpha: Reals, noise: Reals) -> Information:
+    """`qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
+
+    def information(E: Reals, which: Indices) -> Reals:
+        floor = np.maximum(E, 1e-300)[:, None]
+        return np.asarray((2 * alpha[which] / (floor + noise[which])).sum(axis=1))
+
+    return information
+
+
+def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
+    """`qhat = 2 alpha E sum_y Z g^T K g` for two tokens, omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
+
+    Labels `s_a = sign(h_aa - h_12)`; `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r = s1 s2/3
+    and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been
+    checked.
+    """
+
+    def information(E: Reals, which: Indices) -> Reals:
+        return np.array(
+            [
+                2 * a * label_information(second_moment - error, max(error, 1e-300) + spread / 2)
+                for a, error, spread in zip(alpha[which], E, noise[which], strict=True)
+            ]
+        )
+
+    return information
+
+
+def label_information(q: float, V: float) -> float:
+    """`E sum_y Z g^T K g`; V times it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3).
+
+    Away from the corner k = 0 the labels answer one at a time, and each tells `f(k_a)`,
+    `f = phi^2/(Phi(k) Phi(-k))`. What they tell together differs from `f(k_1) + f(k_2)` near the corner only:
+    the trapezoidal rule there needs few points at any t. For V -> 0 it falls to
+    `2 int f dk / sqrt(2 pi q V)`.
+
+    >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
+    1.1768
+    """
+    t = max(q / V, 1e-12)
+    spread = np.sqrt(t)
+    # Four points for the narrower of the weight and the integrand; both end before nine of their widths.
+    step = min(spread, 1.0) / 4
+    axis = np.arange(-36, 37) * step
+    alone = np.exp(-(axis**2)) / (2 * np.pi * scipy.special.ndtr(axis) * scipy.special.ndtr(-axis))
+    total = 2 * float((np.exp(-(axis**2) / (2 * t)) * alone).sum()) * step / (np.sqrt(2 * np.pi) * spread)
+    first, second = axis[:, None], axis[None, :]
+    together = -(alone[:, None] + alone[None, :])
+    # The labels (-, -) and (-, +) repeat (+, +) and (+, -) under k -> -k: twice.
+    for sign in (1.0, -1.0):
+        k1, k2, r = first, sign * second, sign / 3
+        Z = bivariate_normal_cdf(k1, k2, r)
+        root = np.sqrt(1 - r * r)
+        d1 = np.exp(-(k1**2) / 2) / np.sqrt(2 * np.pi) * scipy.special.ndtr((k2 - r * k1) / root)
+        d2 = np.exp(-(k2**2) / 2) / np.sqrt(2 * np.pi) * scipy.special.ndtr((k1 - r * k2) / root)
+        form = d1**2 + d2**2 + 2 * r * d1 * d2
+        together = together + 2 * np.where(Z > 1e-13, form / np.maximum(Z, 1e-13), 0.0)
+    # K/3 has the determinant 8/9 and the inverse [[9, -3], [-3, 9]] / 8.
+    weight = np.exp(-(9 * first**2 - 6 * first * second + 9 * second**2) / (16 * t))
+    total += float((weight * together).sum()) * step**2 / (2 * np.pi * t * np.sqrt(8 / 9))
+    return float(total / V)
+
+
+def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
+    """`P(X <= h, Y <= k)` of standard normals with correlation r, through Owen's T function (Owen 1956).
+
+    >>> bivariate_normal_cdf(np.array(0.0), np.array(0.0), 0.5).round(12) == round(1 / 3, 12)
+    np.True_
+    """
+    h, k = np.broadcast_arrays(np.asarray(h, dtype=float), np.asarray(k, dtype=float))
+    # The formula divides by h and k: move exact zeros by less than rounding of the result.
+    h, k = np.where(h == 0, 1e-150, h), np.where(k == 0, 1e-150, k)
+    root = np.sqrt(1 - r * r)
+    apart = np.where(h * k < 0, 0.5, 0.0)
+    value = (
+        0.5 * (scipy.special.ndtr(h) + scipy.special.ndtr(k))
+        - scipy.special.owens_t(h, (k / h - r) / root)
+        - scipy.special.owens_t(k, (h / k - r) / root)
+        - apart
+    )
+    return np.asarray(np.maximum(value, 0.0))
 
 
 def scores(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Labels that tell scores or logits: linear, and softmax of any temperature."""
-    from attnlaw.theory.learn.bayes import channel_information
-    from attnlaw.theory.learn.factorized import ProblemBatch
-
+    """Predict from labels that determine scores or logits: linear, and softmax of any temperature."""
     batch = ProblemBatch.of(problems)
     return _predict(problems, channel_information(batch.alpha, batch.noise))
 
 
 def signs(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Labels that tell which entry of a row of two is the larger one."""
-    import numpy as np
-
-    from attnlaw.theory.learn.bayes import hardmax_information
-
+    """Predict from labels that say which entry of a row of two is the larger one."""
     alpha = np.array([problem.alpha for problem in problems])
     noise = np.array([problem.noise for problem in problems])
     return _predict(problems, hardmax_information(alpha, noise, problems[0].target.second_moment))
 
 
 def _predict(problems: list[Problem], information: Information) -> list[Prediction]:
-    import numpy as np
-
-    from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-    from attnlaw.theory.laws.transformed import Folded, Shrunk
-    from attnlaw.theory.learn.bayes import round_off, solve
-    from attnlaw.theory.learn.outliers import shrunk_outliers
-    from attnlaw.theory.learn.prediction import Prediction, estimates, outcome_of, trace_or_nuclear_norm
-
     target, sides = problems[0].target, problems[0].sides
     point = solve(target, information, len(problems))
     # The trace is kept; a nuclear norm is the mean of abs(x - 2 a^2 Re g), which has the sign of x.
@@ -82,22 +231,8 @@ def _predict(problems: list[Problem], information: Information) -> list[Predicti
     return results
 
 
-def recovery(target: Target) -> float:
-    """Beyond which nothing is left to learn."""
-    from attnlaw.theory.learn.thresholds import bayes_recovery
-
-    return bayes_recovery(target)
-
-
-def untied_recovery(target: Target) -> float:
-    """Beyond which nothing is left to learn, in pairs per d^2."""
-    from attnlaw.theory.learn.thresholds import untied_bayes_recovery
-
-    return untied_bayes_recovery(target)
-
-
 def leading(gamma: float) -> float:
-    """I of its scaling law (`attnlaw.theory.learn.scaling`)."""
+    """Return the constant I of the scaling law (`attnlaw.theory.learn.scaling`)."""
     return 1 / (2 * gamma - 1) + 2 - 1 / (1 + 2 * gamma)
 
 
@@ -107,14 +242,14 @@ UNTIED = Student(
     colour=2,
     penalised=False,
     theories={"linear": scores},
-    recovery=untied_recovery,
+    recovery=untied_bayes_recovery,
     leading={"linear": leading},
 )
 BAYES = replace(
     UNTIED,
     theories={"linear": scores, "softmax": scores, "hardmax": signs},
     batched_outputs=frozenset({"linear", "softmax", "hardmax"}),
-    recovery=recovery,
+    recovery=bayes_recovery,
     # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
     leading={"linear": leading, "softmax": leading},
     untied=UNTIED,

@@ -1,55 +1,205 @@
-"""The direct student: any symmetric S (untied: any S) with a ridge, without the factors' inductive bias.
+"""The direct student: any symmetric S (untied: any S) with a ridge penalty, without the bias of factors.
 
-Its equations are in `attnlaw.theory.learn.direct` and `softmax`, its solvers in `solvers`.
+State evolution with the linear output. `Vhat = sum 2 alpha_k c_k`, `c_k = 2 w_k/(1 + 2 w_k V)`, `V = 1/(Vhat
++ 4 lambda)`, `s = Vhat/(Vhat + 4 lambda)`; `delta^2 = qhat/Vhat^2`, `qhat = sum 2 alpha_k c_k^2 (E + D_k)`;
+`m = s Q*`, `q = s^2 (Q* + delta^2)`, so that E solves the linear equation `E = (1-s)^2 Q* + s^2 delta^2(E)`.
+The trained matrix is `s (S* + delta Z)`: it has negative eigenvalues and no atom at zero. It lacks the
+inductive bias of factors (arXiv 2509.24914). Untied attention has the same equations at half of alpha_k and
+lambda (`ProblemBatch.of`).
+
+Gradient flow on a fixed data set, exactly (Advani and Saxe, arXiv 1710.03667; Ali, Kolter and Tibshirani,
+arXiv 1810.10082; combined for attention here). From S = 0, `dS/dt = -(1/(2d)) dR/dS` of the risk with its
+ridge. Gradient descent with steps of size eta reaches `t = 2 d eta steps`. The rates are `x = u y`, where y
+has the Marchenko-Pastur density `sqrt((y - y1)(y2 - y))/(2 pi y)`, `y1, y2 = (1 -+ sqrt(A/u))^2`, and an atom
+`(1 - A/u)_+` at zero:
+
+    phi   = (1 - exp(-(w x + lambda) t))/(w x + lambda)
+    k     = 1 - w x phi
+    E     = Q* int k^2 + u D int w^2 x phi^2
+    m     = Q* int w x phi
+    q     = Q* int (w x phi)^2 + u D int w^2 x phi^2
+    train = (observations per sample) (w/A) [Q* int x k^2 + D (A - u int_(x>0) (1 - k^2))]
+
+Untied A = alpha_P, u = 1, w = 1; tied A = alpha_T, u = 1/2, w = 2; D = Delta/2. The matrix is `s (S* + c Z)`,
+s = m/Q*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from attnlaw.theory.learn.students.student import Student
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from attnlaw.core.arrays import Indices, Reals
+from attnlaw.numerics.fixed_point import bracketed_roots
+from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.theory.laws.law import Law
+from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
+from attnlaw.theory.laws.transformed import Rectified
+from attnlaw.theory.learn import softmax, solvers
+from attnlaw.theory.learn.outliers import find_outliers
+from attnlaw.theory.learn.prediction import (
+    Prediction,
+    estimates,
+    outcome_of,
+    recovered_prediction,
+    trace_or_nuclear_norm,
+)
+from attnlaw.theory.learn.problem import Channel, Problem, ProblemBatch
+from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.settings import LARGEST
+from attnlaw.theory.learn.softmax import ChannelAverages, StudentUpdate, angle, noise_level
+from attnlaw.theory.learn.student import Student
+from attnlaw.theory.learn.target import Target
+from attnlaw.theory.learn.training import Check, Trained
 
-    from attnlaw.theory.laws.law import Law
-    from attnlaw.theory.learn.prediction import Prediction
-    from attnlaw.theory.learn.problem import Problem
-    from attnlaw.theory.learn.risk import Risk
-    from attnlaw.theory.learn.target import Target
-    from attnlaw.theory.learn.training import Check, Trained
 
-# As many observations per d^2 as a symmetric matrix has entries, or any matrix.
-INTERPOLATION, UNTIED_INTERPOLATION = 0.5, 1.0
+@dataclass(frozen=True)
+class RidgePoint:
+    """Solution of a batch: noise level delta, shrinkage s, V, error E, and what the equation for V misses."""
+
+    delta: Reals
+    s: Reals
+    V: Reals
+    E: Reals
+    residual: Reals
+    steps: int
+
+
+def solve(batch: ProblemBatch) -> RidgePoint:
+    """The fixed point of each problem; `batch.lt` holds lambda.
+
+    >>> one = np.ones((1, 1))
+    >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
+    >>> solve(batch).E.round(6).tolist()
+    [1.022695]
+    """
+    lam = batch.lt
+
+    def c(V: Reals, which: Indices) -> Reals:
+        return np.asarray(2 * batch.weight[which] / (1 + 2 * batch.weight[which] * V[:, None]))
+
+    def miss(log_V: Reals, which: Indices) -> Reals:
+        V = np.exp(log_V)
+        Vhat = (2 * batch.alpha[which] * c(V, which)).sum(axis=1)
+        return np.asarray(V * (Vhat + 4 * lam[which]) - 1.0)
+
+    every = np.arange(lam.size)
+    gain = (4 * batch.alpha * batch.weight).sum(axis=1) + 4 * lam
+    # V Vhat grows with V up to sum 2 alpha_k: without a penalty there is a root only beyond 1/2.
+    reach = np.where(lam > 0, 1 / np.where(lam > 0, 4 * lam, 1.0), 1e14 / gain)
+    roots = bracketed_roots(miss, np.log(1 / gain) - 1e-9, np.log(reach) + 1e-9, tolerance=1e-15)
+    V = np.exp(roots.x)
+    ck = c(V, every)
+    Vhat = (2 * batch.alpha * ck).sum(axis=1)
+    s, lost = Vhat / (Vhat + 4 * lam), 4 * lam / (Vhat + 4 * lam)
+    power = 2 * batch.alpha * ck**2 / Vhat[:, None] ** 2
+    noise = (power * batch.noise).sum(axis=1)
+    E = (lost**2 * batch.target.second_moment + s**2 * noise) / (1 - s**2 * power.sum(axis=1))
+    delta = np.sqrt(power.sum(axis=1) * E + noise)
+    return RidgePoint(delta, s, V, E, np.abs(roots.residual), roots.steps)
+
+
+@dataclass(frozen=True)
+class PartsPoint:
+    """Errors of the symmetric and the antisymmetric part of S, which sum to E, and the training loss."""
+
+    symmetric: float
+    antisymmetric: float
+    training_loss: float
+
+
+def all_pairs(
+    alpha: float, tokens: int, noise: float, weight_decay: float, target: Target, symmetric_share: float = 0.5
+) -> PartsPoint:
+    """The untied direct student that sees all T^2 ordered pairs of a sequence, self pairs too.
+
+    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show the symmetric part alone, the sum and the
+    difference of a pair's two orders (noise Delta/2 each) one part each. So the parts are two ridges on d^2/2
+    unknowns: channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2, Delta/4), the antisymmetric part the
+    second alone. `symmetric_share` of Q* is in the symmetric part, 1/2 for a generic target. A factorised
+    student has no such theory: the map of its penalty is none of singular values.
+
+    >>> point = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
+    >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
+    (0.17722, 0.22792, 1.71508)
+    """
+    self_channel = Channel(alpha * tokens, 2.0, noise / 2)
+    mixed = Channel(alpha * tokens * (tokens - 1) / 2, 2.0, noise / 4)
+    errors, loss = [], 0.0
+    for channels, share in (((self_channel, mixed), symmetric_share), ((mixed,), 1 - symmetric_share)):
+        part = Target.discrete([float(np.sqrt(share * target.second_moment))])
+        alphas, weights, noises = np.array(
+            [[channel.alpha, channel.weight, channel.noise] for channel in channels]
+        ).T
+        batch = ProblemBatch(part, alphas[None], weights[None], noises[None], np.array([weight_decay]))
+        point = solve(batch)
+        errors.append(float(point.E[0]))
+        terms = batch.alpha * batch.weight * (point.E[:, None] + batch.noise)
+        loss += float((terms / (1 + 2 * batch.weight * point.V[:, None]) ** 2).sum() / alpha)
+    return PartsPoint(errors[0], errors[1], loss)
+
+
+@dataclass(frozen=True)
+class FlowPoint:
+    """What the direct student knows at time t: its matrix is `s (S* + c Z)`."""
+
+    E: float
+    s: float
+    c: float
+    training_loss: float
+
+
+def direct_flow(problem: Problem) -> FlowPoint:
+    """The direct student of a problem at its `flow_time`.
+
+    >>> shared = {"noise": 0.5, "weight_decay": 0.0, "student": "direct", "attention": "untied"}
+    >>> [round(direct_flow(Problem(1.5, flow_time=t, **shared)).E, 5) for t in (0.5, 2.0, 8.0)]
+    [0.4109, 0.26034, 0.33872]
+    """
+    (channel,) = problem.channels
+    A, w, D = channel.alpha, channel.weight, channel.noise
+    u, Q, lam, t = (
+        problem.sides / 2,
+        problem.target.second_moment,
+        problem.weight_decay,
+        problem.flow_time or 0.0,
+    )
+    ratio = A / u
+    rates = MarchenkoPastur(ratio)
+    points, weights = rates.nodes()
+    x = u * np.sqrt(ratio) * points
+    speed = w * x + lam
+    phi = -np.expm1(-speed * t) / speed
+    k = 1 - w * x * phi
+    still = rates.mass_of_atoms  # at rate zero nothing is learned: k = 1
+    spread = u * D * float(weights @ (w * w * x * phi * phi))
+    m = Q * float(weights @ (w * x * phi))
+    q = Q * float(weights @ (w * x * phi) ** 2) + spread
+    E = Q * (still + float(weights @ (k * k))) + spread
+    loss = Q * float(weights @ (x * k * k)) + D * (A - u * float(weights @ (1 - k * k)))
+    s = m / Q
+    train = problem.observations_per_sample * w / A * loss
+    return FlowPoint(E, s, float(np.sqrt(max(q - s * s * Q, 0.0)) / s), train)
+
+
+def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
+    """Points of many problems as the ridge has them, and their training losses; no equation is solved."""
+    points = [direct_flow(problem) for problem in problems]
+    E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
+    return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Shrunk, blurred targets: a batch at once."""
-    import numpy as np
-
-    from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
-    from attnlaw.theory.laws.transformed import Rectified
-    from attnlaw.theory.learn.direct import solve
-    from attnlaw.theory.learn.factorized import ProblemBatch, least_noise_level
-    from attnlaw.theory.learn.flow import flow_points
-    from attnlaw.theory.learn.outliers import find_outliers
-    from attnlaw.theory.learn.prediction import (
-        Prediction,
-        estimates,
-        outcome_of,
-        recovered_prediction,
-        trace_or_nuclear_norm,
-    )
-
     batch = ProblemBatch.of(problems)
     if problems[0].flow_time is None:
         point = solve(batch)
         train = batch.training_loss(problems, point.V, point.E)
     else:
         point, train = flow_points(problems)
-    least = least_noise_level(batch.target)
+    least = batch.target.least_noise_level
     sums = point.s * batch.target.mean
     if batch.sides == 2:
         blurred = Truncated(batch.target.law, np.maximum(point.delta, least), batch.sides)
@@ -90,50 +240,48 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     return results
 
 
-def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """One after the other, each from the one before."""
-    from attnlaw.theory.learn.softmax import RIDGE, predictions
+def _ridge_start(batch: ProblemBatch) -> tuple[Reals, Reals, Reals]:
+    ridge = solve(batch)
+    return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
 
-    return predictions(problems, RIDGE, report)
+
+def _ridge_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, noise_level(problem, order)
+    full = order.Vhat + 4 * problem.weight_decay
+    r, gap = order.mhat / full, (full - order.mhat) / full * Q
+    E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
+    return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
+
+
+def _ridge_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return float((Vhat / (Vhat + 4 * problem.weight_decay)) ** 2)
+
+
+RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)
+
+
+def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Solve one problem after the other, each started at the solution before."""
+    return softmax.predictions(problems, RIDGE, report)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Conjugate gradients on S where the loss is quadratic, else L-BFGS; flow up to a time exactly."""
-    from attnlaw.theory.learn.solvers import train_direct, train_flow
-
+    """Train by conjugate gradients if the loss is quadratic, else by L-BFGS; follow a flow up to its time
+    exactly.
+    """
     if problem.flow_time is not None:
-        return train_flow(risk, problem.weight_decay, problem.flow_time, check)
-    return train_direct(risk, problem.weight_decay, check)
-
-
-def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """It fits all labels up to 1/2, where its error grows without bound."""
-    return INTERPOLATION, None
-
-
-def recovery(target: Target) -> float:
-    """It needs as many observations as there are unknowns."""
-    return INTERPOLATION
-
-
-def untied_interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """Any matrix fits all labels up to 1, where the error grows without bound."""
-    return UNTIED_INTERPOLATION, None
-
-
-def untied_recovery(target: Target) -> float:
-    """It needs as many observations as there are unknowns."""
-    return UNTIED_INTERPOLATION
+        return solvers.train_flow(risk, problem.weight_decay, problem.flow_time, check)
+    return solvers.train_direct(risk, problem.weight_decay, check)
 
 
 def best_decay(problem: Problem) -> float | None:
-    """`Delta/(2 Q*)`, for noise that is not spread over groups."""
-    from attnlaw.theory.learn.settings import LARGEST
-
+    """Return `Delta/(2 Q*)`, the best weight decay for noise that is not spread over groups."""
     known = problem.noise / (2 * problem.target.second_moment)
     return known if known >= 1 / LARGEST else None
 
 
+# A matrix has d^2 entries to fit and to recover, a symmetric one half as many. The error at interpolation has
+# no bound.
 UNTIED = Student(
     "direct",
     "direct (ridge)",
@@ -142,16 +290,16 @@ UNTIED = Student(
     has_flow=True,
     theories={"linear": linear},
     trainer=train,
-    interpolation=untied_interpolation,
-    recovery=untied_recovery,
+    interpolation=lambda target, noise: (1.0, None),
+    recovery=lambda target: 1.0,
     best_decay={"linear": best_decay},
 )
 DIRECT = replace(
     UNTIED,
     theories={"linear": linear, "softmax": through_softmax},
     batched_outputs=frozenset({"linear"}),
-    interpolation=interpolation,
-    recovery=recovery,
-    memory_checks={"softmax": "attnlaw.theory.learn.softmax:check_size"},
+    interpolation=lambda target, noise: (0.5, None),
+    recovery=lambda target: 0.5,
+    memory_checks={"softmax": softmax.check_size},
     untied=UNTIED,
 )

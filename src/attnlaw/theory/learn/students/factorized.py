@@ -1,46 +1,221 @@
-"""The factorised student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv:2509.24914).
+"""The factorized student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv 2509.24914).
 
-Untied it has two, `S = W_Q W_K^T / sqrt(m d)`.
+Training W with weight decay is the same as sensing a positive semidefinite S with a nuclear-norm penalty. The
+state evolution with the linear output is solved here, for a batch of problems at once. An observation group k
+has `alpha_k d^2` observations of weight w_k and noise D_k.
 
-Its equations are in `attnlaw.theory.learn.factorized` and `softmax`, its solvers in `factor_training`,
-`untied_training` and `convex_training`.
+| letter | meaning |
+|---|---|
+| delta | noise level: the trained matrix is a rectified `S* + delta Z` |
+| b, eps | threshold `b = lt eps`, `eps = 2 / Vhat` |
+| V, Vhat, c_k | `V = chi/Vhat`, `Vhat = sum 2 alpha_k c_k`, `c_k = 2 w_k / (1 + 2 w_k V)` |
+| J, M1, chi | integrals of `(x - b)_+` against mu_delta (`attnlaw.theory.laws.transformed`) |
+| E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
+
+For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
+
+Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have singular values with both signs in place of eigenvalues, and
+`f(x) = sign(x) (abs(x) - b)_+`. Each observation tells of twice as many unknowns, so `Vhat = sum alpha_k
+c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)` and `b = lt/Vhat`. These are the same equations at alpha_k/2 and
+lt/2, with integrals over both sides.
+
+Factors whose width kappa is below the rank that they would learn keep only the share kappa of the values,
+those beyond a cut t > b. Then `f(x) = (x - b) 1(x > t)` with `mu_delta(x > t) = kappa`, and all equations
+stay the same. The loss is no longer convex in S, and `attnlaw.theory.learn.stability` indicates how far to
+trust them. Both extensions are ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from attnlaw.theory.learn.students.student import Student
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
+from attnlaw.core.arrays import Indices, Reals
+from attnlaw.numerics.fixed_point import bracketed_roots
+from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
+from attnlaw.theory.laws.transformed import SMALL, Rectification, Rectified, rectify
+from attnlaw.theory.learn import attended_key, softmax, solvers, thresholds
+from attnlaw.theory.learn.outliers import find_outliers
+from attnlaw.theory.learn.prediction import (
+    Prediction,
+    estimates,
+    outcome_of,
+    recovered_prediction,
+    trace_or_nuclear_norm,
+)
+from attnlaw.theory.learn.problem import Problem, ProblemBatch
+from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.softmax import ChannelAverages, StudentUpdate, angle, noise_level
+from attnlaw.theory.learn.stability import SIZE, mean_square_slope
+from attnlaw.theory.learn.student import Student
+from attnlaw.theory.learn.target import Target
+from attnlaw.theory.learn.training import Check, Trained
 
-    from attnlaw.theory.learn.prediction import Prediction
-    from attnlaw.theory.learn.problem import Problem
-    from attnlaw.theory.learn.risk import Risk
-    from attnlaw.theory.learn.target import Target
-    from attnlaw.theory.learn.training import Check, Trained
-
+# The scan goes in small steps where roots may lie close together, then faster.
+SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
+MAX_DOUBLINGS = 40
+MOST_NEWTON, NEWTON = 100, 1e-9
 SMALL_WEIGHT_DECAY = 0.02
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Solution of a batch; `resolved` is False if the scan ended without a root: delta and E are bounds."""
+
+    delta: Reals
+    eps: Reals
+    b: Reals
+    cut: Reals
+    V: Reals
+    E: Reals
+    integrals: Rectification
+    residual: Reals
+    resolved: NDArray[np.bool_]
+    steps: int
+
+
+def solve(batch: ProblemBatch) -> FixedPoint:
+    """The fixed point with the largest delta, by a downward scan and then bracketed roots in log delta.
+
+    >>> one = np.ones((1, 1))
+    >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
+    >>> point = solve(batch)
+    >>> point.delta.round(5).tolist(), point.E.round(6).tolist()
+    ([1.62175], [0.802029])
+    """
+    Q = batch.target.second_moment
+    start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
+
+    every = np.arange(batch.lt.size)
+    warm = np.full(batch.lt.size, np.nan)  # eps of the delta before, where the search for the next starts
+
+    def residual(log_delta: Reals, which: Indices) -> Reals:
+        miss, warm[which], *_ = _outer(batch.rows(which), np.exp(log_delta), warm[which])
+        return miss
+
+    # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
+    at_low = residual(np.log(start), every)
+    steps = 1
+    while np.any(at_low > 0) and steps < MAX_DOUBLINGS:
+        i = np.flatnonzero(at_low > 0)
+        start[i] *= 2.0
+        at_low[i] = residual(np.log(start[i]), i)
+        steps += 1
+    low, high, at_high, sign = np.log(start), np.log(start), at_low.copy(), np.sign(at_low)
+    active = sign != 0
+    scanned = 0
+    # Clean labels without a penalty have no root: the target itself is the solution.
+    exact = (batch.lt == 0) & ~batch.noise.any(axis=1)
+    least = np.where(exact, np.inf, np.log(batch.target.least_noise_level))
+    while (active & (low > least)).any():
+        i = np.flatnonzero(active & (low > least))
+        high[i], at_high[i] = low[i], at_low[i]
+        low[i] += np.log(SMALL_STEP if scanned < SMALL_STEPS else LARGE_STEP)
+        at_low[i] = residual(low[i], i)
+        active[i] = np.sign(at_low[i]) == sign[i]
+        scanned += 1
+    roots = bracketed_roots(residual, low, high, ends=(at_low, at_high), tolerance=1e-13, max_steps=60)
+    delta = np.exp(roots.x)
+    miss, eps, cut, integrals, V, seen = _outer(batch, delta, warm)
+    # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
+    # delta is large, but for a student that is cut entirely.
+    is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
+    E = np.where(is_large, integrals.E - miss, integrals.E)
+    return FixedPoint(
+        delta,
+        eps,
+        batch.lt * eps,
+        cut,
+        V,
+        E,
+        integrals,
+        np.abs(miss) / seen,
+        ~active,
+        steps + scanned + roots.steps,
+    )
+
+
+def _outer(
+    batch: ProblemBatch, delta: Reals, guess: Reals
+) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
+    """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
+    table = Truncated(batch.target.law, delta, batch.sides)
+    cut = _cut(batch, table)
+    eps = _threshold_scale(batch, table, cut, guess)
+    b = batch.lt * eps
+    parts = rectify(table, b, cut=cut)
+    V = parts.chi * eps / 2
+    c = 2 * batch.weight / (1 + 2 * batch.weight * V[:, None])
+    share = batch.alpha * c * c / (batch.alpha * c * c).sum(axis=1, keepdims=True)
+    noise = (share * batch.noise).sum(axis=1)
+    Vhat = (2 * batch.alpha * c).sum(axis=1)
+    seen = delta**2 * Vhat**2 / (2 * batch.alpha * c * c).sum(axis=1)
+    return parts.E + noise - seen, eps, cut, parts, V, seen
+
+
+def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
+    """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where no more values are there."""
+    cut = np.zeros(table.a.size)
+    if batch.width is None or np.isinf(batch.width).all():
+        return cut
+    width = batch.width
+    i = np.flatnonzero(table.above(cut)[0] > width)
+
+    def miss(t: Reals, which: Indices) -> Reals:
+        return np.asarray(width[i[which]] - table.above(t, i[which])[0])
+
+    cut[i] = bracketed_roots(miss, cut[i], table.top[i], tolerance=1e-14).x
+    return cut
+
+
+def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: Reals) -> Reals:
+    """eps at given delta: the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`.
+
+    Newton's method for the logarithm of the sum in log eps, from the guess (nan: none), inside a bracket.
+    """
+    gain = (2 * batch.alpha * batch.weight).sum(axis=1)
+    low = np.log(1.0 / gain)
+    reach = np.where(batch.lt > 0, table.top / np.where(batch.lt > 0, batch.lt, 1.0), 1e14 / gain)
+    high = np.maximum(np.log(np.maximum(reach, 1e-300)), low)
+    x = np.clip(np.where(np.isnan(guess), low, np.log(guess)), low, high)
+    going = np.flatnonzero(high > low)
+    for _ in range(MOST_NEWTON):
+        if not going.size:
+            break
+        at, weight, eps, lt = x[going], batch.weight[going], np.exp(x[going]), batch.lt[going]
+        parts = rectify(table, lt * eps, going, cut[going])
+        below = 1 + weight * (parts.chi * eps)[:, None]
+        terms = 2 * batch.alpha[going] * weight * eps[:, None] / below
+        total = terms.sum(axis=1)
+        bend = weight * (eps * (parts.chi + parts.slope * lt * eps))[:, None] / below
+        step = np.log(total) * total / np.maximum((terms * (1 - bend)).sum(axis=1), 1e-300)
+        low[going], high[going] = np.where(total < 1, at, low[going]), np.where(total > 1, at, high[going])
+        following = at - step
+        inside = (following >= low[going]) & (following <= high[going])
+        x[going] = np.where(inside, following, 0.5 * (low[going] + high[going]))
+        # The next step would be the square of this one.
+        settled = (inside & (np.abs(step) < NEWTON)) | (high[going] - low[going] <= 1e-15 * np.abs(at))
+        going = going[~settled]
+    return np.asarray(np.exp(x))
+
+
+def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
+    """The indicator of one member of a batch, unstable above 1; None where width cuts nothing."""
+    b, cut = float(point.b[member]), float(point.cut[member])
+    if not cut > b:
+        return None
+    K = mean_square_slope(batch.target.law, float(point.delta[member]), b, cut, batch.sides, size)
+    weight, alpha, V = batch.weight[member], batch.alpha[member], point.V[member]
+    c = 2 * weight / (1 + 2 * weight * V)
+    noise = float((2 * alpha * c * c).sum() / (2 * alpha * c).sum() ** 2)
+    return K * noise
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
     """Rectified, blurred targets: a batch at once."""
-    from attnlaw.theory.laws.free_convolution import FreeConvolution
-    from attnlaw.theory.laws.transformed import Rectified
-    from attnlaw.theory.learn.factorized import ProblemBatch, solve
-    from attnlaw.theory.learn.outliers import find_outliers
-    from attnlaw.theory.learn.prediction import (
-        Prediction,
-        estimates,
-        outcome_of,
-        recovered_prediction,
-        trace_or_nuclear_norm,
-    )
-    from attnlaw.theory.learn.stability import instability
-
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
@@ -83,19 +258,38 @@ def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Pre
     return results
 
 
+def _factors_start(batch: ProblemBatch) -> tuple[Reals, Reals, Reals]:
+    point = solve(batch)
+    return point.E, (batch.target.second_moment - point.integrals.J + point.E) / 2, point.V
+
+
+def _factors_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, noise_level(problem, order)
+    # Untied, each observation tells of twice as many unknowns, and b = lt/mhat.
+    b, r = 2 / problem.sides * problem.weight_decay / order.mhat, order.mhat / order.Vhat
+    parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
+    J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
+    # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
+    lost = (order.Vhat - order.mhat) / order.Vhat
+    E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
+    return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
+
+
+def _factors_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
+    return mean_square_slope(problem.target.law, a, b, sides=problem.sides)
+
+
+FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True)
+
+
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """One after the other, each from the one before."""
-    from attnlaw.theory.learn.softmax import FACTORS, predictions
-
-    return predictions(problems, FACTORS, report)
+    """Solve one problem after the other, each started at the solution before."""
+    return softmax.predictions(problems, FACTORS, report)
 
 
-def attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """One after the other; the loss is convex, and every start leads to the same point."""
-    from attnlaw.theory.learn.attended_key import solve
-    from attnlaw.theory.learn.softmax import FACTORS, predictions
-
-    return predictions(problems, FACTORS, report, lambda problem, answer, start: solve(problem, start))
+def through_attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
+    """Solve one problem after the other. The loss is convex, so every start leads to the same point."""
+    return softmax.predictions(problems, FACTORS, report, attended_key.solve)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
@@ -105,13 +299,11 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
     for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
     again and takes over.
     """
-    from attnlaw.theory.learn.solvers import factors_objective, train_factors, train_narrow, train_splitting
-
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
     if m < size:
-        return train_narrow(
-            lambda w: factors_objective(risk, decay, w.reshape(size, m)),
+        return solvers.train_narrow(
+            lambda w: solvers.factors_objective(risk, decay, w.reshape(size, m)),
             lambda w: w.reshape(size, m) @ w.reshape(size, m).T / (size * m) ** 0.5,
             size * m,
             decay,
@@ -119,51 +311,28 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
             rng,
             check,
         )
-    split = _is_small(decay, risk, size * (size + 1) // 2) and train_splitting(risk, decay, check)
-    return split if split and split.converged else train_factors(risk, decay, rng, check)
-
-
-def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """Up to which a positive semidefinite S fits all labels."""
-    from attnlaw.theory.learn.thresholds import feasibility, interpolation_peak
-
-    return interpolation_peak(target, noise) if noise > 0 else (feasibility(target.rank_fraction), None)
-
-
-def recovery(target: Target) -> float:
-    """Beyond which the nuclear norm picks the target."""
-    from attnlaw.theory.learn.thresholds import recovery as least
-
-    return least(min(target.rank_fraction, 1.0))
+    split = _is_small(decay, risk, size * (size + 1) // 2) and solvers.train_splitting(risk, decay, check)
+    return split if split and split.converged else solvers.train_factors(risk, decay, rng, check)
 
 
 def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
     """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
-    from attnlaw.theory.learn.solvers import (
-        pair_matrix,
-        pair_objective,
-        shrink_singular_values,
-        train_narrow,
-        train_pair_factors,
-        train_splitting,
-    )
-
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
     if m < size:
-        return train_narrow(
-            lambda w: pair_objective(risk, decay, w),
-            lambda w: pair_matrix(w, size),
+        return solvers.train_narrow(
+            lambda w: solvers.pair_objective(risk, decay, w),
+            lambda w: solvers.pair_matrix(w, size),
             2 * size * m,
             decay,
             size,
             rng,
             check,
         )
-    split = _is_small(decay, risk, size * size) and train_splitting(
-        risk, decay, check, shrink_singular_values
+    split = _is_small(decay, risk, size * size) and solvers.train_splitting(
+        risk, decay, check, solvers.shrink_singular_values
     )
-    return split if split and split.converged else train_pair_factors(risk, decay, rng, check)
+    return split if split and split.converged else solvers.train_pair_factors(risk, decay, rng, check)
 
 
 def _is_small(decay: float, risk: Risk, unknowns: int) -> bool:
@@ -176,20 +345,17 @@ def _columns(problem: Problem, size: int) -> int:
     return size if problem.width is None else min(round(problem.width * size), size)
 
 
-def untied_interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """Any matrix fits all labels up to 1; as the decay vanishes the error there grows without bound."""
-    return 1.0, None
-
-
-def untied_recovery(target: Target) -> float:
-    """Beyond which the nuclear norm picks the target, in pairs per d^2."""
-    from attnlaw.theory.learn.thresholds import untied_recovery as least
-
-    return least(min(target.rank_fraction, 1.0))
+def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
+    """Return the observations per d^2 up to which a positive semidefinite S fits all labels, and the error
+    there.
+    """
+    if noise > 0:
+        return thresholds.interpolation_peak(target, noise)
+    return thresholds.feasibility(target.rank_fraction), None
 
 
 def leading(gamma: float) -> float:
-    """I of its scaling law (`attnlaw.theory.learn.scaling`)."""
+    """Return the constant I of the scaling law (`attnlaw.theory.learn.scaling`)."""
     return 1 / (2 * gamma - 1) + 6 - 8 / (1 + gamma) + 3 / (1 + 2 * gamma)
 
 
@@ -199,10 +365,11 @@ UNTIED = Student(
     colour=0,
     penalised=True,
     has_factors=True,
-    theories={"linear": linear, "cross-entropy": attended_key},
+    theories={"linear": linear, "cross-entropy": through_attended_key},
     trainer=train_untied,
-    interpolation=untied_interpolation,
-    recovery=untied_recovery,
+    # Any matrix fits all labels up to 1. As the decay vanishes the error there grows without bound.
+    interpolation=lambda target, noise: (1.0, None),
+    recovery=lambda target: thresholds.untied_recovery(min(target.rank_fraction, 1.0)),
     leading={"linear": leading},
 )
 FACTORIZED = replace(
@@ -211,7 +378,7 @@ FACTORIZED = replace(
     batched_outputs=frozenset({"linear"}),
     trainer=train,
     interpolation=interpolation,
-    recovery=recovery,
-    memory_checks={"softmax": "attnlaw.theory.learn.softmax:check_size"},
+    recovery=lambda target: thresholds.recovery(min(target.rank_fraction, 1.0)),
+    memory_checks={"softmax": softmax.check_size},
     untied=UNTIED,
 )

@@ -1,0 +1,72 @@
+"""Kinds of attention (tied or untied factors) and the pairs of tokens that a sample shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from attnlaw.core.variants import by_name
+
+
+@dataclass(frozen=True)
+class AttentionChoice:
+    """Whether queries and keys share their factor.
+
+    Tied attention has `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite, and a sample
+    shows the fields of all pairs a <= b. Untied attention has `S = W_Q W_K^T / sqrt(m d)`, which can be any
+    matrix, and a sample shows the ordered pairs that the setting `pairs` names.
+
+    Args:
+        sides: 2 if the theory works with singular values of both signs, 1 if with non-negative eigenvalues.
+        paired: whether the setting `pairs` plays a part.
+        gaussian: name of the sensing by Gaussian matrices that the theory solves exactly.
+    """
+
+    name: str
+    label: str
+    sides: int
+    paired: bool
+    gaussian: str
+
+
+ATTENTIONS = by_name(
+    AttentionChoice("tied", "tied", 1, False, "goe"), AttentionChoice("untied", "untied", 2, True, "ginibre")
+)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The ordered pairs (query a, key b) that a sample of untied attention shows.
+
+    Args:
+        places: returns the pairs of a sample of T tokens.
+        crossed: whether the keys are tokens of another sequence.
+        mirrored: whether each pair is seen in both orders, and each token with itself.
+    """
+
+    name: str
+    label: str
+    places: Callable[[int], list[tuple[int, int]]]
+    least_tokens: int = 1
+    crossed: bool = False
+    mirrored: bool = False
+
+    def visible_pairs(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
+        """Return the pairs of a sample of T tokens, or only those of its first `queries`."""
+        return tuple((a, b) for a, b in self.places(tokens) if queries is None or a < queries)
+
+    def count(self, tokens: int, queries: int | None = None) -> int:
+        """Return the number of visible pairs, P."""
+        return len(self.visible_pairs(tokens, queries))
+
+
+def _square(tokens: int) -> list[tuple[int, int]]:
+    return [(a, b) for a in range(tokens) for b in range(tokens)]
+
+
+PAIRS = by_name(
+    Pairs("all", "all pairs", _square, mirrored=True),
+    Pairs("distinct", "distinct tokens, both orders", lambda T: [(a, b) for a, b in _square(T) if a != b], 2),
+    Pairs("causal", "causal", lambda T: [(a, b) for a, b in _square(T) if a > b], 2),
+    Pairs("cross", "across sequences", _square, crossed=True),
+)

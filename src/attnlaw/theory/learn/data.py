@@ -1,0 +1,262 @@
+"""The data that students are trained and tested on: what they see of a target, its noise and its labels.
+
+`SENSINGS` names the ways to see a matrix; `attnlaw.theory.learn.sensing` has the formulas. A target is
+diagonal if attention is tied, because both sensings are invariant under rotations. If attention is untied it
+is rotated at random: the two orders of a pair would show the same field of a diagonal target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnlaw.core.arrays import Reals
+from attnlaw.core.errors import BadSetting
+from attnlaw.core.settings import check_value
+from attnlaw.core.variants import by_name
+from attnlaw.theory.learn.attention import PAIRS
+from attnlaw.theory.learn.problem import ENTRIES, Problem
+from attnlaw.theory.learn.risk import Risk
+from attnlaw.theory.learn.sensing import (
+    MatrixSensing,
+    PairSensing,
+    Sensing,
+    SquareSensing,
+    TokenSensing,
+    check_dense,
+    upper,
+)
+
+TEST_SEQUENCES = 8192
+
+
+def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)))
+
+
+def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
+    """Sequences of Gaussian tokens, the fields of each with a random sign."""
+    return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
+
+
+def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
+    """A Gaussian matrix for each pair of each sample."""
+    first, second = upper(tokens)
+    count, dimension = first.size, size * (size + 1) // 2
+    rows = rng.standard_normal((samples, count, dimension))
+    rows *= (np.where(first == second, np.sqrt(2.0), 1.0) / np.sqrt(size))[:, None]
+    return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
+
+
+def fresh_draws(
+    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
+    """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
+    fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
+    return fresh.fields(matrix), fresh.fields(np.diag(target))
+
+
+def fresh_gaussian(
+    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    first, second = upper(tokens)
+    scale = np.where(first == second, np.sqrt(2.0), 1.0)
+    return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
+
+
+def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
+    """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
+    size = len(matrix)
+    q, m, Q = (
+        float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
+    )
+    return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
+
+
+def draw_pairs(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> PairSensing:
+    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed. `queries`: only so many."""
+    kind = PAIRS[pairs]
+    x = rng.standard_normal((tokens if queries is None else queries, samples, size))
+    z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
+    return PairSensing(x, z, kind.visible_pairs(tokens, queries))
+
+
+def draw_squares(
+    samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
+) -> SquareSensing:
+    """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
+    rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
+    if PAIRS[pairs].mirrored:
+        square = rows.reshape(samples, tokens, tokens, size, size)
+        flipped = square.swapaxes(3, 4)
+        for a in range(tokens):
+            square[:, a, a] = (square[:, a, a] + flipped[:, a, a]) / np.sqrt(2.0)
+            for b in range(a):
+                square[:, a, b] = flipped[:, b, a]
+    return SquareSensing(rows, samples, tokens, size)
+
+
+def fresh_pairs(
+    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Reals, Reals]:
+    """Fields of a student's and of the target's matrix on 8192 fresh sequences."""
+    fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
+    return fresh.fields(matrix), fresh.fields(target)
+
+
+def fresh_squares(
+    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
+) -> tuple[Reals, Reals]:
+    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
+    return correlated(matrix, target, z)
+
+
+@dataclass(frozen=True)
+class SensingChoice:
+    """A way in which a student sees a matrix.
+
+    Args:
+        draws: by attention, the function that draws the training data. It is `draw(samples, tokens, size,
+            rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
+        fresh: by attention, the function that returns the fields of student and target on new data. It is
+            `fresh(name, matrix, target, tokens, rng)` with the target's eigenvalues if tied, and
+            `fresh(matrix, target, tokens, pairs, rng, queries)` with the target's matrix if untied.
+        dense: returns rows and columns of the largest array for `(samples, tokens, entries, size)`, where
+            `entries` is the number of observed entries of a sample.
+        remedy: what the message about too large an array suggests besides a smaller size.
+    """
+
+    name: str
+    label: str
+    draws: Mapping[str, Callable[..., Any]]
+    fresh: Mapping[str, Callable[..., tuple[Reals, Reals]]]
+    dense: Callable[[int, int, int, int], tuple[int, int]]
+    remedy: str
+
+
+def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
+    return samples * tokens, size
+
+
+SENSINGS = by_name(
+    SensingChoice(
+        "tokens",
+        "Gaussian tokens",
+        {"tied": draw_tokens, "untied": draw_pairs},
+        {"tied": fresh_draws, "untied": fresh_pairs},
+        _token_rows,
+        " or {samples}",
+    ),
+    SensingChoice(
+        "signed",
+        "Gaussian tokens, each sample with a random sign",
+        {"tied": draw_signed},
+        {"tied": fresh_draws},
+        _token_rows,
+        " or {samples}",
+    ),
+    SensingChoice(
+        "goe",
+        "symmetric Gaussian matrices of the same covariance",
+        {"tied": draw_matrices},
+        {"tied": fresh_gaussian},
+        lambda samples, tokens, entries, size: (samples * entries, size * (size + 1) // 2),
+        ", or {sensing} tokens",
+    ),
+    SensingChoice(
+        "ginibre",
+        "Gaussian matrices with independent entries",
+        {"untied": draw_squares},
+        {"untied": fresh_squares},
+        lambda samples, tokens, entries, size: (samples * entries, size * size),
+        ", or {sensing} tokens",
+    ),
+)
+
+
+def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.random.Generator) -> Sensing:
+    """Draw n sequences of T Gaussian tokens, or their Gaussian equivalent, for symmetric matrices of size d.
+
+    >>> draw_sensing("tokens", samples=3, tokens=2, size=4, rng=np.random.default_rng(0)).shape
+    (3, 2, 4)
+    """
+    entries = tokens * (tokens + 1) // 2
+    check_sensing(name, attention="tied", samples=samples, tokens=tokens, entries=entries, size=size)
+    sensing: Sensing = SENSINGS[name].draws["tied"](samples, tokens, size, rng)
+    return sensing
+
+
+def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
+    """A `BadSetting` for a sensing that this attention does not have or that does not fit into memory."""
+    check_value("sensing", name, str, choices=SENSINGS)
+    if attention not in SENSINGS[name].draws:
+        able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]
+        raise BadSetting("sensing", f"expected {' or '.join(able)} with {{attention}} {attention}", name)
+    check_dense(*SENSINGS[name].dense(samples, tokens, entries, size), SENSINGS[name].remedy, size)
+
+
+def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
+    """`diag(s) O` with singular values s (d,) and O a random rotation (Haar).
+
+    A diagonal target is symmetric: the two orders of a pair would then show the same field.
+    """
+    q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
+    return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))
+
+
+def entries(problem: Problem) -> int:
+    """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
+    if problem.sides == 2:
+        return PAIRS[problem.pairs or ""].count(problem.tokens, problem.observed_output.queries)
+    return problem.tokens * (problem.tokens + 1) // 2
+
+
+def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
+    """Draw the training data of a student: sensing, noise and labels of the target's matrix.
+
+    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
+    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
+    observation groups, each entry's samples are shared out in consecutive blocks.
+    """
+    tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
+    assert make_loss is not None  # students that are trained have outputs with a loss
+    target = target if target.ndim == 2 else np.diag(target)
+    if problem.sides == 2:
+        draw = SENSINGS[sensing].draws[problem.attention]
+        pairs = draw(samples, tokens, problem.pairs, size, rng, problem.observed_output.queries)
+        clean = pairs.fields(target)
+        loss = make_loss(problem, np.ones(clean.shape))
+        fields = clean + np.sqrt(problem.noise / 2) * rng.standard_normal(clean.shape)
+        labels = loss.labels(fields, tokens)
+        return Risk(pairs, loss, 1.0 * (rng.random(samples) < labels) if loss.drawn else labels)
+    data = draw_sensing(sensing, samples=samples, tokens=tokens, size=size, rng=rng)
+    weights, noise = _weights_and_noise(problem, samples)
+    first, second = upper(tokens)
+    deviations = np.sqrt(noise * np.where(first == second, 1.0, 0.5))
+    fields = data.fields(target) + deviations * rng.standard_normal(noise.shape)
+    loss = make_loss(problem, weights)
+    return Risk(data, loss, loss.labels(fields, tokens))
+
+
+def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
+    """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
+    first, second = upper(problem.tokens)
+    weights = np.ones((samples, first.size))
+    noise = np.full((samples, first.size), problem.noise)
+    for place, columns in (("diagonal", first == second), ("off_diagonal", first != second)):
+        reached = 0.0
+        for group in problem.groups:
+            if getattr(ENTRIES[group.entries], place):
+                block = slice(round(reached * samples), round((reached + group.share) * samples))
+                weights[block, columns] = group.weight
+                noise[block, columns] = group.noise
+                reached += group.share
+    return weights, noise

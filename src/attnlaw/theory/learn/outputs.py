@@ -1,0 +1,138 @@
+"""What labels show of the scores: the outputs of attention, and the losses that students are trained on.
+
+A sample of T tokens gives this many observations of S. The linear output shows `T(T+1)/2` distinct entries of
+h. A row softmax does not change if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2`
+logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from attnlaw.core.arrays import Reals
+from attnlaw.core.variants import by_name
+from attnlaw.theory.learn.risk import Attended, HermiteLoss, Linear, Softmax
+
+
+def _entries(tokens: int) -> float:
+    return tokens * (tokens + 1) / 2
+
+
+def _logits(tokens: int) -> float:
+    return (tokens * tokens + tokens - 2) / 2
+
+
+@dataclass(frozen=True)
+class Output:
+    """What labels show of the scores h.
+
+    Args:
+        observations: returns the number of observations of S in a sample of T tokens.
+        prediction_error: returns the error on fresh clean labels for T tokens and an estimation error E, or
+            None if E alone does not determine it.
+        loss: makes the loss of a `Problem` whose observations have these weights; None if nothing is trained
+            on it.
+        beyond: what the message about too many tokens suggests.
+        queries: number of queries that an untied sample shows; None for all of its pairs.
+    """
+
+    name: str
+    label: str
+    observations: Callable[[int], float]
+    prediction_error: Callable[[int, float], float | None] = lambda tokens, E: None
+    loss: Callable[[Any, Reals], Any] | None = None
+    uses_temperature: bool = False  # beta plays a part
+    weighted: bool = False  # groups of observations may have weights and noises of their own
+    identifies_target: bool = True  # clean labels determine the scores, so there are thresholds
+    least_tokens: int = 1
+    most_tokens: int | None = None
+    beyond: str = ""
+    queries: int | None = None
+    selects_key: bool = False  # a row has a key that is attended most, which a loss may ask for
+    has_static_theory: bool = True  # the result of learning from n samples is known, not only the dynamics
+
+
+LINEAR = Output(
+    "linear",
+    "plain scores",
+    _entries,
+    lambda tokens, E: tokens * (tokens + 1) * E,
+    loss=lambda problem, weights: Linear(weights, ordered=problem.sides == 2),
+    weighted=True,
+)
+SOFTMAX = Output(
+    "softmax",
+    "a softmax of each row",
+    _logits,
+    loss=lambda problem, weights: Softmax(problem.beta),
+    uses_temperature=True,
+    least_tokens=2,
+    selects_key=True,
+)
+HARDMAX = Output(
+    "hardmax",
+    "the largest entry of each row",
+    _logits,
+    identifies_target=False,
+    least_tokens=2,
+    most_tokens=2,
+    beyond="; or take the softmax with a large {beta}",
+)
+HERMITE2 = Output(
+    "hermite2",
+    "the second Hermite polynomial of a score",
+    _entries,
+    loss=lambda problem, weights: HermiteLoss(2),
+    most_tokens=1,
+    has_static_theory=False,
+)
+HERMITE3 = Output(
+    "hermite3",
+    "the third Hermite polynomial of a score",
+    _entries,
+    loss=lambda problem, weights: HermiteLoss(3),
+    most_tokens=1,
+    has_static_theory=False,
+)
+OUTPUTS = by_name(LINEAR, SOFTMAX, HARDMAX, HERMITE2, HERMITE3)
+STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has_static_theory}
+
+
+@dataclass(frozen=True)
+class LabelLoss:
+    """What training lowers.
+
+    Args:
+        observed_output: what the labels show, if that is not the output itself.
+    """
+
+    name: str
+    label: str
+    observed_output: Output | None = None
+
+    @property
+    def draws_labels(self) -> bool:
+        """Whether labels are drawn with the probabilities of the output."""
+        return self.observed_output is not None
+
+
+LOSSES = by_name(
+    LabelLoss("squared", "squared errors of the output"),
+    LabelLoss(
+        "cross-entropy",
+        "cross-entropy of the attended key",
+        Output(
+            "cross-entropy",
+            "the key that a query attends to",
+            lambda tokens: tokens - 1.0,
+            loss=lambda problem, weights: Attended(problem.beta, drawn=not problem.soft_labels),
+            uses_temperature=True,
+            identifies_target=False,
+            least_tokens=2,
+            most_tokens=2,
+            queries=1,
+        ),
+    ),
+)

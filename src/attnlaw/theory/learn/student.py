@@ -1,0 +1,99 @@
+"""The record of a student, and the table that all students are entered in.
+
+Each file of `attnlaw.theory.learn.students` describes one student and imports problems, predictions and
+solvers. Problems and settings look a student up by its name, so they need the table but must not import those
+files. That is why the table is here and is filled by `attnlaw.theory.learn.students`, which this package
+imports first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from attnlaw.core.errors import BadSetting
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from attnlaw.theory.learn.prediction import Prediction
+    from attnlaw.theory.learn.problem import Problem
+    from attnlaw.theory.learn.risk import Risk
+    from attnlaw.theory.learn.target import Target
+    from attnlaw.theory.learn.training import Check, Trained
+
+    Theory = Callable[[list[Problem], Callable[[int], object]], list[Prediction]]
+    Trainer = Callable[[Problem, Risk, np.random.Generator, Check], Trained]
+
+
+@dataclass(frozen=True)
+class Student:
+    """A student: its theory for each output, its training, its thresholds and how it is drawn.
+
+    Args:
+        name: how settings call it.
+        label: its name in legends and tables.
+        colour: its place in the palette.
+        penalised: whether `weight_decay` plays a part.
+        theories: `theory(problems, report)` by output, or by a loss with labels of its own. It returns the
+            predictions of problems that share target and output, and may call `report(done)` with the number
+            solved. An output that is missing here is rejected with a message.
+        batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
+        trainer: `train(problem, risk, rng, check)` returns a `Trained`. `risk(S)` returns the value of the
+            data term and its gradient, a (d, d) matrix; `check()` must be called in every step. None if the
+            student is computed, not trained.
+        interpolation: `(target, noise)` to observations per d^2 up to which it fits all labels, and its error
+            there (None if that is unbounded). None if the student does not fit labels.
+        recovery: target to observations per d^2 beyond which clean labels determine the target.
+        leading: by output, gamma to the constant I of its scaling law.
+        best_decay: by output, problem to the weight decay of least error, if there is a closed form. It
+            returns None for a problem that has to be searched.
+        memory_checks: by output, a function that raises an `InputError` if the theory of a problem needs too
+            much memory.
+        untied: the record of this student for untied attention; None if it has no theory there.
+        has_factors: whether it has factors, whose `width` may be limited.
+        has_flow: whether its gradient flow is known at every `flow_time`.
+    """
+
+    name: str
+    label: str
+    colour: int
+    penalised: bool
+    theories: Mapping[str, Theory]
+    batched_outputs: frozenset[str] = frozenset()
+    trainer: Trainer | None = None
+    interpolation: Callable[[Target, float], tuple[float, float | None]] | None = None
+    recovery: Callable[[Target], float] | None = None
+    leading: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    best_decay: Mapping[str, Callable[[Problem], float | None]] = field(default_factory=dict)
+    memory_checks: Mapping[str, Callable[[Problem], None]] = field(default_factory=dict)
+    untied: Student | None = None
+    has_factors: bool = False
+    has_flow: bool = False
+
+    def for_attention(self, attention: str) -> Student | None:
+        """Return its record for tied or untied attention, None if it has no theory there."""
+        return self if attention == "tied" else self.untied
+
+    def theory(self, output: str) -> Theory:
+        """Return its theory for an output.
+
+        Raises a `BadSetting` if only the dynamics of that output is known.
+        """
+        if output not in self.theories:
+            raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
+        return self.theories[output]
+
+    def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
+        """Train it on drawn data. It must have a `trainer` (`check_simulation`)."""
+        assert self.trainer is not None
+        return self.trainer(problem, risk, rng, check)
+
+    def check_size(self, problem: Problem) -> None:
+        """Raise an `InputError` if the theory of a problem does not fit into memory."""
+        if problem.observed_output.name in self.memory_checks:
+            self.memory_checks[problem.observed_output.name](problem)
+
+
+STUDENTS: dict[str, Student] = {}
