@@ -25,7 +25,6 @@ from attnlaw.theory.dynamics.trajectory import Trajectory as Trajectory
 from attnlaw.theory.init.architecture import Architecture as Architecture
 from attnlaw.theory.init.records import InitialLaw as InitialLaw
 from attnlaw.theory.init.tokens import Tokens as Tokens
-from attnlaw.theory.learn.extras import DetailedPrediction
 from attnlaw.theory.learn.prediction import Prediction as Prediction
 from attnlaw.theory.learn.problem import Problem as Problem
 from attnlaw.theory.learn.target import Target as Target
@@ -34,6 +33,7 @@ from attnlaw.theory.limit.inputs import RandomInputs as RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer as AttentionLayer
 from attnlaw.theory.limit.limit import WidthRow
 from attnlaw.verbs.check.reports import CheckVerdicts
+from attnlaw.verbs.learn import DetailedPrediction
 
 __version__: str
 
