@@ -1,16 +1,24 @@
-"""Stacks of layers: a Markov chain on roots of Gram matrices, exact at every width.
+"""Stacks of layers, drawn exactly at every width as a Markov chain on roots of Gram matrices.
 
 | here  | means                                                                                |
 |-------|--------------------------------------------------------------------------------------|
-| L     | state: root (S x r) of the Gram matrix over n of s tokens and m fixed rows F          |
-| F_k   | `sqrt(n) e_k`, so that coordinate k of token i is `sqrt(n) (L L^T)_{i, F_k}`          |
-| R     | root of the block's output covariance: the block adds `R Z`, Z standard k x n         |
-| P     | Z seen from the old tokens: `Z = P^T U / sqrt(n) + (rest)`, `[X; F] = L U`, `U U^T = n I` |
+| n, s  | width, number of tokens                                                              |
+| m     | coordinates of the tokens that the chain keeps                                       |
+| X, F  | the tokens (s x n), and m fixed rows F_k = `sqrt(n) e_k`                              |
+| L     | state: root of the Gram matrix over n of the tokens and the fixed rows, (s + m) x r   |
+| L_x   | the rows of L that belong to the tokens                                               |
+| R     | root (s x k) of a block's output covariance: the block adds `R Z`                     |
+| Z     | standard normal, k x n                                                                |
+| P     | standard normal, r x k: the part of Z along the old tokens                            |
 
-Blocks are attention and, with `mlp`, `W_2 psi(W_1 x)` with N(0, 1/n) entries and n hidden units. A
-block only shows its R; then `Z Z^T = P^T P + W W^T` with `W = Bart(k, n - r)`, and the new tokens are
-`[L_x + R P^T / sqrt(n), R W / sqrt(n)]` (L_x only with a residual). In the limit `L <- [L_x, R]`.
-The cost does not depend on n, except for MLP blocks (O(s n)) and inputs that need it.
+Coordinate k of token i is `sqrt(n) (L L^T)_{i, F_k}`. Blocks are attention and, with `mlp`, `W_2 psi(W_1 x)`
+with N(0, 1/n) entries and n hidden units.
+
+A block is known by its R alone. Write `[X; F] = L U` with `U U^T = n I`; then `Z = P^T U / sqrt(n) + (rest)`
+and `Z Z^T = P^T P + W W^T` with `W = Bart(k, n - r)` (see `wishart`). The new tokens are
+`[L_x + R P^T / sqrt(n), R W / sqrt(n)]`, where L_x is only added with a residual. In the limit of infinite
+width, `L <- [L_x, R]`. The cost does not depend on n, except for MLP blocks (O(s n)) and for inputs that need
+it.
 """
 
 from __future__ import annotations
@@ -38,15 +46,19 @@ from attnlaw.theory.limit.wishart import (
     symmetric_root,
 )
 
-# Activations of MLP blocks: those with a kernel in closed form.
+# MLP blocks need a kernel in closed form.
 MLPS = {name: entry for name, entry in ACTIVATIONS.items() if entry.kernel is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class Depth:
-    """`depth` copies of a layer with fresh weights; optional residual, MLP blocks and RMSNorm before blocks.
+    """A stack of `depth` copies of one layer, each with its own random weights.
 
-    With `mlp` (one of MLPS), each attention block is followed by an MLP block with the same residual.
+    Args:
+        layer: the attention layer.
+        residual: whether each block's input is added to its output.
+        mlp: activation of an MLP block after each attention block (one of `MLPS`); None for no MLP blocks.
+        normalise: whether RMSNorm comes before each block.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True).blocks
@@ -66,18 +78,24 @@ class Depth:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The names of the blocks in order."""
+        """The names of the blocks, in order."""
         return ("attention",) * self.depth if self.mlp is None else ("attention", "mlp") * self.depth
 
     @property
     def is_layer(self) -> bool:
-        """Whether this is the layer alone, whose law needs one token's own row of scores only."""
+        """Whether this is the layer alone, whose law needs only one token's row of scores."""
         return self.depth == 1 and self.mlp is None and not self.residual
 
 
 @dataclass(frozen=True, eq=False)
 class StackSample:
-    """Draws of a stack: Gram matrices (draws, depth + 1, s, s), last scores and outputs (draws, s, m)."""
+    """Joint draws of a stack.
+
+    Args:
+        grams: Gram matrices over n after 0, 1, ..., depth layers, (draws, depth + 1, s, s).
+        scores: scores of the last attention block, (draws, H, s, s).
+        outputs: m output coordinates of each token, (draws, s, m).
+    """
 
     grams: Array
     scores: Array
@@ -86,7 +104,12 @@ class StackSample:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The tokens after `depth` layers: Sigma_ii of the token read, and the mean cosine between tokens."""
+    """The tokens after `depth` layers, as means over the draws.
+
+    Args:
+        squared_length: Sigma_ii of the token that is read.
+        cosine: mean cosine between different tokens; None if there is only one token.
+    """
 
     depth: int
     squared_length: Estimate
@@ -95,10 +118,12 @@ class PathPoint:
 
 @dataclass(frozen=True, eq=False)
 class StackLaw:
-    """The law of one output coordinate, and per draw and depth 0..D two numbers of the Gram matrix.
+    """The law of one output coordinate of a stack, with two numbers of the Gram matrix after each layer.
 
-    `squared_lengths` is Sigma_ii of the token, `cosines` the mean cosine between different tokens (1
-    when all tokens have become parallel; None for a single token): each (draws, depth + 1).
+    Args:
+        squared_lengths: Sigma_ii of the token that is read, (draws, depth + 1).
+        cosines: mean cosine between different tokens, (draws, depth + 1); 1 if all tokens are parallel. None
+            if there is only one token.
     """
 
     law: OutputLaw
@@ -106,11 +131,11 @@ class StackLaw:
     cosines: Array | None
 
     def path(self) -> tuple[PathPoint, ...]:
-        """Means over the draws at each depth, with standard errors.
+        """Return the means over the draws after 0, 1, ..., depth layers, with standard errors.
 
         >>> from attnlaw.theory.limit import RandomInputs
-        >>> found = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)
-        >>> [round(point.cosine.value) for point in found.path()]
+        >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)
+        >>> [round(point.cosine.value) for point in result.path()]
         [0, 1, 1, 1, 1]
         """
         lengths = [mean_of(column) for column in self.squared_lengths.T]
@@ -120,9 +145,10 @@ class StackLaw:
 
 @dataclass
 class _State:
-    """One chunk of a run: the root, and at infinite width the coordinates in view beside it.
+    """One chunk of draws on its way through the blocks.
 
-    `scores` are those of the last attention block, `read` the tokens that it read.
+    At finite width, the root holds the m kept coordinates too. At infinite width they are in `in_view`.
+    `scores` are those of the last attention block, and `read` is the root of the tokens that it read.
     """
 
     stack: Depth
@@ -149,7 +175,7 @@ class _State:
         return self.root[:, : self.stack.layer.tokens]
 
     def coordinates(self) -> Array:
-        """The m coordinates of every token, (draws, s, m)."""
+        """Return the m coordinates of every token, (draws, s, m)."""
         if not self.finite:
             return self.in_view
         fixed = self.root[:, self.stack.layer.tokens :]
@@ -157,11 +183,11 @@ class _State:
         return coordinates
 
     def block_input(self) -> Array:
-        """What the next block reads: the tokens, of length 1 if normalised."""
+        """Return the root of the tokens that the next block reads."""
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
-        """R (draws, s, k) of the next block."""
+        """Return R (draws, s, k) of the next block."""
         return {"attention": self._attention, "mlp": self._mlp}[kind]()
 
     def _attention(self) -> Array:
@@ -179,7 +205,7 @@ class _State:
         return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
 
     def advance(self, r: Array) -> None:
-        """Add the block's output `R Z` to the tokens (or put it in their place)."""
+        """Add the block's output `R Z` to the tokens, or replace the tokens by it if there is no residual."""
         k, old = r.shape[-1], self.tokens
         if not self.finite:
             noise = r @ self.draw.normals.standard_normal((self.draws, k, self.m))
@@ -197,7 +223,10 @@ class _State:
 
 
 def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> StackSample:
-    """Joint draws of a stack: Gram matrices over n at every depth, last scores, output coordinates.
+    """Draw Gram matrices, the last scores and output coordinates of a stack jointly.
+
+    Args:
+        coordinates: number m of output coordinates, at most the width.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> drawn = sample_stack(Depth(AttentionLayer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
@@ -220,14 +249,17 @@ def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> S
 
 
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
-    """The law of one output coordinate of one token after the last block, and the path of its tokens.
+    """Compute the law of one output coordinate of one token after the last block, and the path of the tokens.
 
-    Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii) with mu
-    its value before that block (zero without a residual).
+    Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
+    its value before that block, which is zero without a residual.
+
+    Args:
+        token: the token whose output is read, from 0.
 
     >>> from attnlaw.theory.limit import RandomInputs
-    >>> found = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
-    >>> found.law.variances.shape, found.squared_lengths.shape
+    >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
+    >>> result.law.variances.shape, result.squared_lengths.shape
     ((100,), (100, 3))
     """
     check_token(token, stack.layer.tokens)

@@ -1,24 +1,25 @@
-"""Distances between two laws of one output coordinate, each with a standard error.
+r"""Distances between two laws of one output coordinate, each with a standard error.
 
-| here   | means                                                                      |
-|--------|----------------------------------------------------------------------------|
-| p, q   | densities of the law and of the reference; F, G their distribution functions |
-| u      | log |y|: the variable of integration                                        |
-| K      | batches of the jackknife                                                   |
+| here   | means                                                                       |
+|--------|-----------------------------------------------------------------------------|
+| p, q   | densities of the law and of the reference; F, G are their distribution functions |
+| u      | log \|y\|, the variable of integration                                        |
+| h      | step of the grid in u                                                       |
+| K      | batches of the jackknife                                                    |
 
-Densities are averages of normals (see `mixture`), so integrals over y are smooth: the trapezoidal
-rule in u = log |y| converges geometrically (for N(0, v) its error at step h is of order
-exp(-pi^2 / (2 h)): below 1e-21 at h = 0.1), also where the density is singular at zero, as at n = 1.
-The grid's ends cost about 1e-10.
+Densities are averages of normals (see `mixture`), so integrals over y are smooth. The trapezoidal rule in u
+converges geometrically: its error for N(0, v) is of order exp(-pi^2 / (2 h)), below 1e-21 at h = 0.1. It also
+works if the density is singular at zero, as at width 1. The ends of the grid cost about 1e-10.
 
-With a residual there are normals N(mu, v) off zero, where points are h |mu| apart. The integral of one errs
-by up to `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its deviation is that distance, and all of it if far narrower.
-An average of such normals is no density that this grid, or so few draws, could show, and KL is left out where
-an integral misses by more than 1e-2. Distribution functions stay smooth: W1 and KS hold.
+With a residual, normals N(mu, v) have means off zero, where the grid points are h |mu| apart. The integral of
+such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its standard deviation equals that spacing,
+and everything if it is far narrower. Neither this grid nor so few draws can represent an average of very
+narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay smooth,
+so W1 and KS remain valid.
 
-The paper's own distance between samples stands below for comparison: KL of two kernel density estimates.
-arXiv 2506.00846 estimates each density with a Gaussian kernel (Scott's bandwidth) on 500 points over the
-pooled range and adds 1e-12 before taking logarithms. The smoothing and the sample's noise bias it upwards.
+The module also has the paper's distance between samples, for comparison: KL of two kernel density estimates.
+arXiv 2506.00846 uses a Gaussian kernel (Scott's bandwidth) on 500 points over the pooled range, and adds
+1e-12 before it takes logarithms. Smoothing and sampling noise bias this estimate upwards.
 """
 
 from __future__ import annotations
@@ -37,23 +38,24 @@ from attnlaw.theory.limit.wishart import Array
 
 _STEP = 0.1
 _REFINE = 20
-# Of the residual. Below it KL on finer grids moved by less than its standard error, at widths from 1 on.
+# If the residual is smaller, finer grids moved KL by less than its standard error (widths from 1 on).
 _MOST_RESIDUAL = 1e-2
-# Of a kernel density estimate, as in the paper.
+# The paper adds this to its kernel density estimates.
 _FLOOR = 1e-12
-# Cells of the binned estimate in a bandwidth: linear binning errs by (1/32)^2 / 12 < 1e-4 of the
-# density's curvature in bandwidths, below the smoothing itself by that factor.
+# Grid cells in one bandwidth: the error of linear binning is (1/32)^2 / 12 < 1e-4 of the density's
+# curvature in bandwidths, so smaller than the smoothing by that factor.
 _CELLS = 32
 
 
 @dataclass(frozen=True)
 class Distances:
-    """KL(law, reference), Wasserstein-1 and Kolmogorov-Smirnov distance, with standard errors.
+    """KL divergence, Wasserstein-1 and Kolmogorov-Smirnov distance of a law to a reference.
 
-    `kl` is None where it does not exist (a law that is exactly zero in some draws has no density) and where
-    `residual` is above 1e-2: with a residual connection, the normals of many draws are too narrow for it.
-    `residual`, the error of KL's quadrature, is the larger deviation of the two densities' integrals from
-    what they should be.
+    Args:
+        kl: None if one of the laws is exactly zero in some draws and so has no density, or if `residual` is
+            above 1e-2.
+        residual: error of KL's quadrature: how far the integral of either density is from its known value. It
+            is large if a residual connection makes the normals of many draws too narrow for the grid.
     """
 
     kl: Estimate | None
@@ -63,22 +65,24 @@ class Distances:
 
 
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
-    """How far the law of one coordinate is from a reference.
+    """Compute how far the law of one coordinate is from a reference.
 
-    `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Errors come from the
-    jackknife over K = 40 batches of draws, the same batches of both laws left out together, so that
-    laws drawn with one seed (which share their normals) may be compared. KL's bias of order 1/draws is
-    corrected, so a value within its error of zero may be negative; W1 and KS, absolute values, are not
-    smooth: they stay uncorrected and are biased upwards where they are of the order of their errors.
+    `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Standard errors come from
+    the jackknife over K = 40 batches of draws. The same batches of both laws are left out together, so laws
+    drawn with one seed, which share their normals, can be compared.
+
+    KL is corrected for its bias of order 1/draws, so it may be negative if it is within its error of zero. W1
+    and KS are absolute values and not smooth: they are not corrected, and biased upwards if they are as small
+    as their errors.
 
     >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
-    >>> found = distances(wide, narrow)
-    >>> abs(found.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, found.residual < 1e-9
+    >>> result = distances(wide, narrow)
+    >>> abs(result.kl.value - (2 - 1 - math.log(2)) / 2) < 1e-9, result.residual < 1e-9
     (True, True)
     """
     even = law.means is None and reference.means is None
     y = _half_line(law, reference)
-    # An even law needs the right half only, counted twice.
+    # An even law needs only the right half, counted twice.
     points = y if even else np.concatenate([-y[::-1], y])
     sides = [slice(None)] if even else [slice(len(y) - 1, None, -1), slice(len(y), None)]
     times = 2.0 if even else 1.0
@@ -102,7 +106,10 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
 
 
 def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
-    """Points y > 0, even in log y: from 1e-3 deviations of the narrowest normal to 11 of the widest."""
+    """Return points y > 0, evenly spaced in log y.
+
+    They reach from 1e-3 deviations of the narrowest normal to 11 deviations of the widest.
+    """
     variances = np.concatenate([law.variances, reference.variances])
     variances = variances[variances > 0]
     shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
@@ -113,14 +120,14 @@ def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
 
 
 def _weights(y: Array) -> Array:
-    """Weights of the trapezoidal rule in log y; densities are constant below the first point."""
+    """Return the weights of the trapezoidal rule in log y; densities are constant below the first point."""
     weights = _STEP * y
     weights[0] /= 1 - math.exp(-_STEP)  # the geometric series of the points left out
     return weights
 
 
 def _leave_one_out(table: Array, average: Callable[[Array], Array]) -> Array:
-    """Averages over the K batches (K, points): over all of them, then without each one; (K + 1, points)."""
+    """Average over all K batches, then without each of them: (K, points) to (K + 1, points)."""
     rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
     return np.stack(rows)
 
@@ -130,8 +137,8 @@ def _estimate(values: Array, corrected: bool) -> Estimate:
 
 
 def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
-    # p log(p/q) - p + q = p (t + expm1(-t)) with t = log(p/q): never negative, no cancellation. Where
-    # p is smaller than q by a factor e^-500, q alone is left.
+    # p log(p/q) - p + q = p (t + expm1(-t)) with t = log(p/q): never negative, no cancellation. If
+    # p is smaller than q by a factor e^-500, only q remains.
     t = log_p - log_q
     integrand = np.where(t > -500, np.exp(log_p) * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
     result: Array = integrand @ weights
@@ -139,9 +146,9 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
-    """Integral over y and supremum of each row of |difference| on one half line.
+    """Return the integral over y and the supremum of each row of |difference| on one half line.
 
-    A cubic spline in u = log |y| on a grid of step h = 0.005: the supremum errs by less than
+    Both use a cubic spline in u = log |y| on a grid of step h = 0.005. The error of the supremum is below
     (h/2)^2 / 2 = 3e-6 times the second derivative in u.
     """
     u = np.log(y)
@@ -157,10 +164,13 @@ def _average(table: Array) -> Array:
 
 
 def gaussian_kde(sample: Array, points: Array) -> Array:
-    """A Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)` at evenly spaced points.
+    """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
 
-    The sample is binned linearly on a fine grid and convolved with the kernel there, which costs the
-    same for every sample size; the result agrees with the direct sum to the binning's error.
+    The sample is binned linearly on a fine grid and convolved with the kernel there, which costs the same for
+    every sample size. The result agrees with the direct sum up to the error of the binning.
+
+    Args:
+        points: where to evaluate it; they must be evenly spaced.
 
     >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
     True
@@ -185,7 +195,7 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
 
 
 def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
-    """KL(sample, reference) by the paper's recipe: kernel estimates on a grid over the pooled range.
+    """Return KL(sample, reference) by the paper's kernel estimates, on a grid over the pooled range.
 
     >>> rng = np.random.default_rng(0)
     >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05

@@ -1,14 +1,15 @@
 """Exact draws of a layer at any width, at a cost that does not depend on the width.
 
-| here | means                                                                        |
-|------|------------------------------------------------------------------------------|
-| D    | draws; each one has fresh weights (and fresh tokens where they are random)   |
-| v    | variance of one output coordinate given the scores and the values' lengths   |
-| m    | output coordinates drawn together                                            |
+| here | means                                                                           |
+|------|---------------------------------------------------------------------------------|
+| s, n | tokens, width                                                                   |
+| D    | draws; each has new weights (and new tokens, if they are random)                 |
+| v    | variance of one output coordinate given the scores and the values' lengths      |
+| m    | output coordinates drawn together                                               |
 
-Given the tokens only s x s matrices matter (see `heads`), and of many independent tokens only what one row
-needs (see `one_row`): a width of 1e9 costs what 64 costs. Only activations other than the identity draw
-tokens of size s x n. An infinite width gives the limit.
+Given the tokens, only s x s matrices matter (see `heads`). For many independent tokens, only the numbers that
+one row needs are drawn. So a width of 1e9 costs as much as a width of 64. Only activations other than the
+identity draw tokens of size s x n. An infinite width gives the limit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CHUNK = 2**15
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
-    """How many draws the first and largest chunk holds.
+    """Return how many draws the first and largest chunk has.
 
     >>> chunk_size(100_000, 8), chunk_size(3, 10**9)
     (4096, 1)
@@ -37,7 +38,7 @@ def chunk_size(draws: int, numbers_per_draw: int) -> int:
 
 
 def chunks(draws: int, numbers_per_draw: int) -> list[int]:
-    """The sizes of the chunks that `draws` are split into.
+    """Return the sizes of the chunks that `draws` are split into.
 
     >>> sum(chunks(100_000, 8)), len(chunks(3, 10**9))
     (100000, 3)
@@ -48,7 +49,7 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
 
 
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
-    """Roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
+    """Return roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
@@ -60,10 +61,12 @@ def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) ->
 
 
 def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
-    """Joint draws of all scores and of `coordinates` output coordinates of every token.
+    """Draw all scores and some output coordinates of every token jointly.
 
-    Coordinates share the scores and the values' lengths: they are uncorrelated, not independent.
-    Fails when more coordinates are asked for than the width has.
+    Coordinates share the scores and the values' lengths: they are uncorrelated, but not independent.
+
+    Args:
+        coordinates: number m of output coordinates, at most the width.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
@@ -85,10 +88,14 @@ def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -
 def output_law(
     layer: AttentionLayer, draws: int, seed: int, token: int = 0, normalise: bool = False
 ) -> OutputLaw:
-    """The law of one output coordinate of one token, as normals N(0, v) over draws of v.
+    """Compute the law of one output coordinate of one token, as normals N(0, v) over draws of v.
 
-    `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H` (without the chi at infinite head width), from the
-    token's own row of scores. `normalise` divides each token by its length first (RMSNorm).
+    `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`, from the token's own row of scores. The chi-squared factor
+    is missing if heads are infinitely wide.
+
+    Args:
+        token: the token whose output is read, from 0.
+        normalise: whether each token is divided by its length first (RMSNorm).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
@@ -115,7 +122,7 @@ def output_law(
 def _row_of_all(
     layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
 ) -> tuple[Array, Array]:
-    """|L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws or 1,), from a root of all tokens."""
+    """Return |L^T a_h|^2 of each head (draws, H) and Sigma_ii (draws or 1,), from a root of all tokens."""
     root = token_roots(layer, draws, draw)
     if normalise:
         root = unit_rows(root)
@@ -126,7 +133,7 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Sigma_ii, (draws or 1,).
+    """Return Sigma_ii of a token, (draws or 1,).
 
     >>> squared_length(2 * np.eye(3)[None], 0).tolist()
     [4.0]
@@ -135,7 +142,7 @@ def squared_length(root: Array, token: int) -> Array:
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
-    """Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
+    """Return Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
@@ -146,7 +153,9 @@ def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
 
 
 def unit_rows(root: Array) -> Array:
-    """Tokens divided by their root mean square (RMSNorm): rows of L of length 1; zero tokens stay zero.
+    """Divide tokens by their root mean square (RMSNorm); zero tokens stay zero.
+
+    The rows of L then have length 1.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
@@ -156,5 +165,5 @@ def unit_rows(root: Array) -> Array:
 
 
 def check_token(token: int, tokens: int) -> None:
-    """Fail unless 0 <= token < tokens; people count from 1."""
+    """Raise an `InputError` unless 0 <= token < tokens. Its message counts tokens from 1."""
     check_value("token", token + 1, int, minimum=1, maximum=tokens)

@@ -1,35 +1,37 @@
-r"""What the heads of a layer draw, given a root L of the tokens' Gram matrix, at any head width.
+r"""Draws of a layer's heads, given a root L of the tokens' Gram matrix, at any head width.
 
 | here     | means                                                                                |
 |----------|--------------------------------------------------------------------------------------|
 | L        | root of X X^T / n, (draws or 1, s, r)                                                |
 | n_H      | head width; infinity gives the limit, where `Bart(r, n_H) / sqrt(n_H)` is the identity |
 | N        | standard normal                                                                      |
+| F        | number of rotary frequencies                                                         |
 
-Queries of one head are `L Z_q`, Z_q standard r x n_H, hence (exactly, at every n_H)
-`p = L Bart(r, n_H) N L^T / sqrt(n_H)`, and one row of it is `p_i. = |L_i| chi_{n_H} N_row L^T / sqrt(n_H)`.
-Rotary positions do the same in each frequency's complex planes, k = n_H / (2 F) of them:
-`p_ij = 2 / sqrt(n_H) sum_f Re(e^(i theta_f (j - i)) (L C_f M_f L^T)_ij)` with C_f the complex Bartlett
-factor of k degrees and M_f complex standard normal.
+The queries of one head are `L Z_q`, Z_q standard normal r x n_H. So `p = L Bart(r, n_H) N L^T / sqrt(n_H)`
+holds exactly at every n_H, and one row of it is `p_i. = |L_i| chi_{n_H} N_row L^T / sqrt(n_H)`. With rotary
+positions the same holds in the k = n_H / (2 F) complex planes of each frequency f:
+`p_ij = 2 / sqrt(n_H) sum_f Re(e^(i theta_f (j - i)) (L C_f M_f L^T)_ij)`. Here C_f is the complex Bartlett
+factor with k degrees of freedom, and M_f is complex standard normal.
 
-The row of one token among many random ones, without a matrix of the size of all pairs of tokens.
+If one token is read among many independent Gaussian tokens, `draw_row` avoids matrices of the size of all
+pairs of tokens.
 
 | here   | means                                                                                     |
 |--------|-------------------------------------------------------------------------------------------|
-| X      | s x n standard normal, tokens are rows of sqrt(r) X; L = X sqrt(r / n)                    |
+| X      | s x n standard normal; tokens are rows of sqrt(r) X, and L = X sqrt(r / n)                |
 | Z      | n x H standard normal: the row's scores are \|L_i\| L Z, a column for each head            |
 | Q T^T  | QR factorisation of Z; T is Bartlett's factor of H rows and n degrees of freedom          |
 | Y      | X Q, s x H standard normal, independent of T                                              |
-| rho    | length of what token i has beside Q: rho^2 ~ chi2_{n-H}                                   |
+| rho    | length of the part of token i that is orthogonal to Q: rho^2 ~ chi2_{n-H}                  |
 | a, C   | attention weights of all heads, s x H; sum of a_j a_j^T over the tokens j other than i    |
 
-L Z = Y T^T sqrt(r / n) and |X_i|^2 = |Y_i|^2 + rho^2 need no more of X than Y and rho, and so do the
-weights. Given them what X has beside Q is, but for the length of row i, still standard normal:
+L Z = Y T^T sqrt(r / n) and |X_i|^2 = |Y_i|^2 + rho^2 need only Y and rho, and so do the weights. Given these,
+the part of X orthogonal to Q is still standard normal, except for the length of row i:
 
     |X^T a_h|^2 = |Y^T a_h|^2 + (rho a_ih + (C^(1/2) g)_h)^2 + |row h of C^(1/2) Bart(H, n - H - 1)|^2
 
-with g standard normal: exact for all heads together, in H s numbers a draw instead of s^2 / 2. At infinite
-width L is the identity.
+with g standard normal. This is exact for all heads together and needs H s numbers a draw instead of s^2 / 2.
+At infinite width, L is the identity.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ from attnlaw.theory.limit.wishart import (
 
 
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
-    """Scores of all tokens, (draws, H, s, s).
+    """Draw the scores of all tokens, (draws, H, s, s).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -97,7 +99,7 @@ def _rotary_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Strea
 
 
 def _phases(layer: AttentionLayer) -> ComplexArray:
-    """e^(i theta_f (j - i)), (F, s, s)."""
+    """Return e^(i theta_f (j - i)), (F, s, s)."""
     i, j = np.indices((layer.tokens, layer.tokens))
     angles = np.asarray(layer.scores.frequencies)[:, None, None] * (j - i)
     phases: ComplexArray = np.exp(1j * angles)
@@ -105,7 +107,7 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
-    """Scores of one token's query, (draws, s, H): only its own row, so only one chi variable a head.
+    """Draw the scores of one token's query, (draws, s, H), with one chi variable for each head.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -141,9 +143,10 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """A root of each head's `W_V^T W_O^T W_O W_V` seen by fresh output normals: (draws or 1, H or 1, r, q).
+    """Draw roots of `W_V^T W_O^T W_O W_V` of each head, as the last output weights see them.
 
-    `Bart(r, n_H) / sqrt(n_H)`, or the identity at infinite head width.
+    Returns:
+        `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide; (draws or 1, H or 1, r, q).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -157,9 +160,9 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 
 
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
-    """R (draws, s, H q): given it, each output coordinate is `R z` with z standard normal.
+    """Return R (draws, s, H q) such that each output coordinate is `R z` with z standard normal.
 
-    `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`; coordinates are independent given R.
+    `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`. Coordinates are independent given R.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -174,12 +177,12 @@ def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Stre
     return side_by_side(blocks) * layer.output_scale
 
 
-# Tokens from which rows are drawn so. Fewer keep the draws that their seeds have always had.
+# `draw_row` starts at this number of tokens. Fewer tokens keep the draws that each seed had before it.
 MANY = 64
 
 
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
-    """Whether a layer's tokens are many (more than heads), independent normals, and read as they are."""
+    """Whether a layer's tokens are many, more than its heads, independent normals and not normalised."""
     inputs = layer.inputs
     return (
         isinstance(inputs, RandomInputs)
@@ -192,7 +195,7 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """|L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws,).
+    """Draw |L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws,).
 
     >>> from attnlaw.theory.limit.wishart import streams
     >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))
@@ -223,7 +226,7 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
 
 
 def _weights(layer: AttentionLayer, token: int, keys: Array, squares: Array, draw: Streams) -> Array:
-    """The attention weights of a token, (draws, s, H), from L Z and its squared length."""
+    """Return the attention weights of a token, (draws, s, H), from L Z and the token's squared length."""
     length = layer.score_scale * np.sqrt(squares)[:, None, None]
     if layer.narrow:
         n_h = int(layer.inner_width)

@@ -1,17 +1,15 @@
-"""The tokens that enter a layer: the paper's random inputs, independent normals, or given tokens.
+"""The tokens that enter a layer: random tokens as in the paper, independent normals, or given tokens.
 
 | here       | means                                                                             |
 |------------|-----------------------------------------------------------------------------------|
-| X          | s x n, one token a row                                                            |
-| Sigma      | X X^T / n, or its limit as n grows                                                |
+| s, n       | number of tokens, width                                                           |
+| X          | s x n, one token in each row                                                      |
+| Sigma      | Gram matrix X X^T / n, or its limit as n grows                                     |
 | L          | a root of Sigma: a layer's law depends on X through L alone                       |
-| m          | coordinates of the tokens that are kept in view (needed with a residual)          |
+| m          | coordinates of the tokens that are kept (needed with a residual)                  |
 
-With m > 0, a root has m leading columns `X[:, :m] / sqrt(n)`, so that `L = [X_m, rest] / sqrt(n)`.
-
-Gram matrices of tokens, (..., s, s): from their roots, as cosines, and what heads write side by side.
-
-A Gram matrix from a file: NumPy's `.npy`, or text with one row a line.
+With m > 0, the first m columns of a root are `X[:, :m] / sqrt(n)`, so `L = [X_m, rest] / sqrt(n)`. The module
+also reads Gram matrices from files and computes cosines between tokens.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.kernels import activation, apply, moments
 from attnlaw.theory.limit.wishart import Array, Streams, bartlett, root_of_rows, symmetric_root
 
-LARGEST_SIZE = 10**18  # of widths, heads and layers
+LARGEST_SIZE = 10**18  # for widths, heads and layers
 # A law that would need more memory than this is an error.
 MOST_MEMORY = 2**32
 # Arrays of the Gram matrix's size that exist at the same time while its root is computed.
@@ -42,40 +40,44 @@ ROOT_ARRAYS = 7
 MOST_TOKENS = isqrt(MOST_MEMORY // (8 * ROOT_ARRAYS))
 # Random tokens are drawn in slabs that stay in a core's cache.
 _SLAB = 2**17
-# Fourth powers of larger entries of a Gram matrix, of larger weight variances, and of inverses leave float64.
+# Fourth powers of larger numbers (entries of a Gram matrix, weight variances), or of inverses, leave float64.
 LARGEST = 1e15
 
 
 class Inputs(Protocol):
-    """What a layer asks of its inputs."""
+    """The interface of tokens that a layer can read."""
 
     @property
     def tokens(self) -> int:
         """The number s of tokens."""
 
     def least_width(self) -> int:
-        """The smallest width in which such tokens exist."""
+        """Return the smallest width in which such tokens exist."""
 
     def limit_root(self) -> Array:
-        """A root (s, r) of the limit's Sigma."""
+        """Return a root (s, r) of Sigma at infinite width."""
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """m coordinates of the tokens at infinite width, (draws, s, m)."""
+        """Draw m coordinates of the tokens at infinite width, (draws, s, m)."""
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Roots (draws or 1, s, m + r) of X X^T / n at width n."""
+        """Draw roots (draws or 1, s, m + r) of X X^T / n at width n."""
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Numbers in the largest array that `roots` makes."""
+        """Return how many numbers the largest array that `roots` makes holds."""
 
 
 @dataclass(frozen=True)
 class RandomInputs:
-    """The paper's inputs (arXiv 2506.00846): x^i = psi(W^i h), h ~ N(0, I_n), W^i with N(0, 1/n) entries.
+    """Random tokens x^i = psi(W^i h) of arXiv 2506.00846, h ~ N(0, I_n), W^i with N(0, 1/n) entries.
 
-    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). For the identity
-    `L = Bart(s, n) sqrt(r / n)`; other activations draw X itself, at a cost of O(s n).
-    With `shared=False`, h is left out (r = 1): tokens with independent psi(N(0, 1)) entries.
+    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). For the identity,
+    `L = Bart(s, n) sqrt(r / n)`. Other activations draw X itself, at a cost of O(s n).
+
+    Args:
+        tokens: the number s of tokens.
+        activation: psi, a name from `ACTIVATIONS` such as `relu` or `clip:2`.
+        shared: whether the tokens share h. If not, r = 1, and their entries are independent psi(N(0, 1)).
 
     >>> RandomInputs(2, "relu").limit_root().shape
     (2, 2)
@@ -91,21 +93,20 @@ class RandomInputs:
         activation(self.activation)
 
     def least_width(self) -> int:
-        """Random tokens exist in every width."""
         return 1
 
     def limit_root(self) -> Array:
-        """The symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
+        """Return the symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """psi of independent standard normals: r tends to 1."""
+        """Draw psi of independent standard normals, because r tends to 1."""
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Roots of X X^T / n, one for each draw."""
+        """Draw a root of X X^T / n for each draw."""
         r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
@@ -117,7 +118,7 @@ class RandomInputs:
         return np.concatenate(parts)
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """A root for each draw; X itself, of one draw at least, where it is drawn."""
+        """Count a root for each draw, or X itself if it is drawn and larger."""
         drawn = 0 if activation(self.activation).linear else self.tokens * width
         return max(draws * self.tokens * min(self.tokens, width), drawn)
 
@@ -131,14 +132,18 @@ class RandomInputs:
 
 @dataclass(frozen=True, eq=False)
 class GivenInputs:
-    """Fixed tokens, given by their Gram matrix `Sigma_ij = x^i . x^j / n` (s, s), at every width.
+    """Fixed tokens, given by their Gram matrix.
 
-    A Gram matrix fixes tokens up to a rotation, and so does the law of a layer's output. Where single
-    coordinates of the tokens matter (a residual), the rotation is uniform: a coordinate is read along
-    a random direction.
+    A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. If single
+    coordinates of the tokens matter (with a residual), the rotation is uniform: a coordinate is read along a
+    random direction.
 
-    Fails for a matrix that is not square, finite, symmetric and positive semi-definite. Directions that hold
-    less than 1e-12 of the squared lengths, each token measured by its own, are rounding and left out.
+    Directions that hold less than 1e-12 of the squared lengths, after each token is scaled to length 1, are
+    rounding errors and left out.
+
+    Args:
+        gram: `Sigma_ij = x^i . x^j / n`, (s, s), at every width. An `InputError` is raised unless it is
+            square, finite, symmetric and positive semi-definite.
 
     >>> GivenInputs(np.eye(3)).tokens
     3
@@ -154,7 +159,7 @@ class GivenInputs:
 
     @classmethod
     def from_tokens(cls, tokens: Array) -> GivenInputs:
-        """Tokens as rows of an s x N matrix; `Sigma = X X^T / N`.
+        """Return inputs with `Sigma = X X^T / N` for tokens given as rows of an s x N matrix.
 
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
@@ -172,12 +177,11 @@ class GivenInputs:
 
     @property
     def tokens(self) -> int:
-        """The number s of tokens."""
         return len(self.gram)
 
     @cached_property
     def _root(self) -> Array:
-        # The rank is that of tokens of length 1: RMSNorm makes a short token as long as any other.
+        # The rank counts tokens of length 1, because RMSNorm makes a short token as long as any other.
         values, vectors = np.linalg.eigh(_normalised_gram(self.gram))
         keep = values > 1e-12 * max(float(values[-1]), 0.0)
         lengths = np.sqrt(np.maximum(np.diagonal(self.gram), 0.0))
@@ -185,21 +189,21 @@ class GivenInputs:
         return root
 
     def least_width(self) -> int:
-        """The rank of Sigma: no narrower tokens have this Gram matrix."""
+        """Return the rank of Sigma: no narrower tokens have this Gram matrix."""
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
-        """A root of Sigma with as many columns as its rank."""
+        """Return a root of Sigma with as many columns as its rank."""
         return self._root
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Along random directions, N(0, Sigma)."""
+        """Draw coordinates along random directions, N(0, Sigma)."""
         return self._root @ draw.inputs.standard_normal((draws, self._root.shape[1], m))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """The same root at every width; with m > 0, its first columns along m random directions.
+        """Return the same root at every width; with m > 0, its first columns are along m random directions.
 
-        The rows of the random rotation U are `B^-1 Z`, Z standard r x n with `Z Z^T = B B^T`.
+        The rows of the random rotation U are `B^-1 Z`, Z standard normal r x n with `Z Z^T = B B^T`.
         """
         if m == 0:
             return self._root[None]
@@ -213,7 +217,7 @@ class GivenInputs:
         return rotated
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """A root for each draw at most."""
+        """Count a root for each draw, the most that `roots` returns."""
         return draws * self._root.size
 
 
@@ -225,7 +229,7 @@ def check_tokens(tokens: int) -> None:
 
 
 def require_real(what: str, dtype: np.dtype[Any]) -> None:
-    """Refuse what is no real number, also complex numbers, of which half would be lost."""
+    """Raise an `InputError` for a type other than real numbers, such as complex numbers."""
     if dtype.kind not in "fiu":
         raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
 
@@ -257,7 +261,10 @@ def _check_gram(gram: Array) -> None:
 
 
 def _normalised_gram(gram: Array) -> Array:
-    """The Gram matrix of tokens divided by their lengths (a zero token: by the root of the largest entry)."""
+    """Return the Gram matrix of tokens divided by their lengths.
+
+    A zero token is divided by the root of the largest entry.
+    """
     squares = np.diagonal(gram)
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
     scaled: Array = gram / lengths[:, None] / lengths
@@ -265,13 +272,13 @@ def _normalised_gram(gram: Array) -> Array:
 
 
 def gram_of(root: Array) -> Array:
-    """`L L^T` of roots (..., s, r)."""
+    """Return `L L^T` for roots L (..., s, r)."""
     gram: Array = root @ np.swapaxes(root, -1, -2)
     return gram
 
 
 def cosine_matrix(gram: Array) -> Array:
-    """Cosines between tokens; zero tokens count as orthogonal.
+    """Return the cosines between tokens from Gram matrices (..., s, s); zero tokens count as orthogonal.
 
     >>> cosine_matrix(np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))[0].tolist()
     [1.0, 0.5, 0.0]
@@ -283,7 +290,7 @@ def cosine_matrix(gram: Array) -> Array:
 
 
 def mean_cosine(cosines: Array) -> Array:
-    """The mean over pairs of different tokens; zero of one token."""
+    """Return the mean cosine over pairs of different tokens, or zero for a single token."""
     s = cosines.shape[-1]
     off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
     mean: Array = off / max(s * (s - 1), 1)
@@ -291,19 +298,22 @@ def mean_cosine(cosines: Array) -> Array:
 
 
 def side_by_side(blocks: Array) -> Array:
-    """What heads write, (draws, H, s, q), in one row for each token, (draws, s, H q)."""
+    """Join the outputs of heads (draws, H, s, q) into one row for each token, (draws, s, H q)."""
     draws, heads, s, q = blocks.shape
     return np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * q)
 
 
-MOST_BYTES = 2**30  # of a matrix; 11000 tokens
+MOST_BYTES = 2**30  # in a file: a matrix of 11000 tokens
 REMEDY = "give an existing file"
-# What NumPy raises on a header that is none: it is parsed as a Python expression.
+# NumPy parses the header as a Python expression, so a damaged one may raise any of these.
 DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, TokenError)
 
 
 def read_gram(path: Path) -> Array:
-    """The numbers in a file; whether they are a Gram matrix is for `GivenInputs` to say."""
+    """Read a matrix from an `.npy` file, or from a text file with one row in each line.
+
+    `GivenInputs` checks whether it is a Gram matrix.
+    """
     wanted = "expected .npy, or text with one row a line"
     with (
         as_input_error(f"{path}: cannot be read", REMEDY),
@@ -319,7 +329,7 @@ def _read_text_gram(path: Path) -> Array:
 
 
 def _read_binary_gram(path: Path) -> Array:
-    """The array of a `.npy` file, read only where its header announces what the file holds."""
+    """Read the array of an `.npy` file if the file is as large as its header says."""
     require_exists(require_valid_path(path), REMEDY)
     with require_regular_file(path).open("rb") as file:
         with warnings.catch_warnings(action="ignore"):
@@ -340,7 +350,7 @@ def _read_binary_gram(path: Path) -> Array:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come first, and type."""
+    """Return the shape, whether the array is stored by columns, and the type."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)

@@ -8,13 +8,13 @@
 | rho     | c / sqrt(a b)                                            |
 | c_k(a)  | E[psi(sqrt(a) g) He_k(g)] / sqrt(k!), g standard normal  |
 
-An MLP block of infinite width applies K to each entry of the Gram matrix Sigma. The random tokens
-x = psi(W h) of arXiv 2506.00846 have Sigma_ii = K(1, 1, 1) and Sigma_ij = K(1, 1, 0), because their
-pre-activations are independent.
+An MLP block of infinite width applies K to each entry of the Gram matrix Sigma. The random tokens x = psi(W
+h) of arXiv 2506.00846 have Sigma_ii = K(1, 1, 1) and Sigma_ij = K(1, 1, 0), because their pre-activations are
+independent.
 
 An activation without a closed form uses Mehler's series, `K = sum_k c_k(a) c_k(b) rho^k`. With 64 terms and a
 rule of 200 points, the diagonal of GELU has a relative error of 1e-15 at variance 1, 1e-13 at 2, 1e-10 at 3
-and 1e-5 at 9. Off the diagonal, the error falls like rho^64 as well.
+and 1e-5 at 9. Off the diagonal, the error also falls like rho^64.
 
 To add an activation, write its function and add a line to `ACTIVATIONS`.
 """
@@ -39,13 +39,13 @@ TERMS, POINTS = 64, 200
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation psi with what is known of it in closed form.
+    """An activation psi with its closed forms.
 
     Args:
         function: psi(x, *parameters), entry by entry.
-        kernel: E[psi(u) psi(v)] as a function of Var u, Var v and Cov(u, v). None: there is no closed form.
-        moments: E psi(g)^2 and (E psi(g))^2, g standard normal, as a function of the parameters. Only an
-            activation without a kernel needs it, if Mehler's series converges too slowly for it.
+        kernel: E[psi(u) psi(v)] as a function of Var u, Var v and Cov(u, v); None if there is no closed form.
+        moments: E psi(g)^2 and (E psi(g))^2, g standard normal, as a function of the parameters. Give it if
+            there is no kernel and Mehler's series converges too slowly.
         linear: whether Gaussian tokens stay Gaussian.
         example: how a user writes an activation that has a parameter, such as `clip:2`.
     """
@@ -71,20 +71,20 @@ def relu(x: Array) -> Array:
 
 
 def gelu(x: Array) -> Array:
-    """The exact GELU, x Phi(x)."""
+    """Return the exact GELU, x Phi(x)."""
     result: Array = x * scipy.special.ndtr(x)
     return result
 
 
 def gelu_new(x: Array) -> Array:
-    """GELU by a hyperbolic tangent, as GPT-2 and Gemma have it: within 5e-4 of x Phi(x)."""
+    """Return GELU by a hyperbolic tangent, as in GPT-2 and Gemma: within 5e-4 of x Phi(x)."""
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
     result: Array = 0.5 * x * (1 + np.tanh(inner))
     return result
 
 
 def silu(x: Array) -> Array:
-    """x / (1 + exp(-x))."""
+    """Return x / (1 + exp(-x))."""
     result: Array = x * scipy.special.expit(x)
     return result
 
@@ -94,19 +94,19 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C), and a mean of 0."""
+    """Return E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C), and a squared mean of 0."""
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
 
 
 def identity_kernel(a: Array, b: Array, c: Array) -> Array:
-    """E[u v] = c."""
+    """Return E[u v] = c."""
     return c
 
 
 def relu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """E[relu(u) relu(v)], the arc-cosine kernel of order 1 (Cho and Saul, 2009).
+    """Return E[relu(u) relu(v)], the arc-cosine kernel of order 1 (Cho and Saul, 2009).
 
     >>> two, half = np.array([2.0]), np.array([0.5])
     >>> float(relu_kernel(two, two, two)[0]), float(relu_kernel(two, half, 0 * two)[0].round(6))
@@ -115,14 +115,14 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
     scale = np.sqrt(a * b)
     cosine = np.clip(np.divide(c, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
     angle = np.arccos(cosine)
-    # sin(angle) as sqrt((1-x)(1+x)) keeps its digits where the cosine is near 1.
+    # sin(angle) as sqrt((1-x)(1+x)) keeps its digits if the cosine is near 1.
     sine = np.sqrt((1 - cosine) * (1 + cosine))
     result: Array = scale * (sine + (math.pi - angle) * cosine) / (2 * math.pi)
     return result
 
 
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """E[gelu(u) gelu(v)] for the exact GELU x Phi(x), in closed form.
+    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x), in closed form.
 
     `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi))
     + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi sqrt((1+a)(1+b) - c^2))`.
@@ -150,7 +150,7 @@ ACTIVATIONS = Variants(
 
 
 def activation(name: str) -> Activation:
-    """The activation called `identity`, `relu`, `gelu` or `clip:C` (clipped to [-C, C]).
+    """Return an activation by its name, such as `relu` or `clip:2`.
 
     >>> activation("clip:2").parameters
     (2.0,)
@@ -159,7 +159,7 @@ def activation(name: str) -> Activation:
 
 
 def apply(name: str, x: Array) -> Array:
-    """psi(x), entry by entry.
+    """Apply an activation, given by its name, to each entry.
 
     >>> apply("relu", np.array([-1.0, 2.0])).tolist()
     [0.0, 2.0]
@@ -169,7 +169,7 @@ def apply(name: str, x: Array) -> Array:
 
 
 def moments(name: str) -> tuple[float, float]:
-    """E psi(g)^2 and (E psi(g))^2 for a standard normal g.
+    """Return E psi(g)^2 and (E psi(g))^2 for a standard normal g.
 
     >>> second, squared_mean = moments("relu")
     >>> second, round(squared_mean * 2 * math.pi, 12)
@@ -186,7 +186,7 @@ def moments(name: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array]:
-    """Nodes (points,) and weights times the normalised Hermite polynomials there, (points, terms)."""
+    """Return nodes (points,), and weights times the normalised Hermite polynomials there, (points, terms)."""
     nodes, weights = scipy.special.roots_hermitenorm(POINTS)
     weights = weights / weights.sum()
     rows = [np.ones(POINTS), nodes]
@@ -196,7 +196,7 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """c_k of psi at each of some variances, (*shape, terms).
+    """Return the Hermite coefficients c_k of psi at each variance, (*shape of the variances, terms).
 
     >>> coefficients(lambda x: x, np.array([4.0]))[0, :2].round(9).tolist()
     [0.0, 2.0]
@@ -209,7 +209,7 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
 
 
 def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
-    """E[psi(u_i) psi(u_j)] for normals of covariance `gram` (..., s, s).
+    """Return E[psi(u_i) psi(u_j)] for normals of covariance `gram` (..., s, s), by Mehler's series.
 
     >>> gram = np.array([[1.0, 0.3], [0.3, 2.0]])
     >>> bool(np.allclose(mehler_kernel(lambda x: x, gram), gram))
@@ -226,7 +226,7 @@ def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
 
 
 def kernel_map(name: str, gram: Array) -> Array:
-    """The Gram matrices (..., s, s) after an MLP block of infinite width with activation `name`.
+    """Return the Gram matrices (..., s, s) after an MLP block of infinite width with activation `name`.
 
     >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
     [[1.0, 0.31831], [0.31831, 1.0]]
@@ -241,11 +241,12 @@ def kernel_map(name: str, gram: Array) -> Array:
 
 
 def linearised(name: str, variance: float) -> tuple[float, float]:
-    """Slope and remainder of the kernel of an activation at inputs of one variance, against their covariance.
+    """Return slope and remainder of an activation's kernel around uncorrelated inputs of one variance v.
 
-    `K(v, v, c) = K(v, v, 0) + slope c + ...`, and `remainder = K(v, v, v) - K(v, v, 0) - slope v`: with n ~ p
-    samples the kernel acts as a linear one with a ridge of the remainder (El Karoui, 2010). By Price's
-    theorem the slope is (E psi'(g))^2, g ~ N(0, v); here it is a difference of order four of the kernel.
+    `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the
+    number of samples grows like the dimension, the kernel acts as a linear one with a ridge of size
+    `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2, g ~ N(0, v). The function
+    takes a finite difference of order four of the kernel.
 
     >>> slope, remainder = linearised("relu", 2.0)
     >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)

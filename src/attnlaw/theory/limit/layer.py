@@ -1,26 +1,24 @@
-"""One attention layer at initialisation: the frozen description that every law here starts from.
+"""One attention layer at initialisation: its sizes, its scores and masks, and its weight variances.
 
 | here     | means                                                                              |
 |----------|------------------------------------------------------------------------------------|
+| s        | number of tokens                                                                   |
 | n        | `width`, an integer or infinity                                                    |
 | n_H      | `head_width`: the dimension of queries, keys and values of a head; n by default    |
 | H        | `heads`                                                                            |
 | sigma^2  | `variances`: W_Q, W_K, W_V have N(0, sigma^2 / n) entries, W_O N(0, sigma^2 / n_H) |
+| p        | scores, (..., s, s): row i belongs to the query of token i                         |
+| A        | attention weights, f(p) under the mask                                             |
+| theta_f  | rotary frequencies: plane f of a head turns by theta_f times the position          |
 
-Per head a: `p^a_ij = (W_Q x^i).(W_K x^j) / sqrt(n_H)` and
-`y^i = H^(-1/2) sum_a sum_j A^a_ij W_O^a W_V^a x^j` (arXiv 2506.00846; with n_H < n its low-rank heads).
+For each head a, `p^a_ij = (W_Q x^i).(W_K x^j) / sqrt(n_H)` and
+`y^i = H^(-1/2) sum_a sum_j A^a_ij W_O^a W_V^a x^j` (arXiv 2506.00846; n_H < n gives its low-rank heads).
 
-From queries and keys to attention: scaling, rotary positions, mask and score function.
+Softmax at temperature T is the same as a query variance of 1/T^2, so there is no option for it. Cross
+attention is a mask: list queries and keys as tokens, and let queries see only the keys. This works because
+W_Q and W_K are independent, so the scores of a query depend only on the two Gram matrices.
 
-| here    | means                                                                       |
-|---------|-----------------------------------------------------------------------------|
-| p       | scores, (..., s, s): row i belongs to the query of token i                  |
-| A       | attention weights, f(p) under the mask                                      |
-| theta_f | rotary frequencies: plane f of a head turns by theta_f times the position   |
-
-Softmax at temperature T is the query variance 1/T^2, so it needs no option of its own.
-Cross attention is a mask: list queries and keys as tokens and let queries see the keys only (the
-scores of a query depend on the two Gram matrices alone, since W_Q and W_K are independent).
+To add a score function, a scaling or a mask, add a line to `SCORES`, `SCALINGS` or `MASKS`.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class ScoreFunction:
     """A function that turns scores into attention weights.
 
     Args:
-        weights: `weights(p, allowed, axis)`: scores, the mask, and the axis of the keys.
+        weights: `weights(p, allowed, axis)` takes scores, the mask, and the axis of the keys.
         normalised: whether the weights of a query add up to 1.
     """
 
@@ -121,12 +119,16 @@ MASKS = Variants(
 
 @dataclass(frozen=True, eq=False)
 class ScoreSettings:
-    """How scores are scaled, rotated, masked and turned into attention weights.
+    """Settings for how scores are scaled, rotated, masked and turned into attention weights.
 
-    `mask` is `none`, `causal` (j <= i), `band:K` (|i - j| <= K) or an s x s array, true where token i
-    may look at token j. Functions other than softmax act entry by entry, without normalisation.
-    `frequencies` switches rotary positions on; at finite head width n_H they share its n_H / 2 planes
-    evenly, so 2 F must divide n_H.
+    Args:
+        function: a name from `SCORES`. Functions other than softmax act entry by entry, without
+            normalisation.
+        scaling: a name from `SCALINGS`.
+        mask: `none`, `causal` (j <= i), `band:K` (|i - j| <= K), or an s x s array that is true if token i
+            sees token j.
+        frequencies: rotary frequencies; none for a layer without rotary positions. At finite head width n_H,
+            the F frequencies share its n_H / 2 planes evenly, so 2 F must divide n_H.
 
     >>> ScoreSettings(mask="causal").allowed(2).tolist()
     [[True, False], [True, True]]
@@ -146,7 +148,10 @@ class ScoreSettings:
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
-        """The mask as an s x s array; a softmax row without any allowed entry is an error."""
+        """Return the mask as an s x s array.
+
+        Raises an `InputError` if the function is softmax and a token sees no token at all.
+        """
         if isinstance(self.mask, str):
             known = MASKS[self.mask]
             mask = known.allows(*np.ogrid[:tokens, :tokens], *known.parameters)
@@ -160,7 +165,7 @@ class ScoreSettings:
         return mask
 
     def attention(self, p: Array, allowed: BoolArray, axis: int = -1) -> Array:
-        """The weights A for scores p, with keys along `axis`; `allowed` broadcasts against p.
+        """Return the attention weights A for scores p, with keys along `axis`.
 
         >>> scores = ScoreSettings(mask="causal")
         >>> scores.attention(np.zeros((2, 2)), scores.allowed(2)).tolist()
@@ -169,13 +174,13 @@ class ScoreSettings:
         return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
-        """What scores of unit variance are divided by at this head width: 1 where scaled by 1/sqrt(n)."""
+        """Return the divisor of scores of unit variance at this head width; 1 for the scaling 1/sqrt(n)."""
         return SCALINGS[self.scaling].divisor(head_width)
 
 
 @dataclass(frozen=True)
 class WeightVariances:
-    """The factors sigma^2 of the weight variances; 1 is the paper's."""
+    """Factors sigma^2 of the weight variances; the paper has 1 for all."""
 
     query: float = 1.0
     key: float = 1.0
@@ -190,11 +195,13 @@ class WeightVariances:
 
 @dataclass(frozen=True, eq=False)
 class AttentionLayer:
-    """An attention layer at initialisation.
+    """An attention layer at initialisation, with its tokens.
 
-    With infinite `width` and a finite `head_width`, the tokens are those of the limit and the heads are
-    narrow. Fails for widths that are not positive integers, for a head width that does not divide the
-    width, and for given tokens whose Gram matrix has a higher rank than the width.
+    Args:
+        inputs: the tokens, `RandomInputs` or `GivenInputs`.
+        width: n, a positive integer or infinity for the limit. It must be at least the rank of given tokens.
+        head_width: n_H, a divisor of the width; None means the width. With infinite width and a finite head
+            width, the tokens are those of the limit, and the heads are narrow.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
@@ -231,17 +238,16 @@ class AttentionLayer:
 
     @property
     def tokens(self) -> int:
-        """The number s of tokens."""
         return self.inputs.tokens
 
     @property
     def inner_width(self) -> float:
-        """n_H: the head width, or the width where none is given."""
+        """n_H: the head width, or the width if no head width is given."""
         return self.width if self.head_width is None else self.head_width
 
     @property
     def narrow(self) -> bool:
-        """Whether heads have a finite width, so that their scores are not Gaussian given the tokens."""
+        """Whether heads have a finite width, so that scores are not Gaussian given the tokens."""
         return self.inner_width != math.inf
 
     @cached_property
@@ -251,17 +257,17 @@ class AttentionLayer:
 
     @property
     def score_scale(self) -> float:
-        """What multiplies scores of unit variance: weight deviations, and 1/sqrt(n_H) when scaled by 1/n."""
+        """The factor of scores of unit variance: weight deviations, and 1/sqrt(n_H) for the scaling 1/n."""
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 
     @property
     def output_scale(self) -> float:
-        """What multiplies the sum over heads: H^(-1/2) and the weight deviations."""
+        """The factor of the sum over heads: H^(-1/2) and the weight deviations."""
         return math.sqrt(self.variances.value * self.variances.output / self.heads)
 
     def at_width(self, width: float) -> AttentionLayer:
-        """The same layer at another width; infinity widens the heads too (the limit).
+        """Return the same layer at another width; infinity widens the heads too (the limit).
 
         >>> from attnlaw.theory.limit import RandomInputs
         >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width

@@ -1,28 +1,22 @@
-"""The limit n -> infinity with H heads, in formulas: score covariance, conditional and Gaussian covariance.
+"""The limit of infinite width in formulas, and the laws at finite widths compared with it.
 
-| here    | means                                                                                   |
-|---------|-----------------------------------------------------------------------------------------|
-| Sigma   | limit of X X^T / n                                                                      |
-| p       | scores, Gaussian: Cov(p_ij, p_kl) = Sigma_ik Sigma_jl, heads independent                |
-| A       | attention weights, f(p)                                                                 |
+| here    | means                                                                                    |
+|---------|------------------------------------------------------------------------------------------|
+| n, H    | width, heads                                                                             |
+| Sigma   | limit of X X^T / n                                                                       |
+| p       | scores; in the limit Gaussian, Cov(p_ij, p_kl) = Sigma_ik Sigma_jl, heads independent    |
+| A       | attention weights, f(p)                                                                  |
+| C       | draws in a chunk: about 2^15 / (H s) for a layer, 2^15 / (H s^2) for a stack, at least 1 |
 
-arXiv 2506.00846: given the scores, output coordinates are independent N(0, (1/H) sum_a A^a Sigma A^aT):
-a Gaussian scale mixture. Draws come from `sample(layer.at_width(inf), ...)`. As H grows the mixture
-tends to the Gaussian with covariance E[A Sigma A^T].
+Given the scores, output coordinates are independent N(0, (1/H) sum_a A^a Sigma A^aT), a Gaussian scale
+mixture (arXiv 2506.00846). As H grows, the mixture tends to the Gaussian with covariance E[A Sigma A^T].
+`sample(layer.at_width(inf), ...)` draws from the limit.
 
-One table: the law of an output coordinate at several widths, each against the limit.
-
-What a law takes of memory, told before anything of its size is drawn.
-
-| here | means                                                                                    |
-|------|------------------------------------------------------------------------------------------|
-| C    | draws in a chunk: about 2^15 / (H s) for a layer, 2^15 / (H s^2) for a stack, at least 1 |
-| D    | depth                                                                                    |
-
-A layer holds C scores of one token for each head, the mask (a byte for each pair of tokens) and, unless its
-tokens are many (see `one_row`), a root of the Gram matrix (at finite width C roots); a stack holds C
-score matrices for each head and C Gram matrices for each depth. The factors count how many arrays of each
-kind stand side by side at the peak.
+The memory of a law is known before anything is drawn. A layer needs C scores of one token for each head and
+the mask, with one byte for each pair of tokens. Unless its tokens are many (see `heads.can_draw_row`), it
+also needs a root of the Gram matrix, or C roots at finite width. A stack needs C score matrices for each head
+and C Gram matrices for each depth. The factors in `peak_bytes` count how many such arrays exist at the same
+time.
 """
 
 from __future__ import annotations
@@ -50,9 +44,10 @@ from attnlaw.theory.limit.wishart import Array, streams
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
-    """Bytes that the law of one output coordinate takes at most, at the stack's width.
+    """Return the most bytes that the law of one output coordinate needs, at the stack's width.
 
-    Left out is what does not grow with the tokens: a few numbers a draw, and tables over points y.
+    Memory that does not grow with the tokens is left out: a few numbers for each draw, and tables over points
+    y.
 
     >>> from attnlaw.theory.limit import AttentionLayer, RandomInputs
     >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
@@ -76,7 +71,7 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
 
 def check_memory(stack: Depth, draws: int) -> None:
-    """An `InputError` where the law of a stack would take more than 4 GiB."""
+    """Raise an `InputError` if the law of a stack would need more than 4 GiB."""
     size = peak_bytes(stack, draws)
     if size > MOST_MEMORY:
         layer = stack.layer
@@ -89,10 +84,11 @@ def check_memory(stack: Depth, draws: int) -> None:
 
 
 def score_covariance(layer: AttentionLayer) -> Array:
-    """Cov(p_ij, p_kl) in the limit, as an array (s, s, s, s) over i, j, k, l.
+    """Return Cov(p_ij, p_kl) in the limit, as an array (s, s, s, s) over i, j, k, l.
 
-    `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))`, the mean over the rotary frequencies (1
-    without them), times the query and key variances; zero when scores are scaled by 1/n.
+    It is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key variances. The
+    mean is over the rotary frequencies, and 1 without them. If scores are scaled by 1/n, the covariance is
+    zero.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
@@ -112,9 +108,15 @@ def score_covariance(layer: AttentionLayer) -> Array:
 
 
 def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
-    """Covariance (draws, s, s) of one output coordinate given the scores (draws, H, s, s), in the limit.
+    """Return the covariance of one output coordinate given the scores, in the limit.
 
     `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`.
+
+    Args:
+        scores: (draws, H, s, s).
+
+    Returns:
+        An array (draws, s, s).
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> conditional_covariance(AttentionLayer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
@@ -126,9 +128,10 @@ def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
 
 
 def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
-    """The covariance E[A Sigma A^T] (s, s) of the Gaussian limit H -> infinity, and its standard errors.
+    """Return the covariance E[A Sigma A^T] (s, s) of the Gaussian limit H -> infinity, and its errors.
 
-    Fails for fewer than 2 draws, which tell no error.
+    Args:
+        draws: at least 2, because a single draw has no standard error.
 
     >>> from attnlaw.theory.limit import RandomInputs
     >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
@@ -157,11 +160,17 @@ class LawAtWidth:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRow(BriefRepr):
-    """One width (an integer, or infinity): moments, and distances to the limit (None for the limit itself).
+    """The law of one output coordinate at one width: its moments and its distances to the limit.
 
-    `score_variance` is Var p_ii of the last attention block; `residual_of_distances` the quadrature's error.
-    `path` is None for a single layer. Further distances are there where they were asked for. `laws_by_width`
-    holds the laws of all widths of the table, itself included: their densities are read at the same points.
+    Args:
+        width: an integer, or infinity.
+        score_variance: Var p_ii of the last attention block.
+        kl_to_limit: None for the limit itself, like the other distances.
+        residual_of_distances: error of the quadrature behind the distances.
+        path: the tokens after each layer; None for a single layer.
+        kl_to_other_limit: None unless it was requested, like the next two distances.
+        laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
+            at the same points.
     """
 
     width: float
@@ -186,7 +195,7 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """The mean cosine between tokens, by depth; None where there is one token."""
+        """The mean cosine between tokens, by depth; None entries if there is only one token."""
         return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
@@ -305,9 +314,11 @@ def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRo
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Densities within four and a half deviations of the mean, as rows `width`, `y`, `density`, `ratio`.
+    """Return densities within four and a half deviations of the mean.
 
-    `ratio` is to the density at infinite width, None where that is not among the laws.
+    Returns:
+        Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
+        variance) and `ratio` (to the density at infinite width; None if that width is not among the laws).
 
     >>> from attnlaw.theory.limit import gaussian_law
     >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
@@ -320,7 +331,7 @@ def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dic
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """The rows of one width, at points that all the laws share."""
+    """Return the rows of one width, at points that all laws share."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()

@@ -1,28 +1,25 @@
-"""The law of one output coordinate as a mixture of normals, and estimates with standard errors.
+"""The law of one output coordinate as a mixture of normals, with estimates and their standard errors.
 
 | here  | means                                                                                 |
 |-------|---------------------------------------------------------------------------------------|
 | v, mu | variance and mean of the coordinate given all but the last normals; mu = 0 without a residual |
 | K     | batches of the jackknife                                                              |
+| h     | width of a cell of `log v`                                                             |
+| s     | `log v` of a draw, measured from the centre of its cell                                |
+| m, w  | mean and variance of s within a cell; k is its third central moment                    |
+| a     | y^2 / (2 v), the distance of a point from the mean in units of the draw                |
 
 `p(y) = E N(y; mu, v)`: the density needs no kernel estimate, only an average over draws of (mu, v)
-(Rao-Blackwell), and moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
-`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`. Where mu = 0, draws of nearly equal v are merged first
-(see `merged_draws`).
+(Rao-Blackwell). Moments follow in closed form: `E y^3 = E[mu^3 + 3 mu v]`,
+`E y^4 = E[mu^4 + 6 mu^2 v + 3 v^2]`.
 
-Many variances of a mixture of centred normals as few, with the same density to about 1e-9.
-
-| here | means                                                   |
-|------|---------------------------------------------------------|
-| s    | log v of a draw, measured from the centre of its cell    |
-| m, w | mean and variance of s within a cell; k its third central moment |
-| a    | y^2 / (2 v): how far out a point lies, in the draw's own units |
-
-`log v` is cut into cells of width h, and the draws of a cell become the two points of its Gauss quadrature,
-which keep the moments of s up to the third: `m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`. Weights are
-positive, so logarithms of sums stay safe far out. An average of f(log v) errs by at most `h^4 / 1536` of the
-largest fourth derivative, whatever the draws (a Chebyshev polynomial bounds the quadrature's orthogonal one):
-for a normal's density at h = 0.05 some 1e-8 of it at a = 1, and 1e-5 at a = 8, e^-8 of its height.
+If mu = 0, draws of nearly equal v are merged first, which changes the density by about 1e-9. `log v` is cut
+into cells of width h. The draws of a cell become the two points of its Gauss quadrature,
+`m + t -+ sqrt(t^2 + w)` with `t = k / (2 w)`, which keep the moments of s up to the third. Weights are
+positive, so logarithms of sums are safe far out. An average of f(log v) has an error of at most `h^4 / 1536`
+times the largest fourth derivative, for any draws (a Chebyshev polynomial bounds the quadrature's orthogonal
+one). At h = 0.05 this is about 1e-8 of a normal's density at a = 1, and 1e-5 at a = 8, where the density is
+e^-8 of its peak.
 """
 
 from __future__ import annotations
@@ -39,12 +36,12 @@ from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.wishart import Array, streams
 
-BATCHES = 40  # of the jackknife, so the fewest draws that have a standard error
+BATCHES = 40  # in the jackknife, so also the fewest draws
 CELL = 0.05
 
 
 def merge_variances(variances: Array) -> tuple[Array, Array]:
-    """Variances and their weights (which add up to one) in the place of many of equal weight.
+    """Replace many variances of equal weight by few variances with weights that add up to one.
 
     >>> merge_variances(np.array([1.0, 0.0, 1.0, 1.0]))
     (array([0., 1.]), array([0.25, 0.75]))
@@ -69,7 +66,7 @@ def merge_variances(variances: Array) -> tuple[Array, Array]:
     return nodes, shares / len(variances)
 
 
-# No sampler comes this far, so a coordinate's own normal is independent of its (mu, v) at equal seeds.
+# No sampler uses this chunk, so the normals of `draw` are independent of (mu, v) at equal seeds.
 _LAST_CHUNK = 2**32 - 1
 # Numbers in one slab of the (draws x points) tables below.
 _SLAB = 2**17
@@ -77,9 +74,12 @@ _SLAB = 2**17
 
 @dataclass(frozen=True, eq=False)
 class OutputLaw:
-    """Normals N(mu, v) over draws of (mu, v), each (draws,); `means` is None where all are zero.
+    """The law of one output coordinate: an average of normals N(mu, v) over draws of (mu, v).
 
-    `score_variances` holds Var(p_ii given the tokens) of the same draws.
+    Args:
+        variances: v, (draws,). An `InputError` is raised if all are zero.
+        means: mu, (draws,), or None if all are zero.
+        score_variances: Var(p_ii given the tokens) of the same draws.
 
     >>> law = OutputLaw(np.ones(80), None, np.ones(80))
     >>> law.variance(), law.kurtosis()
@@ -98,27 +98,26 @@ class OutputLaw:
 
     @property
     def has_density(self) -> bool:
-        """False when some draws are exactly zero, as when ReLU tokens of small width vanish together."""
+        """Whether no draw is exactly zero. ReLU tokens of small width may all be zero in a draw."""
         return bool((self.variances > 0).all())
 
     def score_variance(self) -> Estimate:
-        """Var p_ii, the randomness of the inputs included."""
+        """Return Var p_ii, including the randomness of the inputs."""
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """E y: zero unless inputs with a mean pass a residual."""
+        """Return E y, which is zero unless inputs with a mean pass a residual."""
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:
-        """Var y."""
         return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
 
     def kurtosis(self) -> Estimate:
-        """E (y - E y)^4 / (Var y)^2: 3 for a Gaussian; the error by the jackknife over batches."""
+        """Return E (y - E y)^4 / (Var y)^2, which is 3 for a Gaussian."""
         return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
-        """E y, E y^2, E y^3 and E y^4 given (mu, v), (draws, 4), of y less its mean over all draws."""
+        """Return E y, E y^2, E y^3 and E y^4 given (mu, v), (draws, 4), for y minus its mean over all draws."""
         v = self.variances
         mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
         return np.stack(
@@ -127,7 +126,7 @@ class OutputLaw:
         )
 
     def draw(self, seed: int) -> Array:
-        """One draw of the coordinate for each (mu, v).
+        """Draw the coordinate once for each (mu, v).
 
         >>> OutputLaw(np.ones(3), None, np.ones(3)).draw(0).shape
         (3,)
@@ -137,15 +136,15 @@ class OutputLaw:
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
-        """log p(y) of each of the K batches, (K, points); log sums, so tails do not underflow."""
+        """Return log p(y) of each of the K batches, (K, points), without underflow in the tails."""
         return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
-        """P(Y <= y) of each of the K batches, (K, points)."""
+        """Return P(Y <= y) of each of the K batches, (K, points)."""
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
-        """p(y) without atoms, averaged over the batches (whose sizes differ by one draw at most).
+        """Return p(y) without atoms, averaged over the batches, whose sizes differ by at most one draw.
 
         >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
@@ -155,11 +154,15 @@ class OutputLaw:
 
 
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
-    """A smooth function of means, bias-corrected, with the delete-one-batch jackknife's standard error.
+    """Estimate a smooth function of means with its standard error, by leaving out one batch at a time.
 
-    `values` (draws, k) are split into K = 40 batches, which is also the least number of draws; the error is
-    `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)` over the values theta_(k) without batch k, and the
-    correction `(K-1)(theta - mean theta_(k))` removes the bias of order 1/draws.
+    The draws are split into K = 40 batches. With theta_(k) the statistic without batch k, the standard error
+    is `sqrt((K-1)/K sum_k (theta_(k) - mean)^2)`, and the correction `(K-1)(theta - mean theta_(k))` removes
+    the bias of order 1/draws.
+
+    Args:
+        statistic: a function of the mean (k,).
+        values: (draws, k), with at least 40 draws.
 
     >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
     39.5
@@ -176,7 +179,7 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
 
 
 def mean_of(values: Array) -> Estimate:
-    """The mean of `values` (draws,) with its standard error by the same batches.
+    """Return the mean of `values` (draws,) with its standard error from the same batches.
 
     >>> mean_of(np.full(80, 2.0))
     Estimate(value=2.0, error=0.0)
@@ -185,9 +188,10 @@ def mean_of(values: Array) -> Estimate:
 
 
 def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:
-    """The jackknife's estimate from the statistic of all draws and those without each batch.
+    """Return the jackknife's estimate from the statistic of all draws and those without each batch.
 
-    `corrected=False` keeps the plain value, for statistics that are not smooth.
+    Args:
+        corrected: whether to remove the bias. Statistics that are not smooth keep the plain value.
 
     >>> round(combine(1.0, [0.9, 1.1]).error, 6)
     0.1
@@ -200,7 +204,7 @@ def combine(whole: float, left_out: list[float], corrected: bool = True) -> Esti
 
 
 def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
-    """The law N(mean, variance), in a form that distances accept.
+    """Return the law N(mean, variance) as an `OutputLaw`, so that it can be compared with others.
 
     >>> gaussian_law(2.0).kurtosis().value
     3.0
@@ -210,7 +214,7 @@ def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
 
 
 def _kurtosis(mean: Array) -> float:
-    """The fourth central moment over the squared variance, from the moments about any point."""
+    """Return the kurtosis from the first four moments about any point."""
     first, two, three, four = (float(moment) for moment in mean)
     return (four - 4 * first * three + 6 * first**2 * two - 3 * first**4) / (two - first**2) ** 2
 
@@ -221,7 +225,7 @@ def _by_batch(
     table: Callable[[Array, Array, Array], Array],
     reduce: Callable[[Array, Array], Array],
 ) -> Array:
-    """Weighted averages over the normals of each batch, (K, points)."""
+    """Return weighted averages over the normals of each batch, (K, points)."""
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES
     means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)
@@ -239,7 +243,7 @@ def _by_batch(
 
 
 def _log_normals(y: Array, mu: Array, v: Array) -> Array:
-    """log N(y; mu, v), (draws, points); an atom (v = 0) has no density and counts as minus infinity."""
+    """Return log N(y; mu, v), (draws, points). An atom (v = 0) has no density: minus infinity."""
     positive = np.where(v > 0, v, 1.0)
     table: Array = (y - mu[:, None]) ** 2
     table *= (-0.5 / positive)[:, None]
@@ -249,9 +253,12 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 
 
 def log_mean(table: Array, weights: Array | None = None) -> Array:
-    """log of the mean of exp(table) over its rows, without underflow; `weights` add up to one.
+    """Return the logarithm of the mean of exp(table) over its rows, without underflow.
 
-    A column of minus infinities, of atoms alone, has the logarithm of 0.
+    A column of minus infinities, made of atoms only, gives minus infinity.
+
+    Args:
+        weights: of the rows, with sum one; equal if None.
 
     >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
     [-1000.0, -inf]

@@ -1,4 +1,4 @@
-"""Small random matrices that stand in for large ones, and square roots of Gram matrices.
+"""Small random matrices with the law of large ones, and square roots of Gram matrices.
 
 | here          | means                                                                    |
 |---------------|--------------------------------------------------------------------------|
@@ -6,9 +6,9 @@
 | `Bart(p, df)` | p x min(p, df) lower trapezoidal; `Bart Bart^T ~ Wishart_p(df)`          |
 | root          | any L with `L L^T` equal to the Gram matrix                              |
 
-A p x df standard normal matrix Z is `Bart(p, df) Q` in law, Q with orthonormal rows and independent
-of the first factor (Bartlett 1933), so a product `Z Z'^T` of two independent ones is
-`Bart(p, df) N` with N standard normal of size min(p, df) x p: nothing of size df is ever drawn.
+A p x df standard normal matrix Z has the law of `Bart(p, df) Q`, where Q has orthonormal rows and is
+independent of the first factor (Bartlett 1933). So a product `Z Z'^T` of two independent ones has the law of
+`Bart(p, df) N`, with N standard normal of size min(p, df) x p. Nothing of size df is ever drawn.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 class Streams(NamedTuple):
-    """Separate generators for one chunk of draws, by what they are for.
+    """Separate random generators for one chunk of draws.
 
-    `normals` draws what the limit has too, `widths` what only a finite width has (Bartlett's factors),
-    `inputs` the tokens. Samplers of different widths that use the same seed share their normals (common
-    random numbers): differences between widths are then far less noisy than either law.
+    Samplers of different widths that use the same seed share their normals (common random numbers).
+    Differences between widths are then far less noisy than either law.
+
+    Args:
+        normals: for numbers that the limit draws too.
+        widths: for numbers that only a finite width needs (Bartlett's factors).
+        inputs: for the tokens.
     """
 
     normals: np.random.Generator
@@ -37,7 +41,7 @@ class Streams(NamedTuple):
 
 
 def streams(seed: int, chunk: int = 0) -> Streams:
-    """The generators of chunk number `chunk` of a run with the given seed.
+    """Return the generators of one chunk of a run with the given seed.
 
     >>> float(streams(0).normals.standard_normal()) == float(streams(0).normals.standard_normal())
     True
@@ -47,10 +51,13 @@ def streams(seed: int, chunk: int = 0) -> Streams:
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Bartlett's factor of a Wishart matrix, for every integer df >= 0 (also df < rows).
+    """Draw Bartlett's factor of a Wishart matrix, for every integer df >= 0 (also df < rows).
 
-    Entry (i, i), i from 0, is a chi variable with df - i degrees of freedom; below stand normals.
-    Returns (*shape, rows, min(rows, df)).
+    Entry (i, i), i from 0, is a chi variable with df - i degrees of freedom, and entries below the diagonal
+    are normal.
+
+    Returns:
+        An array (*shape, rows, min(rows, df)).
 
     >>> rng = np.random.default_rng(0)
     >>> bartlett(3, 10**9, (5,), rng).shape, bartlett(3, 2, (5,), rng).shape
@@ -66,7 +73,7 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """The same factor for complex normals with E|z|^2 = 1: the squared diagonal is Gamma(df - i).
+    """Draw the factor for complex normals with E|z|^2 = 1: squared diagonal entries are Gamma(df - i).
 
     >>> complex_bartlett(3, 1, (5,), np.random.default_rng(0)).shape
     (5, 3, 1)
@@ -81,7 +88,7 @@ def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.
 
 
 def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Complex standard normals, E|z|^2 = 1.
+    """Draw complex standard normals, E|z|^2 = 1.
 
     >>> complex_normals((2, 3), np.random.default_rng(0)).shape
     (2, 3)
@@ -91,9 +98,9 @@ def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> Complex
 
 
 def compress(root: Array) -> Array:
-    """A root with no more columns than rows and the same `L L^T`, by QR (rank deficiency is harmless).
+    """Return a root with the same `L L^T` and no more columns than rows, by QR.
 
-    Shapes: (..., S, c) to (..., S, min(S, c)).
+    Rank deficiency does no harm. Shapes: (..., S, c) to (..., S, min(S, c)).
 
     >>> wide = np.arange(6.0).reshape(2, 3)
     >>> narrow = compress(wide)
@@ -112,9 +119,9 @@ def compress(root: Array) -> Array:
 
 
 def symmetric_root(gram: Array) -> Array:
-    """The symmetric square root of positive semi-definite matrices (..., s, s).
+    """Return the symmetric square root of positive semi-definite matrices (..., s, s).
 
-    Eigenvalues below zero by rounding count as zero.
+    Eigenvalues that rounding made negative count as zero.
 
     >>> symmetric_root(np.diag([4.0, 0.0])).round(12).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -126,7 +133,7 @@ def symmetric_root(gram: Array) -> Array:
 
 
 def root_of_rows(rows: Array) -> Array:
-    """A root of `X X^T` for tall or wide X (..., s, n): X's own columns when n <= s, else s x s.
+    """Return a root of `X X^T` for X (..., s, n): X itself if n <= s, else the symmetric root.
 
     >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
     [[1.581139, 1.581139], [1.581139, 1.581139]]
