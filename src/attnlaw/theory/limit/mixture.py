@@ -117,7 +117,7 @@ class OutputLaw:
         return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
-        """Return E y, E y^2, E y^3 and E y^4 given (mu, v), (draws, 4), for y minus its mean over all draws."""
+        """Return E y, E y^2, E y^3, E y^4 given (mu, v), (draws, 4), for y minus its mean over all draws."""
         v = self.variances
         mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
         return np.stack(

@@ -1,4 +1,4 @@
-"""`limit`: the law of an attention layer's output at initialisation, at any width, against the limit."""
+"""`limit`: the law of an attention layer's output at initialisation, compared with infinite width."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
 
 @settings_dataclass
 class LimitSettings(Settings):
-    """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
+    """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
 
-    The law is that of one coordinate of y_i, the output of token i; errors are standard errors. Var p is the
-    variance of the score p_ii, the randomness of the inputs included (arXiv 2506.00846).
+    The limit is infinite width. The law is that of one coordinate of y_i, the output of token i. Errors are
+    standard errors. Var p is the variance of the score p_ii, including the randomness of the inputs (arXiv
+    2506.00846).
     """
 
     tokens: int = setting(
@@ -212,7 +213,7 @@ QUANTITIES = (
 
 
 def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow | InputError]:
-    """Cases that differ in their width alone share the limit, their draws, and the points of densities."""
+    """Compute each case; cases that differ only in their width share the limit, draws and density points."""
     tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
     for case in cases:
         tables.setdefault(_key_without_width(case), []).append(case)
@@ -231,7 +232,7 @@ def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
 def _solve_widths(
     cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
-    """Compute cases that differ in their width alone, after `before` of `total` cases."""
+    """Compute cases that differ only in their width, when `before` of `total` cases are done."""
     first = cases[0]
     errors: dict[float, InputError] = {}
     try:
@@ -275,7 +276,10 @@ def _inputs(case: LimitSettings) -> Inputs:
 
 
 def precheck(case: LimitSettings) -> None:
-    """Raise an `InputError` for a layer that cannot exist or needs too much memory; open no checkpoint."""
+    """Raise an `InputError` for a layer that cannot exist or needs too much memory.
+
+    It opens no checkpoint, so tokens of an embedding are not checked.
+    """
     if case.embeddings is None:
         stack = _stack(case)
         for width in (math.inf, case.width):

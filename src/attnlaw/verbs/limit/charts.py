@@ -1,4 +1,4 @@
-"""Charts of the law of a layer: densities, distances to the limit, the path of tokens along the depth."""
+"""Charts of `limit`: densities, distances to the limit, and the tokens along the depth."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_values
 from attnlaw.render.describe_rows import MOST_CASES, format_setting, rows_by_case, varying_settings
 
-# Title, slope against the width, and that slope in words. At width n the density is off by a term of order
-# 1/n: so is W1, which is of first order in what the densities differ by, and KL, of second order, is 1/n^2.
+# Title, slope against the width, and that slope in words. At width n the density differs from the limit by
+# a term of order 1/n. W1 is of first order in this difference, and KL of second order: 1/n^2.
 DISTANCES = {
     "kl_to_limit": ("KL divergence to the limit", -2, "the squared width"),
     "w1_to_limit": ("Wasserstein-1 distance to the limit", -1, "the width"),
@@ -35,10 +35,10 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
     "Gaussian of the same mean and variance); lines that approach the limit show how wide a layer must be.",
 )
 def densities(view: ChartView) -> Drawings:
-    """A line for every width, a panel for every number of heads, of first repetitions."""
+    """Draw a line for each width and a panel for each number of heads, from the first repetition."""
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
-            # A panel of the limit alone has nothing to compare.
+            # A panel with only the limit would compare nothing.
             case_rows = case_rows.filter(pl.col("width").is_finite().any().over("heads"))
         first = case_rows.filter(pl.col("case") == pl.col("case").first().over("width", "heads"))
         names = {width: format_setting(width) for width in sorted(first["width"].unique())}
@@ -51,7 +51,7 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Densities by number of heads, the infinite width dashed; beside them their ratios to the limit's."""
+    """Draw densities for each number of heads, and next to them their ratios to the density of the limit."""
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -80,7 +80,10 @@ def _draw_densities(
 
 
 def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
-    """Tasks of a study know their own law alone: their ratios are to the limit's line, between its points."""
+    """Fill missing ratios by interpolating the density of the limit.
+
+    A task of a study knows only its own law, so its rows have no ratio.
+    """
     limit = rows.filter(pl.col("width").is_infinite() & (pl.col("density") > 0)).sort("y")
     if not limit.height or not rows["ratio"].null_count():
         return rows
@@ -92,9 +95,11 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Densities of several laws: `rows` has x, density, ratio and series.
+    """Draw densities of several laws.
 
-    `ratio` is the title of their ratio to one of them, which is drawn beside them.
+    Args:
+        rows: with the columns x, density, ratio and series.
+        ratio: title of a second panel with the column `ratio`; None for no second panel.
     """
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
@@ -115,7 +120,7 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Distances against the width, or against the heads where each number of them has one width."""
+    """Draw distances against the width, or against the heads if each number of heads has one width."""
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
@@ -144,7 +149,7 @@ def distances(result: Result) -> list[Figure]:
 
 
 def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    """The points of every line: the distance to the limit, and KL to another limit or by kernels."""
+    """Return the points of every line: the distance to the limit, and KL to another limit or by kernels."""
     means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means
@@ -188,7 +193,7 @@ def gaussian(view: ChartView) -> Drawings:
 
 @chart("Along the depth", "Squared length of tokens, and how alike they become (cosine 1: rank collapse).")
 def path(view: ChartView) -> Drawings:
-    """Squared length of a token and mean cosine between tokens against depth, of first repetitions."""
+    """Draw the squared length of a token and the mean cosine against depth, from the first repetition."""
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

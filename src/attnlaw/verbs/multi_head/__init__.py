@@ -1,4 +1,4 @@
-"""`multi_head`, a verb of studies: the spectrum of random multi-head attention beside its law."""
+"""`multi_head`, a verb for studies: the spectrum of random multi-head attention and its law."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ MOST_TOKENS = 32_768
 
 @settings_dataclass
 class MultiHeadSettings(Settings):
-    """The squared singular values of random multi-head attention beside their law (arXiv 2610.10033).
+    """Compare the squared singular values of random multi-head attention with their law (arXiv 2610.10033).
 
-    All n of them, zeros included, of the matrix that is meant, without its mean; tokens are orthogonal.
+    The spectrum has all n values of the chosen matrix, including zeros, after its mean is subtracted. Tokens
+    are orthogonal.
     """
 
     name: str | None = setting(None, "How its rows are called.", panel=LAYER)
@@ -105,7 +106,7 @@ class MultiHeadSettings(Settings):
 
 @dataclass(frozen=True)
 class MultiHeadSpectrum:
-    """The law of a case with its draws; the attributes are the quantities."""
+    """The law of a case with its draws and its readout."""
 
     draws: MultiHeadDraws
     coefficient_error: float | None = None
@@ -187,7 +188,7 @@ POINTS = 200
 
 
 def _density(spectrum: MultiHeadSpectrum) -> list[dict[str, Any]]:
-    """The law's density over each interval, denser at its ends."""
+    """Return the law's density over each interval, with more points near the ends."""
     law = spectrum.draws.layer.law
     rows = []
     for number, (low, high) in enumerate(law.intervals):

@@ -1,4 +1,4 @@
-"""Spectra of random multi-head attention: a draw under the density of its law, a panel for each layer."""
+"""Charts of `multi_head`: a draw with the density of its law, and the error and time of a readout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATOM_NOTE = "Zeros are written, not drawn."
 
 @chart("Spectra of random attention", "Bars: the singular values of one draw. Line: the law.")
 def spectra(view: ChartView) -> Drawings:
-    """One figure of all layers that were drawn, each once."""
+    """Draw all layers that were drawn in one figure, each once."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
         return
@@ -52,7 +52,7 @@ def readout(view: ChartView) -> Drawings:
     "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """The time of a readout, unless there is an error of it to draw."""
+    """Draw the time of a readout, unless there is a chart of its error."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 
@@ -64,7 +64,10 @@ def _error_lines(view: ChartView) -> Drawings:
 def _panel_data(
     view: ChartView, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
 ) -> dict[str, Any]:
-    """What one panel shows: singular values s, `s^2 = x/mean`, which tame the density at a hard edge."""
+    """Return what one panel shows, as singular values s with `s^2 = x/mean`.
+
+    The density of s is less steep at a hard edge than the density of x.
+    """
     key, mean, atom = row["case"], row["mean"], row["atom_at_zero"]
     every = (values.filter(pl.col("case") == key)["value"] / mean).sqrt().to_numpy()
     kept = every[every > 0] if atom > 0 else every
@@ -72,7 +75,7 @@ def _panel_data(
     law = laws.filter(pl.col("case") == key).select(
         x=s, density=2 * s * mean * pl.col("density"), detail=pl.col("interval")
     )
-    # The density is zero at its edges, but for a hard one.
+    # The density is zero at its edges, except at a hard edge.
     ends = [
         {"x": (end / mean) ** 0.5, "density": 0.0, "detail": place // 2}
         for place, end in enumerate(row["edges"])
