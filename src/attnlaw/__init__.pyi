@@ -1098,10 +1098,11 @@ def limit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LimitResult:
-    """The law of an attention layer's output at initialisation: exactly at any width, against the limit.
+    """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
 
-    The law is that of one coordinate of y_i, the output of token i; errors are standard errors. Var p is the
-    variance of the score p_ii, the randomness of the inputs included (arXiv 2506.00846).
+    The limit is infinite width. The law is that of one coordinate of y_i, the output of token i. Errors are
+    standard errors. Var p is the variance of the score p_ii, including the randomness of the inputs (arXiv
+    2506.00846).
 
     Options that take a sequence make one case for each value.
 
