@@ -25,9 +25,8 @@ from checkpoints.small import VOCABULARY
 from packaging.version import Version
 from transformers.activations import ACT2FN
 
-from attnlaw.checkpoints.blocks import Attention, FeedForward, StoredLayer, View
+from attnlaw.checkpoints.blocks import LAYER, NONE, Attention, FeedForward, Norm, Rotary, StoredLayer, View
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.norms import LAYER, NONE, Norm, Rotary
 
 TOLERANCE = 1e-12
 # Of a small decoder with grouped queries.

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnlaw.analysis.audit.units import RECORDS, pack, unpack
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra.approximate import approximate_spectrum

@@ -7,7 +7,7 @@ import pytest
 from real_checkpoints import real_checkpoint
 from scipy.linalg import svdvals
 
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.spectra import krylov

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attnlaw.checkpoints.norms import Rotary
+from attnlaw.checkpoints.blocks import Rotary
 from attnlaw.spectra.head_sizes import factor_sizes
 
 PLANES = ((0, 2), (1, 3))  # of four of six columns

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.spectra import exact, factored
 from attnlaw.spectra.exact import entry_norms, gram_matrix, matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum, spectrum_and_roots

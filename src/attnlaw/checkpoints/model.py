@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.blocks import Product, StoredLayer, View
+from attnlaw.checkpoints.blocks import LAYER, NONE, Norm, NormFold, Product, StoredLayer, View
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.network import Network
-from attnlaw.checkpoints.norms import LAYER, NONE, Norm, NormFold
 from attnlaw.checkpoints.tensors import Tensors, require_real
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError

@@ -133,10 +133,7 @@ class UnchangedFile:
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
         """The `count` bytes from `offset` on, of the tensor `name`."""
-        if offset + count > self.size:
-            raise InputError(
-                f"{self._path}: tensor {name} lies past the end of the file; copy or download it again"
-            )
+        self.require_inside(offset, count, name)
         try:
             with self._path.open("rb") as file:
                 file.seek(offset)
@@ -147,6 +144,12 @@ class UnchangedFile:
         if state != self._state or data.size != count:
             raise InputError(f"{self._path}: changed while it was read; run again on a file that stays")
         return data
+
+    def require_inside(self, offset: int, count: int, name: str) -> None:
+        if offset + count > self.size:
+            raise InputError(
+                f"{self._path}: tensor {name} lies past the end of the file; copy or download it again"
+            )
 
     def prefetch(self, offset: int, count: int) -> None:
         """Let the system read bytes into its cache while something else is computed; where it can."""

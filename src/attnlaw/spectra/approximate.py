@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
 from attnlaw.spectra.exact import entry_norms, matrix_spectrum, rescale_spectrum
 from attnlaw.spectra.krylov import ROUND_OFF, KrylovRun, Operator, lanczos, tridiagonals

@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.symmetric import add_gram, symmetric_eigenvalues

@@ -33,10 +33,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.blocks import Attention, Rotary
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.checkpoints.norms import Rotary
 from attnlaw.core.arrays import Reals
 
 # A triangular factor, or whatever has the same Gram matrix, and the power of two that it lacks.

@@ -11,10 +11,9 @@ from zlib import crc32
 
 import numpy as np
 
-from attnlaw.checkpoints.blocks import Attention, FactorSource, Product
+from attnlaw.checkpoints.blocks import NONE, Attention, FactorSource, Product
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
-from attnlaw.checkpoints.norms import NONE
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, STORAGE, Arithmetic, ModelSettings
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import BadSetting, InputError

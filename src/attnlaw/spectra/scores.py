@@ -25,9 +25,8 @@ from itertools import pairwise
 import numpy as np
 import scipy
 
-from attnlaw.checkpoints.blocks import Attention, View
+from attnlaw.checkpoints.blocks import LAYER, NONE, Attention, Norm, View
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.norms import LAYER, NONE, Norm
 from attnlaw.core.arrays import Reals
 from attnlaw.spectra.factored import Root, triangular_factor
 from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes

@@ -31,7 +31,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.norms import NormFold
+from attnlaw.checkpoints.blocks import NormFold
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.spectra.head_sizes import FactorSizes, ScoreSizes

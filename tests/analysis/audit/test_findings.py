@@ -289,7 +289,7 @@ def test_ratios_are_compared_with_the_median_layer() -> None:
 
 
 def test_queries_with_norms_of_their_own_have_no_balance(tiny: Model) -> None:
-    from attnlaw.checkpoints.norms import Norm
+    from attnlaw.checkpoints.blocks import Norm
 
     layers = tuple(
         replace(

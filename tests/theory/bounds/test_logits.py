@@ -18,8 +18,8 @@ from scipy.stats import binomtest
 from theory.bounds.largest_logits import Largest, loaded_model, run_once, small_model
 
 import attnlaw
+from attnlaw.checkpoints.blocks import Scores
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.norms import Scores
 from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.scores import block_scores

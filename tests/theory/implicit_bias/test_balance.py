@@ -10,7 +10,7 @@ from scipy.special import binom
 from theory.regression.agree import holds, z_score
 
 from attnlaw import InputError, factor_balance
-from attnlaw.checkpoints.norms import Rotary
+from attnlaw.checkpoints.blocks import Rotary
 from attnlaw.core.estimate import Estimate
 from attnlaw.theory.implicit_bias.balance import mean_root, null_excess
 from attnlaw.theory.laws.head_null import HeadNull

@@ -13,7 +13,7 @@ from analysis.forward.tiny_models import tiny_model
 from real_checkpoints import real_checkpoint
 
 import attnlaw
-from attnlaw.checkpoints.norms import Rotary
+from attnlaw.checkpoints.blocks import Rotary
 from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.head_sizes import gauge_of
 from attnlaw.spectra.measure import Selection, measure

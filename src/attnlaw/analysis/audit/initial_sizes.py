@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 
-from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.blocks import Attention, Norm
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.theory.init.architecture import Deviations
 from attnlaw.theory.init.configuration import deviations_of
 

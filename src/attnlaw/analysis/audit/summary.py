@@ -20,10 +20,9 @@ from attnlaw.analysis.columns import LEVELS, TOWERS
 from attnlaw.analysis.findings.apply import count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
 from attnlaw.analysis.fit.null import Rejections
-from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.blocks import NO_NORM, Attention
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation, Network
-from attnlaw.checkpoints.norms import NO_NORM
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import cells_to_values
 from attnlaw.core.result import Result

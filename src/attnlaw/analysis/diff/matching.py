@@ -14,9 +14,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.blocks import View
+from attnlaw.checkpoints.blocks import Norm, View
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 

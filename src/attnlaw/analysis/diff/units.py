@@ -31,10 +31,9 @@ from attnlaw.analysis.diff.matching import (
 )
 from attnlaw.analysis.diff.rounding import Steps, edge
 from attnlaw.analysis.diff.tensors import TensorChange
-from attnlaw.checkpoints.blocks import Attention, FeedForward, Product, StoredLayer, View
+from attnlaw.checkpoints.blocks import Attention, FeedForward, Norm, Product, StoredLayer, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 from attnlaw.spectra.measure import Selection

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.analysis.findings.evidence import Hit, StoredTensor, Subject, TensorLocation
-from attnlaw.checkpoints.blocks import Attention, Product, View
+from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.core.errors import InputError
 from attnlaw.theory.bounds.logits import FLOAT16
 

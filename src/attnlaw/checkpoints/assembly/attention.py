@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from attnlaw.checkpoints.assembly.match import Match
 from attnlaw.checkpoints.assembly.scores import build_scores
 from attnlaw.checkpoints.assembly.shapes import Shapes
-from attnlaw.checkpoints.blocks import Attention, View
+from attnlaw.checkpoints.blocks import Attention, Norm, View
 from attnlaw.checkpoints.families import LayerTable, Roles
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnlaw.checkpoints.assembly.shapes import Shapes
-from attnlaw.checkpoints.blocks import FeedForward
+from attnlaw.checkpoints.blocks import NO_NORM, FeedForward
 from attnlaw.checkpoints.families import LayerTable, Roles
-from attnlaw.checkpoints.norms import NO_NORM
 from attnlaw.core.errors import InputError
 
 EXPERT = "{expert}"

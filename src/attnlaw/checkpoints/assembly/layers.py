@@ -26,7 +26,9 @@ from attnlaw.checkpoints.assembly.remarks import (
 )
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.blocks import (
+    NO_NORM,
     FeedForward,
+    Norm,
     Product,
     StoredLayer,
     View,
@@ -37,7 +39,6 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import Tower
-from attnlaw.checkpoints.norms import NO_NORM, Norm
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 

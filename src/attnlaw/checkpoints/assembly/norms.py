@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from attnlaw.checkpoints.assembly.match import MatchedStack
 from attnlaw.checkpoints.assembly.shapes import Shapes
+from attnlaw.checkpoints.blocks import NO_NORM, Norm
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Roles
-from attnlaw.checkpoints.norms import NO_NORM, Norm
 
 BLOCK_ORDER = ("attention", "cross", "feed_forward")
 BLOCKS = (*BLOCK_ORDER, "experts")  # which have the norm of the feed-forward block unless they have their own

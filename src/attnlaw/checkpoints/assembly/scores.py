@@ -21,10 +21,9 @@ from collections.abc import Mapping
 from math import log
 
 from attnlaw.checkpoints.assembly.shapes import Shapes, layer_type
-from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.blocks import Attention, Norm, Rotary, Scores
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
-from attnlaw.checkpoints.norms import Norm, Rotary, Scores
 
 
 def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:

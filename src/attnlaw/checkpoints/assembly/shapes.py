@@ -17,10 +17,9 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from attnlaw.checkpoints.blocks import View
+from attnlaw.checkpoints.blocks import Norm, View
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, LayerTable, Roles
-from attnlaw.checkpoints.norms import Norm
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError
 

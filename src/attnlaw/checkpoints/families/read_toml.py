@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from attnlaw.checkpoints import families
+from attnlaw.checkpoints.blocks import LAYER, RMS
 from attnlaw.checkpoints.families import Family, Initialiser, LayerTable, Roles
-from attnlaw.checkpoints.norms import LAYER, RMS
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import parse_toml, read_bounded
 

@@ -189,10 +189,7 @@ class GgufFile(Tensors):
                 f"{path}: one of {parts} parts of a split model; join them first (llama-gguf-split --merge)"
             )
         for name, entry in self._entries.items():
-            if entry.offset + self._bytes(name, entry.shape) > self._file.size:
-                raise InputError(
-                    f"{path}: tensor {name} lies past the end of the file; copy or download it again"
-                )
+            self._file.require_inside(entry.offset, self._bytes(name, entry.shape), name)
 
     def dtype(self, name: str) -> str:
         code = self._type(name)

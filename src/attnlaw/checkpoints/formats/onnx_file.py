@@ -37,12 +37,12 @@ class OnnxFile(Tensors):
             | _copies(graph, self._stored)
             | _linear_layers(graph, self._stored)
         )
-        self._places = {
+        self._offsets = {
             name: _external(path, tensor)
             for name, tensor in self._stored.items()
             if tensor.data_location == self._onnx.TensorProto.EXTERNAL
         }
-        self._files = {file: UnchangedFile(file) for file, _ in self._places.values()}
+        self._files = {file: UnchangedFile(file) for file, _ in self._offsets.values()}
         self.shapes = {name: self._shape(name) for name in self._names}
         if branch := _branch(graph):
             raise InputError(
@@ -57,7 +57,7 @@ class OnnxFile(Tensors):
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
         stored, transposed = self._names[name]
-        array = self._from_file(stored) if stored in self._places else self._from_graph(stored)
+        array = self._from_file(stored) if stored in self._offsets else self._from_graph(stored)
         array = array.T if transposed else array
         return array if member is None else array[member]
 
@@ -89,7 +89,7 @@ class OnnxFile(Tensors):
         return array
 
     def _from_file(self, stored: str) -> NDArray[Any]:
-        file, offset = self._places[stored]
+        file, offset = self._offsets[stored]
         dtype, shape = self._type(stored), tuple(self._stored[stored].dims)
         data = self._files[file].read(offset, prod(shape) * dtype.itemsize, stored)
         array: NDArray[Any] = data.view(dtype)
@@ -171,9 +171,9 @@ def _external(path: Path, tensor: Any) -> tuple[Path, int]:
     """The file beside the graph that holds a tensor, and where it begins there; never a file elsewhere."""
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
-    place = PurePosixPath(location.replace("\\", "/"))
-    file = path.parent / place
-    inside = location and not place.is_absolute() and not {"..", ":", "\0"} & {*place.parts, *location}
+    relative = PurePosixPath(location.replace("\\", "/"))
+    file = path.parent / relative
+    inside = location and not relative.is_absolute() and not {"..", ":", "\0"} & {*relative.parts, *location}
     if not inside or links_outside(file):
         raise InputError(
             f"{path}: tensor {tensor.name} is kept in {location!r}, which lies outside its directory; "

@@ -92,14 +92,14 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
     signature, *_, record_count, length, start, comment = END.unpack(tail[-END.size :])
     if signature != b"PK\5\6" or comment:
         return False
-    place = size - END.size
+    end = size - END.size
     if len(tail) == TAIL and tail[END64.size :].startswith(b"PK\6\7"):
-        place = size - TAIL
+        end = size - TAIL
         _, _, offset, _ = LOCATOR.unpack(tail[END64.size : -END.size])
         signature, *_, record_count, length, start = END64.unpack(tail[: END64.size])
-        if offset != place or signature != b"PK\6\6":
+        if offset != end or signature != b"PK\6\6":
             return False
-    return bool(record_count == count and start + length == place)
+    return bool(record_count == count and start + length == end)
 
 
 def _field(extra: bytes) -> int:

@@ -62,13 +62,13 @@ class SafetensorsFile(Tensors):
                 f"{self.source}: tensor {name} has dtype {entry['dtype']}, which is not supported; "
                 f"convert it to one of {', '.join(DTYPES)}"
             )
-        tensor: NDArray[Any] = self._file.read(*self._place(name, member), name).view(dtype)
+        tensor: NDArray[Any] = self._file.read(*self._byte_range(name, member), name).view(dtype)
         return tensor.reshape(entry["shape"] if member is None else entry["shape"][1:])
 
     def prefetch(self, name: str, member: int | None = None) -> None:
-        self._file.prefetch(*self._place(name, member))
+        self._file.prefetch(*self._byte_range(name, member))
 
-    def _place(self, name: str, member: int | None) -> tuple[int, int]:
+    def _byte_range(self, name: str, member: int | None) -> tuple[int, int]:
         """Where the bytes begin, and how many they are."""
         begin, end = self._header[name]["data_offsets"]
         if member is None:

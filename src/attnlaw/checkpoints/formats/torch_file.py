@@ -28,7 +28,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.formats.pickle_screen import SuspiciousPickle, screen_file
-from attnlaw.checkpoints.tensors import Tensors, as_numpy
+from attnlaw.checkpoints.tensors import InMemoryTensors
 from attnlaw.core.errors import InputError, require_extra
 
 PLAIN = (str, int, float, bool, type(None))
@@ -121,25 +121,20 @@ DAMAGE = (
 )
 
 
-class TorchFile(Tensors):
+class TorchFile(InMemoryTensors):
     """The tensors of one pickled checkpoint; its pages are read from disk when a tensor is."""
 
     def __init__(self, path: Path) -> None:
         import torch
 
-        self.source = str(path)
-        _require_closed_holes(torch, self.source)
-        loaded = _load(path, torch)
-        self._tensors, self.metadata = _weights(loaded, torch.Tensor, self.source)
-        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._tensors.items()}
-
-    def dtype(self, name: str) -> str:
-        return str(self._tensors[name].dtype).removeprefix("torch.")
+        _require_closed_holes(torch, str(path))
+        tensors, metadata = _weights(_load(path, torch), torch.Tensor, str(path))
+        super().__init__(tensors, str(path))
+        self.metadata = metadata
 
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        tensor = self._tensors[name]
-        self._require_stored(tensor, name)
-        return as_numpy(tensor if member is None else tensor[member], self.source, name)
+        self._require_stored(self._tensors[name], name)
+        return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
         """Strides of zero let a few bytes stand for any number of weights, which would fill the memory."""

@@ -41,10 +41,9 @@ from math import isfinite, log, sqrt, tanh
 
 import numpy as np
 
-from attnlaw.checkpoints.blocks import Attention
+from attnlaw.checkpoints.blocks import Attention, Scores
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
-from attnlaw.checkpoints.norms import Scores
 from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.scores import block_scores, missing_sizes_reason
 

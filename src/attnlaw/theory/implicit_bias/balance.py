@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attnlaw.checkpoints.norms import Rotary
+from attnlaw.checkpoints.blocks import Rotary
 from attnlaw.core.arrays import require_shapes
 from attnlaw.core.errors import InputError
 from attnlaw.numerics.quadrature import gauss_legendre

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnlaw.checkpoints.norms import LAYER
+from attnlaw.checkpoints.blocks import LAYER
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.variants import by_name
 
