@@ -1,4 +1,4 @@
-"""One page, and figures for a paper, from results that were saved. Nothing is recomputed."""
+"""Write one page, and figures for a paper, from results that were saved. Nothing is computed again."""
 
 from __future__ import annotations
 
@@ -30,9 +30,15 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     figures: str | None = None,
 ) -> Path:
-    """Write report.html (and figures/) from whatever attnlaw wrote into directories; the page's path.
+    """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
-    It goes to `out`, or into the only directory. `figures` is "pdf", "svg" or "png".
+    Args:
+        directories: written by verbs, studies or monitors. The page compares them if there are several.
+        out: directory of the page; None writes it into the only directory.
+        figures: "pdf", "svg" or "png" also writes every chart for a paper, to figures/ next to the page.
+
+    Raises:
+        InputError: if a directory has no readable result, or if several directories are given without `out`.
     """
     return write_files(directories, out, figures)[0]
 
@@ -42,7 +48,7 @@ def write_files(
     out: str | os.PathLike[str] | None = None,
     figures: str | None = None,
 ) -> list[Path]:
-    """Like `write_report`: the paths of the page and of every figure that its rows allow."""
+    """Do what `write_report` does. Return the paths of the page and of all figures."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
@@ -60,9 +66,9 @@ def write_files(
 
 
 def _load_results(folder: Path) -> list[Result]:
-    """Load the result in a directory, and those of a study's further verbs, which have directories in it.
+    """Load the result in a directory, and those of a study's further verbs from the directories inside it.
 
-    Laws that a study fitted to the models that it audited belong to the audits, too.
+    If a study audited models and fitted laws to them, the laws are added to the tables of the audit.
     """
     first = load(folder)
     names = [name for name in VERBS | STUDY_VERBS if "task" in first.rows.columns]
@@ -75,7 +81,7 @@ def _load_results(folder: Path) -> list[Result]:
 
 
 def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str, list[Figure]]:
-    """Return the page and all figures: those of all audits together, then those of each directory."""
+    """Return the page and its figures: first those of all audits together, then those of each directory."""
     if len(loaded) == len(loaded[0]) == 1:
         figures = figures_of(loaded[0][0])
         return page_of(loaded[0][0], figures), figures
@@ -116,7 +122,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
 
 
 def _runs_sentence(audits: Sequence[Sequence[Result]], names: Sequence[str], whole: Result) -> str:
-    """Return which of the models shown came from which of several directories."""
+    """Say which models came from which directory; return "" if there is only one."""
     left = iter(zip(model_names(whole), whole.rows["status"], strict=True))
     runs = []
     for name, results in zip(names, audits, strict=True):

@@ -1,8 +1,14 @@
-"""The command line: words to settings, settings to results, results to a table, JSON or a page.
+"""The command line: it turns words into settings, runs a verb, and shows a table, JSON or a page.
 
-It alone knows the command-line library (`app`) and rich (`console` and the tables).
-Exit status: 0 done; 1 a file could not be read or a computation failed; 2 bad usage or a bad setting;
-3 a gate failed (`check` alone); 130 interrupted. Whatever goes wrong is told in one line.
+| exit status | meaning |
+|---|---|
+| 0 | done |
+| 1 | a file could not be read, or a computation failed |
+| 2 | a bad option or a bad value |
+| 3 | a rule failed (`check` only) |
+| 130 | interrupted |
+
+Every error is one line on standard error. Only `app` imports the command-line library (cyclopts).
 """
 
 from __future__ import annotations
@@ -18,15 +24,18 @@ from attnlaw.core.errors import InputError
 
 
 class OutputClosed(Exception):
-    """Standard output takes no more; without words where its reader, such as head, has seen enough."""
+    """Standard output cannot be written.
+
+    The message is empty if its reader (such as `head`) has read enough.
+    """
 
 
 class UsageError(Exception):
-    """A bad setting in one line, as the command that was called spells it; exit status 2."""
+    """A bad setting, described in one line with the option names of the command. The exit status is 2."""
 
 
 class GuardedOutput:
-    """Standard output whose errors are told apart from those of files and connections."""
+    """Standard output whose errors are raised as `OutputClosed`, unlike those of files and connections."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -51,8 +60,8 @@ class GuardedOutput:
 
 
 def main() -> None:
-    """Run `attnlaw`; bad input, and what the system refuses, end in one line and an exit status."""
-    # Small matrices take longer in several threads, and large ones are measured in threads of their own.
+    """Run `attnlaw` on `sys.argv`, and exit with its status. Every expected error is printed as one line."""
+    # Several BLAS threads slow down small matrices; large ones are measured in threads of attnlaw.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     prepare_streams()
     try:
@@ -65,7 +74,7 @@ def main() -> None:
             status = run(sys.argv[1:])
         sys.stdout.flush()
     except OutputClosed as error:
-        # What is left in the buffer goes nowhere, so that the interpreter does not try again at its end.
+        # Discard the rest of the buffer, or the interpreter would try to write it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _exit_with_message(str(error), 1)
     except UsageError as error:
@@ -88,8 +97,8 @@ def main() -> None:
 
 
 def prepare_streams() -> None:
-    """Make the streams fit to be written to, whatever they are."""
-    if sys.stderr is None:  # closed: there is nowhere to say anything
+    """Replace closed streams, guard standard output, and allow letters that a terminal cannot show."""
+    if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:
         _exit_with_message("standard output is closed; give it another place, such as /dev/null", 1)
@@ -98,7 +107,7 @@ def prepare_streams() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     sys.stdout = cast(TextIOWrapper, GuardedOutput(sys.stdout))
-    # On a screen of width 0, as some terminals tell it, nothing could be shown: it counts as not told.
+    # Some terminals report a width of 0, with which nothing could be shown.
     if not os.environ.get("COLUMNS", "0").strip("0"):
         os.environ.pop("COLUMNS", None)
 

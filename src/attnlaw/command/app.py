@@ -1,6 +1,7 @@
-"""The commands, by cyclopts: one for each verb, its options the settings. This file alone knows the library.
+"""Build the command line with cyclopts: a command for each verb, whose options are the verb's settings.
 
-Only the verb that is called is imported. What the words mean is left to the declaration.
+Only the module of the command that was called is imported. The words themselves are parsed by the declared
+settings, not by cyclopts.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from attnlaw.core.settings import SettingField, Settings, setting_fields
 from attnlaw.render.terminal.console import print_message
 from attnlaw.verbs import VERBS, find_verb
 
-PLAIN: Literal["plaintext"] = "plaintext"  # without markup it starts a third faster
+PLAIN: Literal["plaintext"] = "plaintext"  # starts a third faster than markup
 METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
-# Commands over what verbs wrote; each is a module with COMMANDS: name -> settings with `execute`.
+# Further commands. Each module has COMMANDS: name -> settings class with `execute`.
 OTHER_COMMANDS = {
     "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
     "reproduce": (
@@ -37,7 +38,7 @@ OTHER_COMMANDS = {
 
 
 def run(words: list[str]) -> int:
-    """Do what the words ask for; the exit status."""
+    """Run the command that the words name. Return the exit status."""
     app = App(
         name="attnlaw",
         help="The spectral theory of attention, executable.",
@@ -69,11 +70,13 @@ def run(words: list[str]) -> int:
 
 
 def _command(name: str, module: str) -> App:
-    """The command of a verb, or the commands over verbs that a module of this room declares."""
+    """Return the command of a verb, or the commands that a module declares in `COMMANDS`."""
     if name in VERBS:
         verb = find_verb(name)
         known = setting_fields(verb.settings) | setting_fields(output_options(verb))
-        if verb.simulation is not None:  # what it must be given plays a part only where it is given
+        if (
+            verb.simulation is not None
+        ):  # its required settings are optional here: without them it does not run
             more = setting_fields(verb.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
         return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
@@ -100,7 +103,13 @@ def _build_command(
     known: Mapping[str, SettingField],
     body: Callable[[dict[str, Any]], int],
 ) -> App:
-    """A command whose options are declared settings; its body gets the words that were given."""
+    """Return a command whose options are declared settings.
+
+    Args:
+        settings: its docstring is the help text of the command.
+        known: the settings by name.
+        body: runs the command; it gets the words by setting and returns the exit status.
+    """
     places = [field for field in known.values() if field.rule.positional]
 
     def call(*words: str | None, **given: Any) -> int:
@@ -119,7 +128,7 @@ def _build_command(
     parameters.sort(key=lambda parameter: parameter.kind)
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     made = App(name=name, help=_reflow(settings.__doc__), help_format=PLAIN)
-    if any(place.default is None for place in places):  # left to itself the library calls it ARGS
+    if any(place.default is None for place in places):  # cyclopts would call it ARGS
         words = " ".join(f"[{place.rule.metavar}{'...' if _is_list(place) else ''}]" for place in places)
         made.usage = f"Usage: attnlaw {name} [OPTIONS] {words}"
     made.default(call)
@@ -131,12 +140,12 @@ def _is_list(field: SettingField) -> bool:
 
 
 def _reflow(text: str | None) -> str:
-    """A docstring whose lines break where the terminal ends, not where the source does.
+    r"""Join the lines of a docstring, so that they break at the width of the terminal.
 
-    Paragraphs and lines such as `name: what it means` stay apart.
+    Paragraphs, and lines such as `name: what it means`, stay apart.
 
-    >>> _reflow("One\\nsentence.\\n\\nrandom: noise\\nlearned: a law")
-    'One sentence.\\n\\nrandom: noise\\nlearned: a law'
+    >>> _reflow("One\nsentence.\n\nrandom: noise\nlearned: a law")
+    'One sentence.\n\nrandom: noise\nlearned: a law'
     """
     return re.sub(r"(?<!\n)\n(?!\n|[a-z-]+( [a-z]+)?: )", " ", inspect.cleandoc(text or ""))
 

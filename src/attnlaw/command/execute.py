@@ -1,4 +1,4 @@
-"""What a command does with a verb: the cases of its words, their result, and where it goes."""
+"""Run a verb for the command line: parse its words, compute its cases, show the result, and write it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, sho
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
-    """Return the options of a verb's output: its own, those for workers, or the common ones."""
+    """Return the class of a verb's output options: those for workers, the verb's own, or the common ones."""
     if verb.split is not None:
         return WorkerOptions
     part = find_part(verb, "options")
@@ -31,7 +31,7 @@ def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
 
 
 def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given on the command line as values: lists where several values make several cases."""
+    """Parse words of the command line into values; a setting that may have several values gets a list."""
     values = {}
     for name, words in given.items():
         several = known[name].parse_words(words)
@@ -50,7 +50,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
 
     with _output_directory(options.out, verb), _library_messages():
-        print_once = cache(print_message)  # an error that many cases meet is one line
+        print_once = cache(print_message)  # print an error that many cases share only once
         ready = [(part, _runnable_cases(part, cases, print_once)) for part, cases in asked]
         results = [_run_cases(part, cases, options, print_once) for part, cases in ready]
         done = [result for result in results if len(result)]
@@ -70,7 +70,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
 def _requested_cases(
     verb: Verb[Any, Any], words: Mapping[str, Any]
 ) -> list[tuple[Verb[Any, Any], list[Any]]]:
-    """The verb with its cases and, where its own settings were given, the verb beside it."""
+    """Return the verb with its cases, and the simulation with its cases if any of its settings were given."""
     known = setting_fields(verb.settings)
     verb_words = {name: word for name, word in words.items() if name in known}
     tables = {
@@ -90,7 +90,7 @@ def _requested_cases(
 
 
 def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable[[str], None]) -> list[Any]:
-    """The cases that can work; why the others cannot is told before anything runs."""
+    """Return the cases that pass the verb's precheck, and print why the others do not."""
     ready = []
     for case in cases:
         try:
@@ -108,9 +108,9 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
 def _run_cases(
     verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, print_once: Callable[[str], None]
 ) -> Result:
-    """Collect the result of the cases; an error is printed, and ends its case alone.
+    """Compute the cases and collect their result. An error is printed and ends only its own case.
 
-    A verb with a view of its own shows each case as it comes.
+    If the verb has its own terminal view, each case is shown as soon as it is computed.
     """
     terminal = None if options.json else find_part(verb, "terminal")
     pairs, shown = [], [Result.collect(verb, [])]
@@ -143,7 +143,7 @@ def _write(result: Result, options: OutputOptions) -> None:
 
 @contextmanager
 def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
-    """Make the directory of results before the work; take it away again where nothing came into it."""
+    """Create the directory of results before the work, and remove it afterwards if it stayed empty."""
     if out is None:
         yield
         return
@@ -153,13 +153,13 @@ def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # not empty
+        with suppress(OSError):  # a directory is not empty
             for path in made:
                 path.rmdir()
 
 
 class _MessageHandler(logging.Handler):
-    """Lines of the library, on standard error."""
+    """Print log records of the library on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(record.getMessage())
@@ -167,7 +167,7 @@ class _MessageHandler(logging.Handler):
 
 @contextmanager
 def _library_messages() -> Iterator[None]:
-    """Show what the library has to tell while it works, such as how long that will take."""
+    """Show log messages of the library, such as how long the work will take."""
     log, handler = logging.getLogger("attnlaw"), _MessageHandler()
     level = log.level
     log.addHandler(handler)

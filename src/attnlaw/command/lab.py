@@ -1,4 +1,4 @@
-"""`attnlaw lab [PAGE] [PATH]`: the lab in a browser."""
+"""The command `attnlaw lab [PAGE] [PATH]`, which opens the lab in a browser."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from attnlaw.verbs import VERBS
 
 @settings_dataclass
 class Lab(Settings):
-    """Theory under sliders, in a browser, on this machine alone; Ctrl-C ends it. Needs the extra lab.
+    """Explore theory with sliders, in a browser on this machine; Ctrl-C ends it. Needs the extra lab.
 
-    Pages of theory (learn, limit, dynamics) need no path. That of audit takes what `attnlaw audit --out`
-    wrote, or a checkpoint, those of other verbs what their commands take.
+    The pages of learn, limit and dynamics need no path. The page of audit takes a checkpoint, or a directory
+    that `attnlaw audit --out` wrote. Other pages take what their commands take.
     """
 
     page: str = setting(
@@ -38,7 +38,7 @@ class Lab(Settings):
         def ready(address: str) -> None:
             print_message(f"the lab is at {address} (Ctrl-C ends it)")
             if not self.no_browser:
-                webbrowser.open(address)  # does nothing where there is no browser
+                webbrowser.open(address)  # does nothing if there is no browser
 
         serve(self.page, self.path, self.port, ready)
         return 0

@@ -1,4 +1,4 @@
-"""`attnlaw report DIR...`: a page of whatever attnlaw wrote."""
+"""The command `attnlaw report DIR...`, which writes a page from saved results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attnlaw.render.terminal.console import print_message
 
 @settings_dataclass
 class Report(Settings):
-    """Write report.html from saved rows, several runs side by side; nothing is computed anew.
+    """Write report.html from saved rows, with several runs side by side. Nothing is computed again.
 
     The same from Python: attnlaw.report.write_report([DIR, ...], out=DIR, figures="pdf")
     """

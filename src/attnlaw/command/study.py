@@ -1,4 +1,4 @@
-"""`attnlaw study list|new VERB` and `attnlaw study run|resume|status|export FILE --out DIR`"""
+"""The commands `attnlaw study list`, `study new VERB` and `study run|resume|status|export FILE --out DIR`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from attnlaw.study.store import open_store
 from attnlaw.study.study_file import template
 from attnlaw.verbs import find_verb
 
-MOST_ERRORS = 5  # that are told apart
-STOPPED = 130  # the exit status of what Ctrl-C ended
+MOST_ERRORS = 5  # different errors that are printed
+STOPPED = 130  # exit status after Ctrl-C
 
 
 @settings_dataclass
@@ -49,7 +49,7 @@ class StudyLocation(Settings):
 
 @settings_dataclass
 class List(Settings):
-    """The studies that come with attnlaw: what each is about, of how many tasks, and its paper.
+    """List the studies that come with attnlaw: what each is about, its number of tasks, and its paper.
 
     Each runs by its name: attnlaw study run NAME --out DIR. The same from Python: read_study(NAME)
     """
@@ -78,7 +78,7 @@ class List(Settings):
 
 @settings_dataclass
 class New(Settings):
-    """Print a study file to fill in: every key of a verb with its meaning, what it may be, and its default.
+    """Print a study file to fill in: every key of a verb with its meaning, allowed values and default.
 
     The same from Python: attnlaw.study.study_file.template(verb)
     """
@@ -92,7 +92,7 @@ class New(Settings):
 
 @settings_dataclass
 class StudyRunSettings(StudyLocation, Backend):
-    """What `run` and `resume` share: where the tasks are computed."""
+    """Options that `run` and `resume` share: the study, its directory, and the workers."""
 
     json: bool = setting(False, "Print JSON and nothing else.")
 
@@ -103,7 +103,7 @@ class StudyRunSettings(StudyLocation, Backend):
 
 @settings_dataclass
 class Run(StudyRunSettings):
-    """Compute what is missing of a study and export its rows to DIR.
+    """Compute the missing tasks of a study and export its rows to DIR.
 
     The same from Python: attnlaw.study.run(read_study(FILE), DIR, Backend(jobs=...), force=...), and for
     figures attnlaw.report.write_report([DIR], figures="png")
@@ -123,7 +123,7 @@ class Run(StudyRunSettings):
 
 @settings_dataclass
 class Resume(StudyRunSettings):
-    """Go on with a study that was stopped or killed: only what is missing is computed.
+    """Continue a study that was stopped or killed: only missing tasks are computed.
 
     The same from Python: attnlaw.study.resume(read_study(FILE), DIR, Backend(...), retry_failed=...)
     """
@@ -136,7 +136,7 @@ class Resume(StudyRunSettings):
 
 @settings_dataclass
 class Status(StudyLocation):
-    """How far a study has come, also while it runs.
+    """Show how many tasks of a study are done, failed or missing, also while it runs.
 
     The same from Python: attnlaw.study.status(read_study(FILE), DIR)
     """
@@ -187,7 +187,7 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
 
 
 def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:
-    """Where the study stands, what failed, and what to do next."""
+    """Print the counts of tasks, the errors of failed ones, and the command to run next."""
     if place.json:
         print_json(standing.describe())
         return

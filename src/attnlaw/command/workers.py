@@ -1,4 +1,4 @@
-"""`--workers N | --dask ADDRESS | --slurm ...`: one case of a verb with parts (an audit) on many workers."""
+"""The options `--workers N`, `--dask ADDRESS` and `--slurm ...`: compute one audit on many workers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from attnlaw.study.backends import Backend
 
 PANEL = "Many workers"
-LONG = 20.0  # seconds after which the time left is told in a line
+LONG = 20.0  # seconds after which a line states the time left
 
 
 @settings_dataclass
 class WorkerOptions(OutputOptions):
-    """How results are shown, and where their parts are computed: here, or by workers that see the files."""
+    """How results are shown, and which workers compute the parts of a case. They must see its files."""
 
     workers: int | None = setting_like(Workers, "jobs", requires="out", panel=PANEL)
     dask: str | None = setting_like(Workers, "dask", requires="out", panel=PANEL)
@@ -38,7 +38,7 @@ class WorkerOptions(OutputOptions):
 
     @property
     def backend(self) -> Backend | None:
-        """Where the workers are, checked; None without any, for which no study is imported."""
+        """The checked choice of workers; None without any, so that the study package is not imported."""
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
         from attnlaw.study.backends import Backend

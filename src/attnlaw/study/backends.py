@@ -1,9 +1,8 @@
-"""Where tasks are computed: in this process, on a local Dask cluster, on one that is there, or on Slurm.
+"""Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm.
 
-Slurm jobs of single-threaded Dask workers, through dask-jobqueue.
-
-The scheduler lives in the driver; sbatch gets a script that starts `cores` workers. They find the scheduler
-by its address, and end when it has gone.
+On Slurm, dask-jobqueue submits jobs of single-threaded Dask workers. The Dask scheduler runs in this process;
+sbatch gets a script that starts `cores` workers. They connect to the address of the scheduler, and end when
+it is gone.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from attnlaw.verbs.workers import Workers
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 DEATH_TIMEOUT = 60  # seconds
-NO_DASHBOARD = "127.0.0.1:0"  # without an address Dask opens port 8787 to everyone
+NO_DASHBOARD = "127.0.0.1:0"  # without an address, Dask opens port 8787 to everyone
 
 
 @settings_dataclass
 class SlurmOptions(Settings):
-    """What `--slurm` may say of one job."""
+    """Options of one Slurm job, as `--slurm` takes them."""
 
     partition: str | None = setting(None, "Queue of the job.")
     cores: int = setting(1, "Workers of the job.", minimum=1, maximum=999_999)
@@ -51,7 +50,7 @@ class SlurmOptions(Settings):
 
 
 def parse_options(text: str) -> SlurmOptions:
-    """`a=1,b=2` as the options of a job.
+    """Parse `a=1,b=2` into the options of a Slurm job.
 
     >>> parse_options("partition=cpu,cores=8,memory=32GB").cores
     8
@@ -70,7 +69,7 @@ def parse_options(text: str) -> SlurmOptions:
 
 
 def slurm_cluster(text: str, folder: Path) -> Any:
-    """The cluster of `partition=...,cores=...,memory=...,walltime=...`; sbatch gets its `job_script()`."""
+    """Return the dask-jobqueue cluster for options such as `partition=cpu,cores=8`."""
     with require_extra("--slurm", "cluster"):
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
@@ -104,13 +103,19 @@ def slurm_cluster(text: str, folder: Path) -> Any:
             scheduler_options={"dashboard_address": NO_DASHBOARD},
             silence_logs="critical",
         )
-    except RuntimeError as error:  # for example an interface that is not there
+    except RuntimeError as error:  # for example an interface that does not exist
         raise InputError(f"--slurm {text}: {error}; correct the option") from error
 
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """A client of Slurm jobs with `jobs` workers in all; new jobs replace those whose time is over."""
+    """Yield a Dask client whose workers are Slurm jobs.
+
+    Args:
+        text: options of a job, as `parse_options` reads them.
+        jobs: number of workers of all jobs together. A job whose time is over is replaced by a new one.
+        folder: directory of the store; logs go to its folder slurm/.
+    """
     from distributed import Client
 
     if shutil.which("sbatch") is None:
@@ -125,19 +130,19 @@ def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
                 time.sleep(0.2)
             yield client
     finally:
-        with suppress(AssertionError):  # Dask holds that every job has started once
+        with suppress(AssertionError):  # Dask asserts that every job has started
             cluster.close()
 
 
 CONFIG = {
-    # A death is told at once, and a worker holds what it computes and nothing else.
+    # Dask reports a death at once, and a worker holds only the batch that it computes.
     "distributed.scheduler.allowed-failures": 0,
     "distributed.scheduler.worker-saturation": 1.0,
-    # A worker that is not back after this time is given up, and started anew when it is asked for.
+    # Dask gives up a worker that is not back after this time. The engine asks for a new one.
     "distributed.deploy.lost-worker-timeout": "20s",
-    # Nobody looks at the statistics that workers would take every hundredth of a second.
+    # Nobody reads the statistics that workers would take every hundredth of a second.
     "distributed.worker.profile.enabled": False,
-    # Without Dask's MALLOC_TRIM_THRESHOLD_, which takes every array from the system anew: twice the time.
+    # This leaves out Dask's MALLOC_TRIM_THRESHOLD_, which doubles the time to allocate arrays.
     "distributed.nanny.pre-spawn-environ": THREADS,
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
@@ -148,7 +153,7 @@ PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 @settings_dataclass
 class Backend(Workers):
-    """In this process, or: `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`.
+    """Where tasks are computed: in this process, unless `jobs`, `dask` or `slurm` choose workers.
 
     >>> with Backend().open("study-dir", Stop()) as engine:
     ...     engine.workers
@@ -167,7 +172,17 @@ class Backend(Workers):
     def open(
         self, out: str | os.PathLike[str], stop: Stop, time_limit: float | None = None, retries: int = 2
     ) -> Iterator[Engine]:
-        """The engine for a store in `out`, once its workers are seen to fit; they end with the context."""
+        """Yield the engine for a store, and end its workers afterwards.
+
+        Args:
+            out: directory of the store. Workers must see it under the same path.
+            stop: ends the work when it is requested.
+            time_limit: seconds for one attempt at a task; None sets no limit.
+            retries: further attempts at a task that failed.
+
+        Raises:
+            InputError: if the cluster does not start, or if a worker has another version of attnlaw.
+        """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):
             yield Engine(Path(out).absolute(), stop, time_limit, retries)
             return
@@ -191,7 +206,7 @@ class Backend(Workers):
 
 @contextmanager
 def _local_cluster(jobs: int) -> Iterator[Any]:
-    """Single-threaded worker processes, reachable from this machine alone; Dask restarts those that die."""
+    """Yield a client of single-threaded worker processes, which only this machine can reach."""
     from distributed import Client, LocalCluster
 
     options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
@@ -208,7 +223,7 @@ def _local_cluster(jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def _connect(address: str) -> Iterator[Any]:
-    """A cluster that is already there."""
+    """Yield a client of a cluster that is already running."""
     from distributed import Client
 
     missing = (OSError, TypeError)  # the latter for TLS without certificates
@@ -223,7 +238,7 @@ def _connect(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _silence_dask() -> Iterator[None]:
-    """Dask's log without the deaths of workers: rows tell what failed."""
+    """Silence Dask's log about workers that died: the rows report what failed."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -237,11 +252,11 @@ def _silence_dask() -> Iterator[None]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Threads and processes started here never see Ctrl-C: a terminal sends it to all, the driver decides.
+    """Keep Ctrl-C away from the threads and processes that start inside: only the driver decides to stop.
 
-    They inherit the mask of blocked signals; one that comes meanwhile reaches this thread afterwards.
+    They inherit the mask of blocked signals. A signal that arrives meanwhile reaches this thread afterwards.
     """
-    resource_tracker.ensure_running()  # now, because it would unblock the signal in the thread that starts it
+    resource_tracker.ensure_running()  # before the mask is set: starting it unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -250,12 +265,12 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def probe_worker(token: str) -> tuple[str, bool]:
-    """On a worker: its version of attnlaw, and whether it sees a file of the driver's."""
+    """Return, on a worker, its version of attnlaw and whether it sees a file of the driver."""
     return __version__, Path(token).exists()
 
 
 def _check_workers(client: Any, folder: Path) -> None:
-    """An `InputError` where workers have another version or do not see the directory of the store."""
+    """Raise an `InputError` if a worker has another version of attnlaw or does not see the store."""
     token = folder / f".seen-{uuid.uuid4().hex}"
     token.touch()
     missing = (ModuleNotFoundError, AttributeError)

@@ -1,11 +1,12 @@
-"""Tasks on a Dask cluster: a local one, one that is already there, or Slurm jobs through dask-jobqueue.
+"""Compute tasks on a Dask cluster: a local one, one that is already running, or Slurm jobs.
 
-Tasks travel in batches (see `engine`), a few ahead of the workers; back come short rows. Dask starts, watches
-and restarts the worker processes. When one dies, its batch comes back as an error, and the markers that
-workers keep (see `task`) tell which task it was computing: that one has failed an attempt, the others have
-not. Tasks that are computed at once leave no marker: when their worker dies, each is computed alone.
+Tasks are sent in batches (see `engine`), a few batches ahead of the workers; workers return short rows. Dask
+starts, watches and restarts the worker processes. If a worker dies, its batch returns as an error. The marker
+files of workers (see `task`) then show which task it was computing: this task has failed one attempt, the
+others of the batch have not. Tasks that are computed together write no marker. If their worker dies, each is
+computed alone.
 
-This module needs Dask (the extra `cluster`); `backends.Backend` imports it if a cluster is asked for.
+This module needs Dask (the extra `cluster`). `backends.Backend` imports it only for a cluster.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from attnlaw.study.engine import LEAST, Engine, pace_key
 from attnlaw.study.task import QUICK, Ending, Task, cause_of_death, error_line, group_tasks, run_batch
 
 AHEAD = 3  # batches sent for each worker
-LAST_WAIT = QUICK  # seconds that running batches get after a stop: also a first task on its second run
+LAST_WAIT = QUICK  # seconds that running batches get after a stop, enough for the second run of a first task
 FETCH = 10.0  # seconds for a worker to send what it has finished
 ASK_AGAIN = 5.0  # seconds between looks for missing workers
-MOST_DEATHS = 20  # of workers that held a task without computing it
+MOST_DEATHS = 20  # of workers that held a task but did not compute it
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A task on its way: failed attempts, and workers that died with it though it was not to blame."""
+    """A task that has not ended, with its failed attempts and the deaths of workers that it did not cause."""
 
     task: Task
     attempts: int = 0
@@ -48,10 +49,13 @@ class _Pending:
 
 @dataclass(kw_only=True)
 class DaskEngine(Engine):
-    """Computes tasks through a Dask client.
+    """An engine that computes tasks through a Dask client.
 
-    A cluster of ours is to have `planned` workers. Dask restarts a worker that dies, but gives up where that
-    fails; it is then asked for the planned number again.
+    Args:
+        client: connected to the cluster.
+        planned: number of workers if this process started the cluster. Dask restarts a worker that dies, but
+            may give up. The engine then asks for the planned number again.
+        last_request: time of the last look for missing workers.
     """
 
     client: Client
@@ -60,16 +64,16 @@ class DaskEngine(Engine):
 
     @property
     def workers(self) -> int:
-        """Worker processes: those planned, or those there are."""
+        """Number of worker processes: the planned ones, or those of the running cluster."""
         return self.planned or max(1, len(self.client.nthreads()))
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """As of every engine; an `InputError` where the scheduler goes away."""
+        """Yield how tasks ended. Raise an `InputError` if the connection to the scheduler is lost."""
         try:
             yield from self._run(tasks, first)
         except Exception as error:
             lost = isinstance(error, OSError | CancelledError) or self.client.status != "running"
-            # An error of a file of the study, or one that says all itself, has another cause.
+            # An `InputError`, or an error about a file, has another cause.
             if not lost or isinstance(error, InputError) or getattr(error, "filename", None) is not None:
                 raise
             raise InputError(
@@ -96,7 +100,7 @@ class DaskEngine(Engine):
                     yield finished
         if not flying:
             return
-        # After a stop: call back what no worker has begun, and keep what ends soon.
+        # After a stop, cancel batches that no worker has begun, and keep those that end soon.
         begun = {key for keys in self.client.processing().values() for key in keys}
         self.client.cancel([future for future in flying if future.key not in begun])
         until = time.monotonic() + LAST_WAIT
@@ -108,7 +112,7 @@ class DaskEngine(Engine):
         self.client.cancel(list(flying), force=True)
 
     def _restore(self) -> None:
-        """Ask the cluster for the planned workers where some are missing."""
+        """Ask the cluster for the planned number of workers if some are missing."""
         if self.planned is None or time.monotonic() < self.last_request + ASK_AGAIN:
             return
         self.last_request = time.monotonic()
@@ -116,10 +120,10 @@ class DaskEngine(Engine):
             self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """The next of one kind: as many as make a batch, fewer near the end, one alone after an accident."""
+        """Take the next tasks of one kind: a full batch, fewer near the end, one after an accident."""
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
-        if first.task.group is not None:  # in small chunks each would cost as much as alone
+        if first.task.group is not None:  # in small batches, a task would cost as much as alone
             share = max(share, LEAST)
         size = 1 if first.is_suspect else min(share, self.batch_size(first.task))
         kind = pace_key(first.task)
@@ -131,7 +135,7 @@ class DaskEngine(Engine):
         return batch
 
     def _collect_batch(self, future: Any, batch: list[_Pending]) -> tuple[list[Ending], list[_Pending]]:
-        """Finished endings of a batch that ended, and tasks to try again."""
+        """Return the final endings of a batch, and the tasks to try again."""
         endings: Sequence[Ending | None]
         if future.status == "cancelled":
             raise CancelledError
@@ -158,7 +162,7 @@ class DaskEngine(Engine):
         return finished, again
 
     def _ending_after_death(self, error: BaseException, pending: _Pending) -> Ending | None:
-        """What became of a task whose batch did not come back; None if it was not to blame."""
+        """Return how a task of a lost batch ended; None if the task did not cause the loss."""
         key = pending.task.key
         if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
             return Ending(key, 0.0, error=error_line(error), permanent=True)
@@ -169,7 +173,7 @@ class DaskEngine(Engine):
 
 
 def _fetch_endings(future: Any) -> list[Ending]:
-    """The endings of a finished batch; none if its worker died before it could send them."""
+    """Return the endings of a finished batch; none if its worker died before it sent them."""
     try:
         endings: list[Ending] = future.result(timeout=FETCH) if future.status == "finished" else []
     except (KilledWorker, TimeoutError):
@@ -180,7 +184,7 @@ def _fetch_endings(future: Any) -> list[Ending]:
 
 
 def _take_ended(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
-    """Futures that have ended: those there are, or the first to come within some seconds."""
+    """Return all futures that have ended; if there are none, wait some seconds for the first."""
     taken = []
     try:
         taken.append(ended.get(timeout=seconds))

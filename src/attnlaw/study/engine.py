@@ -1,11 +1,11 @@
-"""Compute tasks in this process, one after the other or a group at once; `cluster` does it on Dask.
+"""Compute tasks in this process, one after the other or a group together; `cluster` does the same on Dask.
 
-An engine takes tasks and yields how they ended, in any order. A task that failed is tried again up to
-`retries` times, unless its error is permanent.
+An engine takes tasks and yields how they ended, in any order. It tries a failed task again, up to `retries`
+times, unless the error is permanent.
 
-Tasks of a group (`Verb.batch_key`) share most of their work: alone each pays all of it. Their batches are
-larger, and grow as their share of the time falls. They have `LEAST` members even where one alone takes longer
-than a chunk should (on a busy machine any does), up to `LONG` seconds: else nobody learns what they share.
+Tasks of one group (`Verb.batch_key`) share most of their work, so their batches are larger, and grow as the
+time per task falls. A batch of a group has at least `LEAST` tasks if one task takes up to `LONG` seconds,
+even if the batch then takes longer than `CHUNK`. Smaller batches would not show how much the tasks share.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from types import FrameType
 
 from attnlaw.study.task import Ending, Task, group_tasks, run_task, run_tasks_together, time_again
 
-BATCH, CHUNK = 0.25, 1.0  # seconds of tasks that are computed one after the other, and at once
+BATCH, CHUNK = 0.25, 1.0  # seconds of a batch of single tasks, and of a group
 LEAST, LONG = 32, 3.0
 MOST_IN_BATCH = 500
 
 
 @dataclass
 class Stop:
-    """Whether to stop: the user asked for it, or a task failed without which the others are in vain.
+    """A request to stop: from the user, or because a part failed and the rest of its case is of no use.
 
-    While a task is computed in this process, asking interrupts it.
+    If a task is being computed in this process, the user's request interrupts it.
     """
 
     by_user: bool = False
@@ -47,7 +47,10 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Ask on SIGINT (Ctrl-C) and SIGTERM (a job's end), where this is the main thread."""
+        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job).
+
+        Does nothing outside the main thread.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -61,25 +64,28 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """Raised inside a task that exceeds its limit; not an `Exception`, so that no task swallows it."""
+    """Raised inside a task that exceeds its time limit.
+
+    It is not an `Exception`, so that no task catches it.
+    """
 
 
 @dataclass
 class Engine:
-    """Computes tasks in this process. A task that exits the process ends the run; a cluster survives that.
+    """Computes tasks in this process. A task that exits the process ends the run; on a cluster it does not.
 
     Args:
         folder: directory of the store, to which tasks write their tables.
         stop: ends the work as soon as it is requested.
-        time_limit: seconds for an attempt at a task; None is no limit.
+        time_limit: seconds for one attempt at a task; None sets no limit.
         retries: attempts after the first one.
+        pace: mean seconds of a task of each kind, by `pace_key`.
     """
 
     folder: Path
     stop: Stop
     time_limit: float | None = None
     retries: int = 2
-    # Seconds of a task of each kind: a mean over what was measured last.
     pace: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     @property
@@ -87,7 +93,10 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield how tasks ended. `first` runs quick tasks a second time, to measure them."""
+        """Yield how tasks ended.
+
+        With `first`, quick tasks run a second time, to measure them without imports.
+        """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
@@ -108,11 +117,14 @@ class Engine:
                             yield [ending]
 
     def is_final(self, ending: Ending) -> bool:
-        """Whether the task is finished or must not be tried again."""
+        """Return whether the task is finished, or must not be tried again."""
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
     def add_times(self, task: Task, endings: Iterable[Ending]) -> None:
-        """Endings of tasks of this kind: as many measurements, beside one of all before."""
+        """Update the pace of this kind of task.
+
+        All earlier measurements together weigh as much as one new one.
+        """
         seconds = [ending.seconds for ending in endings]
         before = self.pace.get(pace_key(task))
         known = seconds if before is None else [before, *seconds]
@@ -120,9 +132,9 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """How many tasks like this one make a batch; one where none was measured.
+        """Return how many tasks like this one make a batch; 1 if none was measured yet.
 
-        A group has the time limit of one task: it should need no more than half of it.
+        A group has the time limit of one task, so it should need at most half of it.
         """
         pace = self.pace.get(pace_key(task))
         if pace is None:
@@ -135,7 +147,7 @@ class Engine:
         return max(1, min(MOST_IN_BATCH, size, allowed))
 
     def _run_alone(self, task: Task, first: bool) -> Ending | None:
-        """Return how a task ended after as many attempts as it may have; None after a stop."""
+        """Return how a task ended after all its attempts; None after a stop."""
         attempts = 0
         while True:
             ending = self._attempt(task)
@@ -167,7 +179,7 @@ class Engine:
     def _interruptible(self) -> Iterator[None]:
         """Raise `KeyboardInterrupt` on a stop and, in the main thread, `TimeUp` after the time limit.
 
-        Compiled code ends before anything is raised.
+        Compiled code finishes before anything is raised.
         """
 
         def ring(number: int, frame: FrameType | None) -> None:
@@ -188,5 +200,5 @@ class Engine:
 
 
 def pace_key(task: Task) -> tuple[str, bool]:
-    """What tasks that take about as long have in common: their verb, and whether they are in groups."""
+    """Return what tasks of about equal duration share: their verb, and whether they belong to a group."""
     return task.verb.name, task.group is not None

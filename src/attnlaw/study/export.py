@@ -1,9 +1,9 @@
-"""Finished tasks as results, in the layout that `attnlaw.load` reads.
+"""Turn finished tasks into results, in the layout that `attnlaw.load` reads.
 
-The result of the first verb is in the directory of the study itself, with the rows of the verb that
-simulates it in simulation.parquet. Each further verb has its result in DIR/VERB. Rows are in the order of the
-study and have the further column `task`, the key. A task that failed has the status "failed" and its error as
-remark.
+The directory of the study has the result of its first verb, and the rows of that verb's simulation in
+simulation.parquet. Each further verb has its result in DIR/VERB. Rows are in the order of the study. They
+have the additional column `task`, the key of the task. A failed task has the status "failed" and its error
+as remark.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 GIGABYTE = 2**30
-MOST_GIGABYTES = 4.0  # of the files of one table; they are joined in memory
+MOST_GIGABYTES = 4.0  # of one table, which is joined in memory
 
 
 def collect_results(study: Study, store: Store) -> list[Result]:
-    """Return the results of the verbs that have finished tasks, each with its simulation."""
+    """Return the results of all verbs that have finished tasks, each with its simulation."""
     endings = store.endings()
     results: dict[str, Result] = {}
     for name, verb in study.verbs.items():
@@ -59,7 +59,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
     )
     sizes: Counter[str] = Counter()
     for name, part in (table for _, ending in finished for table in ending.parts):
-        with suppress(OSError):  # lost
+        with suppress(OSError):  # the file is lost
             sizes[name] += (store.folder / part).stat().st_size
     too_large = {name: size / GIGABYTE for name, size in sizes.items() if size > MOST_GIGABYTES * GIGABYTE}
     for name, size in too_large.items():
@@ -76,9 +76,10 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks; return their directories, none if no task is finished.
+    """Write the results of all finished tasks. Return their directories; none if no task is finished.
 
-    An `InputError` where the store holds only rows of another study: they would be emptied.
+    Raises:
+        InputError: if the store has rows, but only of another study. Exporting would delete their result.
     """
     require_same_study(study, store)
     results = collect_results(study, store)
@@ -86,7 +87,7 @@ def export(study: Study, store: Store) -> list[Path]:
     for folder, result in zip(folders, results, strict=True):
         replace_files(folder, {folder / name: data for name, data in result.files().items()})
     others = {store.folder / name for name in VERBS | STUDY_VERBS} - {*folders}
-    for folder in others:  # of verbs that the study had before
+    for folder in others:  # results of verbs that are no longer in the study
         with suppress(InputError, OSError):
             if not (folder / STORE).exists() and "task" in load(folder).rows.columns:
                 for path in written_files(folder):
@@ -96,7 +97,7 @@ def export(study: Study, store: Store) -> list[Path]:
 
 
 def require_same_study(study: Study, store: Store) -> None:
-    """An `InputError` where a store holds rows, and none of them is of this study."""
+    """Raise an `InputError` if a store has rows, but none of this study."""
     keys = store.endings(rows=False).keys()
     if keys and keys.isdisjoint(task.key for task in study.tasks):
         raise InputError(

@@ -1,7 +1,7 @@
-"""Run a study, look at it, resume it: only what is missing is computed.
+"""Run a study, resume it, and report its status. Only missing tasks are computed.
 
-A run holds the directory's lock, computes a first task of each verb to tell what the rest will cost, keeps
-what is finished as it comes, and exports the rows at its end, also when it is stopped.
+A run holds the lock of its directory. It first computes one task of each verb to estimate the cost of the
+rest, stores every task as it finishes, and exports the rows at the end, also if it is stopped.
 """
 
 from __future__ import annotations
@@ -25,23 +25,27 @@ from attnlaw.study.study_file import Study
 from attnlaw.study.task import Ending, Task, group_tasks
 from attnlaw.verbs.views import STORE
 
-TRIAL = 32
-KEY = "[0-9a-f]{32}"  # as it stands in the names of files
-# Where a run or a kill leaves what, by the names of the files.
+TRIAL = 32  # tasks of a group whose mean time estimates the cost
+KEY = "[0-9a-f]{32}"  # in the names of files
+# Files that a run or a kill leaves behind: folder -> pattern of names.
 LEFTOVERS = {
     "drafts/*": rf"{KEY}-\w+-.+\.parquet",
     "running/*": KEY,
     "parts/*/*": rf"{KEY}-[0-9a-f]{{16}}\.parquet",
 }
-DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # of a result, next to it
+DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # of a file of a result, in its folder
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run will cost: the time of each verb's first task for all tasks of the verb, over the workers.
+    """The expected cost of a run.
 
-    Where tasks are computed at once, the mean time of a few of them takes its place. `first` is the time of
-    the very first task; both times are None where a first task failed.
+    Args:
+        tasks: number of tasks to compute.
+        workers: number of worker processes.
+        first: seconds of the very first task; None if a first task failed.
+        seconds: expected seconds of the whole run; None if a first task failed. Each verb's first task stands
+            for all its tasks. For tasks that are computed in groups, the mean time of a few of them does.
     """
 
     tasks: int
@@ -52,7 +56,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Failure:
-    """A task that failed: its settings and its error."""
+    """A failed task: its settings and its error."""
 
     settings: dict[str, Any]
     error: str
@@ -60,7 +64,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """Where a study stands: counts of tasks, what failed, whether a run is at work or was stopped."""
+    """The progress of a study.
+
+    Args:
+        tasks: number of tasks of the study.
+        done: number of tasks that succeeded.
+        failures: tasks that failed.
+        computed: number of tasks that this run computed.
+        seconds: time of all finished tasks together.
+        running: whether a run is in progress.
+        stopped: whether this run was stopped before its end.
+    """
 
     tasks: int
     done: int
@@ -75,7 +89,7 @@ class StudyStatus:
         return self.tasks - self.done - len(self.failures)
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return the status as plain values for JSON."""
         return {
             "tasks": self.tasks,
             "done": self.done,
@@ -105,13 +119,22 @@ def run(
     announce: Callable[[Cost], None] | None = None,
     progress: Progress | None = None,
 ) -> StudyStatus:
-    """Compute what is missing of a study and export its results to `out`.
+    """Compute the missing tasks of a study and export its results to `out`.
 
-    `force` computes everything anew: a row stays until its task is finished again, and what a stopped run did
-    not reach is missing, for `resume`. `retry_failed` also computes what failed before. `announce` is told
-    the cost after the first task. SIGINT and SIGTERM stop the run; everything finished is kept. An
-    `InputError` tells of another run at work in `out` and, before anything is computed, of a setting that
-    cannot work.
+    SIGINT and SIGTERM stop the run. All finished tasks are kept.
+
+    Args:
+        study: from `read_study`.
+        out: directory of the store and of the results; created if it is missing.
+        backend: where tasks are computed; this process by default.
+        force: compute all tasks again. An old row stays until its task is finished again. After a stop, tasks
+            that were not reached count as missing.
+        retry_failed: also compute tasks that failed before.
+        announce: called with the expected cost after the first tasks.
+        progress: called with the number of computed tasks and of all tasks to compute.
+
+    Raises:
+        InputError: if another run is at work in `out`, or if a setting cannot work. Nothing is computed then.
     """
     _require_store_of_rows(study, Path(out))
     with hold_lock(out), open_store(out, create=True) as store:
@@ -123,7 +146,7 @@ def run(
             if todo:
                 place = backend or Backend()
                 with place.open(out, stop, study.time_limit, study.retries) as engine:
-                    if force:  # not earlier: where nothing can run, nothing changes
+                    if force:  # not earlier: if the engine does not start, nothing changes
                         store.mark_stale(task.key for task in todo)
                     try:
                         computed = _compute(todo, store, engine, announce, progress)
@@ -140,14 +163,14 @@ def run(
 def resume(
     study: Study, out: str | os.PathLike[str], backend: Backend | None = None, **options: Any
 ) -> StudyStatus:
-    """`run` for a directory that already holds the study."""
+    """Continue a study with `run`. Raise an `InputError` if the directory has no store."""
     with open_store(out):
         pass
     return run(study, out, backend, **options)
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Where a study stands, also while a run is at work; an `InputError` where another study was run."""
+    """Return the status of a study, also while it runs. Raise an `InputError` if `out` has another study."""
     with open_store(out) as store:
         running = is_locked(out)
         if not running:
@@ -156,7 +179,7 @@ def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
 
 
 def _export(study: Study, store: Store) -> None:
-    """Export the rows; older ones stay while they are all of another study, or a table of these is lost."""
+    """Export the rows. Older files stay if all rows belong to another study, or if a table is lost."""
     endings = store.endings(rows=False)
     kept = [endings[task.key] for task in study.tasks if task.key in endings]
     if (kept or not endings) and all(map(store.has_tables, kept)):
@@ -170,7 +193,7 @@ def _compute(
     announce: Callable[[Cost], None] | None,
     progress: Progress | None,
 ) -> int:
-    """Compute tasks and keep how they end as it comes; how many were kept."""
+    """Compute tasks and store each as it ends. Return how many were stored."""
     computed = 0
 
     def compute(tasks: Sequence[Task], first: bool = False) -> Iterator[tuple[str, Ending]]:
@@ -184,7 +207,7 @@ def _compute(
 
     firsts = {task.verb.name: task for task in reversed(todo)}
     measured = dict(compute(list(firsts.values()), first=True))
-    # A first task alone does not tell what tasks that are computed at once cost: a few of each verb do.
+    # One task alone does not show what tasks of a group cost together, so a few of each verb are measured.
     trials: dict[str, list[Task]] = {}
     for group in group_tasks(task for task in todo if task.key not in measured):
         if group[0].group is not None:
@@ -211,7 +234,7 @@ def _cost(todo: list[Task], firsts: Mapping[str, Ending], shares: Mapping[str, f
 
 
 def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> list[Task]:
-    """The tasks that have not ended, are to be computed anew, or have lost a table."""
+    """Return the tasks that have not ended, are marked as stale, or have lost a table."""
     finished = store.finished()
     if retry_failed:
         finished = {key: ending for key, ending in finished.items() if ending.error is None}
@@ -219,7 +242,7 @@ def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> li
 
 
 def _require_store_of_rows(study: Study, folder: Path) -> None:
-    """An `InputError` for results that were written elsewhere: they would be replaced, and lost."""
+    """Raise an `InputError` if `folder` has a result without a store: the run would replace it."""
     if os.path.lexists(folder / STORE):
         return
     for place in (folder, *(folder / name for name in list(study.verbs)[1:])):
@@ -231,7 +254,10 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
 
 
 def clean_up(store: Store, *verbs: str) -> None:
-    """Remove drafts, markers, and parts that no row names. The lock is held: nobody needs them."""
+    """Remove drafts, markers, and tables that no row names.
+
+    The caller holds the lock, so nobody else needs these files.
+    """
     kept = {store.folder / path for ending in store.endings(rows=False).values() for _, path in ending.parts}
     drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
     for place, pattern in (LEFTOVERS | drafts).items():

@@ -1,9 +1,9 @@
-"""One large case on many workers: its parts are tasks, and its result is joined of what they left.
+"""Compute one large case on many workers: its parts are tasks, and their tables are joined to its result.
 
     results = run_split(find_verb("audit"), cases, "DIR/store", Backend(jobs=8))
 
-The store is that of a study: parts that are finished are never computed again, and a kill loses what was in
-flight. A part that fails for good makes the rest of its case vain: it is the error of the case.
+The store is that of a study: finished parts are never computed again, and a kill loses only the parts that
+were being computed. If a part fails for good, its case fails with the same error.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from attnlaw.study.run import clean_up, pending_tasks
 from attnlaw.study.store import Store, hold_lock, open_store
 from attnlaw.study.task import Ending, Task
 
-TimedProgress = Callable[[int, int, float | None], None]  # things found, all to be found, seconds left
+TimedProgress = Callable[[int, int, float | None], None]  # units done, all units, seconds left
 
 
 class SplitStopped(Exception):
-    """The user stopped it; what is finished is kept."""
+    """The user stopped the run. Finished parts are kept."""
 
 
-Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or why it has none
+Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or the error if it has none
 
 
 def run_split(
@@ -41,11 +41,18 @@ def run_split(
     progress: TimedProgress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Iterator[Any]:
-    """The result of each case, or the `InputError` that it met, as `Verb.run` yields them.
+    """Yield the record of each case, or the `InputError` that it met, as `Verb.run` does.
 
-    What a store holds of an earlier run is taken from there; `force` computes everything again. `progress` is
-    called with the state of the work, `announce` with a line about what will be done. SIGINT and SIGTERM
-    raise `SplitStopped`.
+    SIGINT and SIGTERM raise `SplitStopped`; finished parts are kept.
+
+    Args:
+        verb: must declare how its cases are split (`Verb.split`).
+        cases: settings of the verb.
+        store: directory of the store. Parts that it has from an earlier run are not computed again.
+        backend: where parts are computed; this process by default.
+        force: compute all parts again.
+        progress: called with the units of work that are done, all units, and the seconds left.
+        announce: called with a line that says how much will be computed.
     """
     split = verb.split
     if split is None:
@@ -67,7 +74,7 @@ def run_split(
                 announce(f"{count} of {of} {split.part_noun} to compute, in {len(todo)} tasks")
             stop = Stop()
             with stop.on_signals(), (backend or Backend()).open(store, stop) as engine:
-                if force:  # not earlier: where nothing can run, nothing changes
+                if force:  # not earlier: if the engine does not start, nothing changes
                     opened.mark_stale(task.key for task in todo)
                 _compute(plans, todo, opened, engine, progress)
             clean_up(opened)
@@ -85,7 +92,7 @@ def _compute(
     engine: Engine,
     progress: TimedProgress | None,
 ) -> None:
-    """Compute what is missing of one case after the other; a case ends with its first failure."""
+    """Compute the missing parts of one case after the other. The first failure ends a case."""
     tasks = {task.key: task for task in todo}
     count, work = sum(task.count for task in todo), sum(task.work for task in todo)
     done_count, done, began = 0, 0.0, time.monotonic()
@@ -105,7 +112,7 @@ def _compute(
 def _join_parts(
     split: CaseSplit[Any, Any], case: Any, tasks: list[Task], store: Store, endings: Mapping[str, Ending]
 ) -> Any:
-    """The result of a case, or the error of the first of its parts that failed."""
+    """Return the record of a case, or the error of the first part that failed."""
     for number, task in enumerate(tasks, start=1):
         if task.key in endings and (error := endings[task.key].error) is not None:
             return InputError(f"{error}; it was part {number} of {len(tasks)}, and what is finished is kept")

@@ -1,8 +1,10 @@
-"""The store of a study: one SQLite file of finished rows, and a lock that lets one run at a time write to it.
+"""The store of a study: a SQLite file of finished rows, and a lock that lets only one run write at a time.
 
-DIR/store.sqlite   rows by key (WAL: readers and a killed writer do no harm)
-DIR/lock           held by the run at work; freed by the system when that process ends, however it ends
-DIR/parts/         large tables, each named by its task's key and a digest of its content
+| file | content |
+|---|---|
+| DIR/store.sqlite | rows by key; in WAL mode, readers and a killed writer do no harm |
+| DIR/lock | held by the running process; the system frees it when that process ends in any way |
+| DIR/parts/ | large tables, each named by the key of its task and a digest of its content |
 """
 
 from __future__ import annotations
@@ -35,34 +37,36 @@ CREATE TABLE IF NOT EXISTS outcomes (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS anew (key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-LOCK_WAIT = 1.0  # seconds: far longer than a look at the lock takes
+LOCK_WAIT = 1.0  # seconds, far longer than `is_locked` holds the lock
 
 
 @dataclass(frozen=True)
 class Store:
-    """Finished tasks under their keys. Every `add` is one transaction: after it the rows survive a kill."""
+    """Finished tasks by key. Every `add` is one transaction: after it, its rows survive a kill."""
 
     folder: Path
     connection: sqlite3.Connection
 
     def add(self, endings: Iterable[Ending]) -> None:
-        """Keep how tasks ended, each in place of an earlier ending of the same key."""
+        """Store how tasks ended. An earlier ending with the same key is replaced."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
             self.connection.executemany("DELETE FROM anew WHERE key = ?", [(key,) for key, *_ in values])
 
     def mark_stale(self, keys: Iterable[str]) -> None:
-        """Note tasks that are to be computed anew; what they have stays until they are."""
+        """Mark tasks that must be computed again. Their old endings stay until then."""
         with self.connection:
             self.connection.executemany("INSERT OR IGNORE INTO anew VALUES (?)", [(key,) for key in keys])
 
     def stale_keys(self) -> set[str]:
-        """The keys of tasks that are to be computed anew."""
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
     def endings(self, rows: bool = True) -> dict[str, Ending]:
-        """All that was kept, by key; without `rows` the texts of rows, most of the memory, are left out."""
+        """Return all stored endings by key.
+
+        Without `rows`, the texts of rows, most of the memory, are left out.
+        """
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
         return {
@@ -71,24 +75,24 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """All that need not be computed again, by key, without rows."""
+        """Return the endings of tasks that need not be computed again, by key and without rows."""
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
 
     def has_tables(self, ending: Ending) -> bool:
-        """Whether no table of a task is lost."""
+        """Return whether all tables of a task are still there."""
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """What a task adds to its row; of one that failed its error."""
+        """Return the cells that a task adds to its row; for a failed task, its status and its error."""
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """The tables of a finished task, by name."""
+        """Read the tables of a finished task, by name."""
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -104,7 +108,7 @@ class Store:
         return tables
 
     def _parts(self, key: str, text: str) -> tuple[tuple[str, str], ...]:
-        if text == "[]":  # of most tasks
+        if text == "[]":  # true for most tasks
             return ()
         with self._as_damage(key):
             return tuple((name, path) for name, path in json.loads(text))
@@ -121,7 +125,15 @@ class Store:
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
-    """The store in a directory; without `create`, an `InputError` where there is none."""
+    """Yield the store of a directory.
+
+    Args:
+        directory: of the study.
+        create: make the directory and the store if they are missing.
+
+    Raises:
+        InputError: if there is no store and `create` is False, or if the store is damaged.
+    """
     folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE
     if not create and not os.path.isfile(path):  # noqa: PTH113 (this never raises)
@@ -139,7 +151,7 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the directory's lock, or refuse with a line that names the run which has it."""
+    """Hold the lock of a directory. Raise an `InputError` that names the other run if it is taken."""
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):
@@ -160,7 +172,10 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _flock(file: IO[str]) -> None:
-    """Take the lock; a `BlockingIOError` where it stays taken for longer than `is_locked` looks at it."""
+    """Take the lock, or raise `BlockingIOError`.
+
+    It waits a moment, because `is_locked` holds the lock briefly.
+    """
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:
@@ -174,7 +189,7 @@ def _flock(file: IO[str]) -> None:
 
 
 def is_locked(directory: str | os.PathLike[str]) -> bool:
-    """Whether a run is at work in the directory."""
+    """Return whether a run is at work in the directory."""
     path = Path(directory) / "lock"
     if not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""A study file (TOML): a verb, what is fixed, what varies, and how it is run.
+"""Read a study file (TOML): a verb, fixed settings, settings that vary, and how the study is run.
 
     verb = "learn"                    # or several: ["audit", "fit"]
     [fixed]                           # the same in every task
@@ -9,14 +9,15 @@
     seeds = 1                         # repetitions of every case of a verb that draws
     time_limit = 600                  # seconds per task; none unless given
     retries = 2                       # further attempts at a task that failed
-    [quick]                           # values that take the place of those above in a quick run
+    [quick]                           # values that replace those above in a quick run
 
-Keys are the settings of the verb. A case of [[list]] may say otherwise than [fixed], name a verb of its own,
-and hold lists or spans: it is then a small grid by itself. Relative paths start at the study file. A task's
-seed is that of child number (repetition) of child number (case) of the study's `SeedSequence`, by position:
-cases added at the end, and more repetitions, leave all earlier seeds as they were.
+Keys are the settings of the verb. A case of [[list]] may override [fixed], name its own verb, and contain
+lists or ranges, which make it a small grid. Relative paths start at the study file.
 
-A study file to fill in, made from a verb's declaration: every key with its meaning and its default.
+The seed of a task comes from the study's `SeedSequence` by position: child number `repetition` of child
+number `case`. So cases added at the end, and more repetitions, do not change earlier seeds.
+
+`template` writes a study file to fill in from a verb's declaration.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from attnlaw.verbs import find_verb as verb_of
 
 SECTIONS = ("verb", "fixed", "grid", "list", "run", "quick")
 PACKAGE = "package:"
-SEED_SETTINGS = ("seed", "seeds")  # settings that a study gives to a verb that draws
+SEED_SETTINGS = ("seed", "seeds")  # set by the study itself if the verb draws at random
 LARGEST = 16  # megabytes of a study file
 MOST_TASKS = 1_000_000
 YEAR = 366 * 86400
@@ -62,7 +63,7 @@ YEAR = 366 * 86400
 
 @settings_dataclass
 class RunSettings(Settings):
-    """The table [run]."""
+    """The table [run] of a study file."""
 
     seed: int = setting(0, "Of the study.", minimum=0)
     seeds: int = setting(1, "Repetitions of every case of a verb that draws.", minimum=1)
@@ -74,7 +75,7 @@ class RunSettings(Settings):
 
 @dataclass(frozen=True)
 class Study:
-    """A study read and expanded: its tasks in order, and how to run them."""
+    """A study: its tasks in order, and how to run them."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -83,11 +84,11 @@ class Study:
 
     @property
     def verbs(self) -> dict[str, Verb[Any, Any]]:
-        """The verbs of its tasks, by name, in order."""
+        """The verbs of its tasks by name, in order."""
         return {task.verb.name: task.verb for task in self.tasks}
 
     def check(self, tasks: list[Task]) -> None:
-        """Have each verb look at the cases of its tasks before any of them runs."""
+        """Let each verb check the cases of its tasks, before any of them runs."""
         for task in tasks:
             if task.verb.precheck is not None:
                 with _located(f"{self.path}: "):
@@ -97,10 +98,19 @@ class Study:
 def read_study(
     path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of, *, quick: bool = False
 ) -> Study:
-    """Read a study file, or the study that ships under a name, and expand it into tasks.
+    """Read a study file, or a shipped study by its name, and expand it into tasks.
 
-    Whatever is wrong is told in one line with file and key. `find` gives the verb of a name: those of
-    attnlaw, unless others are meant. `quick` takes the values of [quick].
+    Args:
+        path: of the file, or a name of `attnlaw study list`.
+        find: returns the verb of a name; the verbs of attnlaw by default.
+        quick: use the values of the table [quick].
+
+    Raises:
+        InputError: one line with the file and the key that is wrong.
+
+    >>> study = read_study("limit-width", quick=True)
+    >>> len(study.tasks), list(study.verbs)
+    (15, ['limit'])
     """
     file = Path(path)
     if not os.path.lexists(path):
@@ -125,7 +135,9 @@ def read_study(
 
 
 def task_seed(seed: int, position: int, repetition: int) -> int:
-    """53 bits (exact in any JSON reader) of child `repetition` of child `position` of the study's seed.
+    """Return the seed of a task: 53 bits of child `repetition` of child `position` of the study's seed.
+
+    A number of 53 bits is exact in any JSON reader.
 
     >>> import numpy as np
     >>> child = np.random.SeedSequence(7).spawn(4)[3].spawn(2)[1]
@@ -138,7 +150,7 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
 
 @contextmanager
 def _located(place: str, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put a place before the line of an error; before a bad setting its label, where it has one."""
+    """Put a place in front of an error message. A bad setting gets its own label instead, if it has one."""
     try:
         yield
     except BadSetting as error:
@@ -159,7 +171,7 @@ def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The content with values of [quick] wherever their keys stand, else in [run] or [fixed]."""
+    """Replace values by those of [quick], wherever their keys are given, else in [run] or [fixed]."""
     tables = {name: _table(content, name) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
     for key, value in _table(content, "quick").items():
@@ -170,14 +182,20 @@ def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
-    """The settings of a verb that a study file may name."""
+    """Return the settings of a verb that a study file may name."""
     drawn = SEED_SETTINGS if verb.is_random else ()
     known = setting_fields(verb.settings).items()
     return {name: field for name, field in known if not field.rule.machine_only and name not in drawn}
 
 
 class _Sweep:
-    """The cases of one verb: grids of values, in order, and the table in which each key was given last."""
+    """The cases of one verb.
+
+    Attributes:
+        reserved_names: settings that a study file must not name.
+        grids: for each explicit case, the values of every key.
+        labels: for each key, the table of the file that gave it last.
+    """
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
         self.verb = verb
@@ -191,7 +209,7 @@ class _Sweep:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-        """One grid: the values of every key, those of the tables in turn."""
+        """Add a grid with the values that the tables give to each key."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
@@ -208,9 +226,9 @@ class _Sweep:
         self.grids.append(axes)
 
     def tasks(self, run: RunSettings) -> Iterator[Task]:
-        """A task for each case, or for each of its repetitions where the verb draws."""
+        """Return a task for each case, or for each of its repetitions if the verb draws at random."""
         cases = [case for axes in self.grids for case in grid(axes)]
-        # A key that has a use in some cases is left out of the others; without any use it is a mistake.
+        # A key with an effect in some cases is left out of the others. Without any effect, it is an error.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
         records: list[Settings] = []
         with _located("", self.labels):
@@ -224,7 +242,7 @@ class _Sweep:
         return (Task(self.verb, record) for record in records)
 
     def _is_idle(self, key: str, case: Mapping[str, Any]) -> bool:
-        """Whether a key is not given here, waits for one that is not, or gives way to one that is."""
+        """Return whether a key has no effect: it is not given, or its rules exclude it here."""
         if key not in case:
             return True
         rule = self.keys[key].rule
@@ -233,7 +251,7 @@ class _Sweep:
 
 
 def _sweeps(content: Mapping[str, Any], folder: Path, find: Callable[[str], Verb[Any, Any]]) -> list[_Sweep]:
-    """The cases of every verb: explicit ones first to last, the grid's last key fastest."""
+    """Return the cases of every verb: explicit cases in order; the last key of the grid varies fastest."""
     fixed, crossed = _table(content, "fixed"), _table(content, "grid")
     explicit = content.get("list", [{}])
     _expect(_is_list(explicit, dict), "list", explicit, "tables [[list]]")
@@ -263,7 +281,7 @@ def _is_list(value: Any, kind: type) -> bool:
 
 
 def _points(field: SettingField, value: Any, label: str) -> list[Any]:
-    """The points of one axis: a list, a span, or a single value where one is enough."""
+    """Return the points of one axis: a list, a range, or a single value."""
     if label == "[fixed]":
         if isinstance(value, list) and not any(get_origin(kind) is tuple for kind in field.types):
             raise BadSetting(field.name, "expected one value; lists go under [grid]", value)
@@ -278,10 +296,10 @@ def _points(field: SettingField, value: Any, label: str) -> list[Any]:
 
 
 def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
-    """Paths as absolute ones, patterns as the paths they match; what is not on disk stays (a hub id).
+    """Make paths absolute, and replace patterns by the paths that they match. Other names (hub ids) stay.
 
-    A path that exists as it is written is no pattern, and the study's own directory never is. `package:PATH`
-    is looked for where Python looks for packages: models lie inside of some.
+    A path that exists is not taken for a pattern, and neither is the directory of the study. `package:PATH`
+    is looked up on `sys.path`, because some packages contain models.
     """
     paths: list[str] = []
     for value in map(str, values):
@@ -303,7 +321,7 @@ def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
 
 
 def _normalise_path(path: str) -> str:
-    """The path without `..`; after a link these may lead elsewhere: then the path that it stands for."""
+    """Remove `..` from a path. If that would change its target (after a link), return the resolved path."""
     short = os.path.normpath(path)
     if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):
         return short
@@ -314,7 +332,9 @@ WIDTH = 110
 
 
 def template(verb: Verb[Any, Any]) -> str:
-    """The text of a study of one verb. As it stands it has one case: the defaults, and what must be given.
+    """Return the text of a study file to fill in.
+
+    It has one case: the defaults, and settings without a default.
 
     >>> from attnlaw.verbs import find_verb
     >>> print(template(find_verb("two_layer"))[:37])
@@ -342,7 +362,7 @@ def template(verb: Verb[Any, Any]) -> str:
 
 
 def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
-    """What a key means and may be, and its line: commented out where it has a default."""
+    """Return the comment and the line of a key; the line is commented out if the key has a default."""
     rule = field.rule
     what = [rule.help.rstrip("."), field.expected]
     if rule.requires:
@@ -364,7 +384,7 @@ def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
 
 
 def _template_points(field: SettingField) -> list[Any]:
-    """Two values to sweep over: the default, or the least, and something above it."""
+    """Return two values to sweep over: the default (or the minimum) and something above it."""
     rule, whole = field.rule, int in field.types and float not in field.types
     known = [value for value in (field.default, rule.minimum) if isinstance(value, int | float) and value > 0]
     first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
@@ -375,7 +395,7 @@ def _template_points(field: SettingField) -> list[Any]:
 
 
 def _toml(value: Any) -> str:
-    """A value as TOML writes it; a text in quotes is the same in JSON."""
+    """Write a value as TOML. A text in quotes is the same as in JSON."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, float) and math.isinf(value):

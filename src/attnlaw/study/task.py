@@ -1,7 +1,7 @@
-"""A task: a verb with one record of settings, its seed among them; how it ended, and who computed it.
+"""A task of a study: a verb with one record of settings (which include its seed), and how it ended.
 
-A task's key is a hash of (verb, settings, version), so that its row depends on nothing else.
-Workers call `run_batch`: they write large tables themselves and send back rows as short JSON text.
+The key of a task is a hash of verb, settings and version, so its row depends on nothing else. Workers call
+`run_batch`. They write large tables themselves, and return rows as short JSON texts.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ from attnlaw.core.verb import Verb
 if TYPE_CHECKING:
     import polars as pl
 
-QUICK = 3.0  # seconds; a quicker first task is measured a second time, when its modules are loaded
+QUICK = 3.0  # seconds; a quicker first task is measured again after its modules are loaded
 LONGEST_ERROR = 500
 TASK_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Task:
-    """One row to be: a verb and the case that it runs.
+    """One row to compute: a verb and the case that it runs.
 
-    `count` and `work` tell a progress how many things it finds and how much work it is beside others.
+    Args:
+        count: units of work in it, such as matrices; progress counts them.
+        work: its cost relative to other tasks.
     """
 
     verb: Verb[Any, Any]
@@ -49,26 +51,31 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """128 bits of SHA-256 over verb, settings that play a part, and version."""
+        """128 bits of SHA-256 of the verb, the settings that have an effect, and the version."""
         identity = [self.verb.name, self.case.to_row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     @cached_property
     def group(self) -> Hashable | None:
-        """The same for tasks that are computed at once; None: alone."""
+        """Equal for tasks that are computed together; None for a task that is computed alone."""
         value = None if self.verb.batch_key is None else self.verb.batch_key(self.case)
         return None if value is None else (self.verb.name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without its key: a worker names the task by its own version, so that another one is noticed."""
+        """Leave out the key, so that a worker with another version of attnlaw returns another key."""
         return Task, (self.verb, self.case)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a task ended: with an error, or with the cells of its row (JSON text) and the paths of its tables.
+    """How a task ended: with an error, or with a row and tables.
 
-    `permanent` marks an error that another attempt would meet again.
+    Args:
+        key: of the task.
+        row: JSON text of the cells that the task adds to its row.
+        parts: name and path of each table; paths are relative to the store.
+        error: one line; None if the task succeeded.
+        permanent: whether another attempt would meet the same error.
     """
 
     key: str
@@ -81,28 +88,28 @@ class Ending:
 
 
 def run_task(task: Task, folder: Path) -> Ending:
-    """Compute one task and write its tables; whatever it raises becomes the error of its row."""
+    """Compute one task and write its tables. Any exception becomes the error of its row."""
     start = time.perf_counter()
     try:
         (record,) = task.verb.run([task.case], no_progress)
         row, parts = _write_record(task, record, folder)
-    except (Exception, SystemExit) as error:  # the answer to any error of a task is a row that tells it
+    except (Exception, SystemExit) as error:  # any error of a task becomes a row
         seconds = time.perf_counter() - start
         return Ending(task.key, seconds, error=error_line(error), permanent=isinstance(error, InputError))
     return Ending(task.key, time.perf_counter() - start, row, parts)
 
 
 def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
-    """Compute tasks of one group at once: the endings of those that are done, with equal shares of the time.
+    """Compute the tasks of one group together. Return the endings of those that succeeded, with equal times.
 
-    Those that met an error, and all after an error of `run`, are missing: they are to be computed alone.
+    Tasks that met an error are missing, and so are all tasks after an error of `run`. Compute these alone.
     """
     start = time.perf_counter()
     written = []
-    with suppress(Exception, SystemExit):  # of all: alone it will be told
+    with suppress(Exception, SystemExit):  # each task then runs alone, which reports its error
         records = tasks[0].verb.run([task.case for task in tasks], no_progress)
         for task, record in zip(tasks, records, strict=False):
-            with suppress(Exception):  # of this one
+            with suppress(Exception):  # only this record fails
                 written.append((task.key, *_write_record(task, record, folder)))
     share = (time.perf_counter() - start) / max(1, len(written))
     return [Ending(key, share, row, parts) for key, row, parts in written]
@@ -111,7 +118,7 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
 def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
     """Return the cells that a record adds to its row, and the names and paths of its tables.
 
-    The table of rows is made once, of all tasks (`export`): for each task it would take a millisecond.
+    `export` makes the table of rows once for all tasks: for each task, it would take a millisecond.
     """
     if isinstance(record, InputError):
         raise record
@@ -123,10 +130,10 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process, with one BLAS thread: groups at once, the others one by one.
+    """Compute tasks in a worker process with one BLAS thread: groups together, the others one by one.
 
-    Other threads wait. With `time_twice`, a quick task runs a second time, to measure it with its modules
-    loaded.
+    Other threads of the process wait. With `time_twice`, a quick task runs a second time, to measure it after
+    its modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
@@ -147,7 +154,7 @@ def run_batch(
 
 
 def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
-    """The tasks in lists: those of a group, and each of the others alone, in order of their first ones."""
+    """Split tasks into lists: one for each group, and one for each task without a group, in order."""
     tasks_by_group: dict[Hashable, list[Task]] = {}
     for task in tasks:
         tasks_by_group.setdefault(task.key if task.group is None else task.group, []).append(task)
@@ -155,7 +162,7 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
-    """Return the ending with the time of a second run if the first was quick: imports may be most of that.
+    """Return the ending with the time of a second run if the first was quick (imports may dominate it).
 
     >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5
@@ -164,15 +171,15 @@ def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending
     """
     if ending.error is not None or ending.seconds >= QUICK:
         return ending
-    again = run_again()  # None: it was interrupted
+    again = run_again()  # None if it was interrupted
     return ending if again is None or again.error is not None else replace(ending, seconds=again.seconds)
 
 
 def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
-    """Write a table as `parts/NAME/KEY-DIGEST.parquet`, first under a temporary name; its path in `folder`.
+    """Write a table as `parts/NAME/KEY-DIGEST.parquet`, and return this path.
 
-    The digest is of the file: a table that differs stands beside an earlier one until a row names it.
-    Drafts lie in a folder of their own, so that `parts` never holds anything but whole files.
+    The digest is that of the file, so a changed table does not replace the old one before a row names it. The
+    table is first written to another folder, so that `parts` contains only whole files.
     """
     data = to_parquet(table)
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
@@ -185,7 +192,11 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Why a worker died with this task, read from its marker, which is removed; None if it had not begun."""
+    """Read from a task's marker why its worker died, and remove the marker.
+
+    Returns:
+        The cause in one line; None if the task had not begun.
+    """
     path = folder / "running" / key
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -199,7 +210,7 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
 
 
 def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:
-    """Compute a task, marked as running; the cluster starts a new process in place of one that exits."""
+    """Compute a task while a marker file says that it runs. If the process exits, the marker stays."""
     path = folder / "running" / task.key
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exit_after(time_limit, path):
@@ -210,9 +221,9 @@ def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Endi
 
 @contextmanager
 def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
-    """Past the time limit the process writes to a file where it is, and exits.
+    """Exit the process after the time limit, and write the traceback to a file.
 
-    The watchdog is a thread of the interpreter's own that needs no lock: it also ends a task that hangs in
+    The watchdog is a thread of the interpreter that needs no lock. So it also ends a task that hangs in
     compiled code.
     """
     with Path(path).open("w") as file:
@@ -225,7 +236,7 @@ def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
 
 
 def error_line(error: BaseException) -> str:
-    """The error in one line."""
+    """Return the error in one line."""
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     line = printable(" ".join(text.split()))
     return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 4] + " ..."

@@ -1,4 +1,4 @@
-"""Options that say which workers compute the tasks of a study, or the parts of one large case."""
+"""Options that choose the workers for the tasks of a study, or for the parts of one large case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 
 @settings_dataclass
 class Workers(Settings):
-    """`jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`."""
+    """Choose `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`."""
 
     jobs: int | None = setting(
         default=None, help="Workers of a local Dask cluster, or on Slurm.", minimum=1, metavar="N"

@@ -1,6 +1,6 @@
-"""The studies that come with attnlaw, found by their names: a file of this folder each, nothing else to say.
+"""The studies that come with attnlaw: every TOML file of this folder is one, under its file name.
 
-The comment at the head of a file is what `attnlaw study list` tells of it.
+`attnlaw study list` shows the comment at the head of each file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def shipped_studies() -> dict[str, Path]:
-    """The files by name.
+    """Return the files of the shipped studies by name.
 
     >>> shipped_studies()["learn-curves"].name
     'learn-curves.toml'
@@ -19,7 +19,7 @@ def shipped_studies() -> dict[str, Path]:
 
 
 def study_description(file: Path) -> str:
-    """What the comment at the head of a study file says.
+    """Return the text of the comment at the head of a study file.
 
     >>> study_description(shipped_studies()["limit-relu"])
     'The distance to the limit with ReLU tokens (arXiv 2506.00846), 100,000 draws for each seed.'
