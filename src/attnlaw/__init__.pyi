@@ -748,7 +748,14 @@ class LoadedResult(Result):
     def __getattr__(self, name: str) -> Any: ...
 
 def load(directory: str | os.PathLike[str]) -> LoadedResult:
-    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory."""
+    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory.
+
+    Args:
+        directory: A directory with the file attnlaw.json.
+
+    Returns:
+        The same result, without its records. Tables and quantities are attributes as before.
+    """
 
 def audit(
     model: Any,

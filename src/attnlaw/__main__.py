@@ -1,4 +1,4 @@
-"""`python -m attnlaw`: the command line."""
+"""Run the command line by `python -m attnlaw`."""
 
 from attnlaw.command import main
 

@@ -1,1 +1,4 @@
-"""The ground floor: errors, estimates, declarations, files and tables. It imports nothing of attnlaw."""
+"""The ground floor: errors, settings, quantities, results, files and tables.
+
+It imports no other room of attnlaw.
+"""

@@ -15,7 +15,7 @@ Indices = NDArray[np.intp]
 
 
 def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:
-    """An `InputError` with the shapes of arrays, by their names, where they do not fit.
+    """Raise an `InputError` that lists the shapes of the arrays by name, unless `fits` is true.
 
     >>> require_shapes(False, "two layers", "n x p", inputs=np.ones(3))
     Traceback (most recent call last):
@@ -30,9 +30,10 @@ def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any])
 def require_spectral_values(
     name: str, values: ArrayLike, remedy: str, positive: bool = False, empty: bool = False
 ) -> Reals:
-    """Eigenvalues or singular values, flat: finite, none below 0, some unless `empty` is as good.
+    """Return eigenvalues or singular values as a flat array, after checking them.
 
-    Where `positive`, one of them is above 0.
+    Raise an `InputError` unless all are finite and none is negative. There must be at least one value unless
+    `empty` is true, and at least one above 0 if `positive` is true.
 
     >>> require_spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
     [2.0, 1.0]

@@ -1,9 +1,12 @@
-"""The one error a user sees as a line; a mistake in a setting is spelled as the place where it was made does.
+"""Errors that a user sees as one line.
 
-| place | the same mistake |
+`InputError` is the only error that attnlaw raises on purpose. A `BadSetting` names the setting as the user
+typed it:
+
+| where the mistake was made | message |
 |---|---|
 | Python | `alpha: found -1, expected a number above 0` |
-| command line | `--alpha -1: expected a number above 0`, of a word `lern: expected one of ...` |
+| command line | `--alpha -1: expected a number above 0`; for a positional word `lern: expected one of ...` |
 | study file | `s.toml: [grid] alpha: found -1, expected a number above 0` |
 """
 
@@ -18,35 +21,35 @@ LONGEST = 2000  # characters of a message
 
 
 def printable(text: str) -> str:
-    """The text with line breaks, terminal escapes and other unprintable characters written out.
+    r"""Return the text with line breaks, terminal escapes and other unprintable characters written out.
 
-    >>> printable("a\\nb\\x1b[31m")
-    'a\\\\nb\\\\x1b[31m'
+    >>> printable("a\nb\x1b[31m")
+    'a\\nb\\x1b[31m'
     """
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class InputError(ValueError):
-    """Input that cannot be used: one line that says what was found, what was expected and what to do.
+    """attnlaw cannot use the input. The message is one line: what was found, what was expected, what to do.
 
-    The command line prints it to standard error and exits with status 1.
+    The command line prints the message to standard error and exits with status 1.
     """
 
     def __init__(self, message: str) -> None:
         line = printable(message)
-        if len(line) > LONGEST:  # a name in it is longer than any name should be
+        if len(line) > LONGEST:  # the message repeats an absurdly long name
             line = f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
         super().__init__(line)
 
 
 class UnavailableError(InputError, AttributeError):
-    """What a result cannot give now: `hasattr` is False, and the line says what to do."""
+    """A result does not have this attribute. `hasattr` returns False, and the message says what to do."""
 
 
 class BadSetting(InputError):
-    """A setting that cannot be used; on the command line bad usage, with exit status 2.
+    """attnlaw cannot use the value of a setting. The command line exits with status 2.
 
-    In `rule`, `{other}` stands for another setting, spelled as the place does.
+    In `rule`, `{other}` names another setting. Each place spells it in its own way.
 
     >>> mistake = BadSetting("beta", "needs {output} softmax")
     >>> print(mistake, "|", mistake.message(as_option))
@@ -66,10 +69,13 @@ class BadSetting(InputError):
         place: str = "",
         words: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """The line for a place: `spell` writes the name of a setting, `place` stands before it.
+        """Return the line for one place.
 
-        `words` are the settings that a command takes without an option's name, with what its help calls them:
-        one that was typed stands as it was typed.
+        Args:
+            spell: Writes the name of a setting as this place does.
+            place: What comes before the name, such as the name of a file.
+            words: The positional settings of a command, with the names that its help gives them. The message
+                repeats such a word as the user typed it.
 
         >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
         'lern: expected learn or limit'
@@ -91,7 +97,7 @@ class BadSetting(InputError):
 
 @contextmanager
 def rename_settings(**names: str) -> Iterator[None]:
-    """A mistake that a function tells by its arguments, in the settings that these came from.
+    """Rename settings in a `BadSetting` of the block: the user knows the option, not the argument.
 
     >>> with rename_settings(size="simulate"):
     ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
@@ -108,7 +114,7 @@ def rename_settings(**names: str) -> Iterator[None]:
 
 @contextmanager
 def require_extra(what: str, extra: str) -> Iterator[None]:
-    """A package that is missing, and the extra of attnlaw that installs it, in one line."""
+    """Turn an ImportError of the block into one line that names the extra of attnlaw to install."""
     try:
         yield
     except ImportError as error:
@@ -126,10 +132,14 @@ def as_input_error(
     with_reason: bool = True,
     last_line: bool = False,
 ) -> Iterator[None]:
-    """Turn errors of these types into an `InputError` of one line: what happened, the reason, what to do.
+    """Turn errors of the block into an `InputError` of one line.
 
-    Without types, errors of the system are turned. A reason of several lines is cut to its first line, or to
-    its last one with `last_line`. An `InputError` passes unchanged.
+    Args:
+        what: What happened.
+        remedy: What to do.
+        error_types: The errors to turn; OSError if there are none. An `InputError` passes unchanged.
+        with_reason: Whether the line repeats what the error said.
+        last_line: Whether the reason is the last line of the error's text instead of the first.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")
@@ -150,7 +160,7 @@ def as_input_error(
 
 
 def require_some(content: object, where: object, what: str, remedy: str) -> None:
-    """An `InputError` where something that must be at a place is not there.
+    """Raise an `InputError` if `content` is empty or false.
 
     >>> require_some([], "rows.parquet", "audit", "write it again")
     Traceback (most recent call last):
@@ -162,7 +172,7 @@ def require_some(content: object, where: object, what: str, remedy: str) -> None
 
 
 def as_option(name: str) -> str:
-    """A setting as the command line spells it.
+    """Return a setting as the command line spells it.
 
     >>> as_option("target_rank")
     '--target-rank'

@@ -1,10 +1,10 @@
-"""A number with its error, and how a computation ended: one shape each in Python, in rows and in JSON.
+"""Numbers with errors, and how a computation ended, in one form each for Python, rows and JSON.
 
 | | Python | rows | JSON |
 |---|---|---|---|
 | a value with an error | `Estimate(value, error)` | `x`, `x_error` | `{"value", "error"}` |
 | a value within a range | `Range(value, low, high)` | `x`, `x_low`, `x_high` | `{"value", "low", "high"}` |
-| how it ended | `Outcome` | `status` and, with the remedy, `remark` | the same |
+| how it ended | `Outcome` | `status`, and `remark` with the remedy | the same |
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its standard error, or with a bound where its quantity says so; None where it is exact.
+    """A value with its standard error, or with an error bound if its quantity says so.
+
+    Args:
+        value: The value.
+        error: The error; None if the value is exact.
 
     >>> [str(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (1.2e-5, 6e-7), (123.0, 20.0), (3.0,))]
     ['0.0222(4)', '1.20(6)e-05', '123(20)', '3']
@@ -37,7 +41,7 @@ class Estimate:
 
 
 class Range(NamedTuple):
-    """A value with the interval that the data leave it; None where it, or an end, is not known."""
+    """A value with the interval that the data allow. The value or an end is None if it is not known."""
 
     value: float | None
     low: float | None
@@ -45,7 +49,7 @@ class Range(NamedTuple):
 
 
 class Outcome(StrEnum):
-    """How a computation ended: the column `status`. What to do about it stands in the column `remark`."""
+    """How a computation ended, for the column `status`. The column `remark` says what to do about it."""
 
     DONE = "done"
     RECOVERED = "recovered"
@@ -59,7 +63,7 @@ class Outcome(StrEnum):
 
 
 def format_with_error(value: float, error: float | None) -> str:
-    """A value with its error in units of the last digit, in parentheses; alone without one."""
+    """Return a value with its error in units of the last digit: `0.25(1)`."""
     if not error:
         return f"{value:.6g}"
     place = math.floor(math.log10(error))
@@ -73,7 +77,7 @@ def format_with_error(value: float, error: float | None) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a cell: nothing if it is missing, the first entries of a long list.
+    """Return a value as the text of a cell. A missing value is empty, and a long list is cut.
 
     >>> format_value(Estimate(0.25, 0.01)), format_value(Range(2.0, 1.0, None)), format_value([1.0] * 8)
     ('0.25(1)', '2 (1 to ?)', '1  1  1  1  1  1  and 2 more')
@@ -91,7 +95,7 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Numbers:
-    """The record of a verb that needs no other: its quantities by name, and how they were found."""
+    """A plain record for verbs that need no class of their own: quantities by name, and how they ended."""
 
     quantities: Mapping[str, Any]
     outcome: Outcome = Outcome.DONE
@@ -99,7 +103,7 @@ class Numbers:
 
 
 class BriefRepr:
-    """The base of records that hold arrays: they show a line with their numbers and how they ended."""
+    """A base class of records with arrays: `repr` shows only their numbers and how they ended."""
 
     def __repr__(self) -> str:
         known = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Files: written whole or not at all, and read with care where strangers sent them.
+"""Read and write files safely.
 
-What is written goes to a temporary name in the same directory, then is renamed. What is read is a plain
-file of bounded size, and links stay inside.
+attnlaw writes to a temporary name in the same directory and then renames it, so a file is whole or absent.
+It reads only regular files of bounded size, and it follows no link out of a directory.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ LARGEST_JSON = 64  # megabytes of what attnlaw wrote
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; rename it to `path` if the block ends without an error.
+    """Yield a temporary path next to `path`, and rename it to `path` if the block ends without an error.
 
-    What a kill leaves is called `.NAME.xxxxxxxx.draft`: no pattern of an ending finds it.
+    If the process is killed, a file `.NAME.xxxxxxxx.draft` stays behind. No pattern such as `*.parquet`
+    finds it.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +53,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         draft = Path(name)
         try:
             yield draft
-            mask = os.umask(0)  # it cannot be read otherwise
+            mask = os.umask(0)  # the mask can be read only by setting it
             os.umask(mask)
             draft.chmod(0o666 & ~mask)
             draft.replace(target)
@@ -61,12 +62,12 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def as_write_error(target: Path) -> AbstractContextManager[None]:
-    """What the system says against writing to a file or directory, in one line."""
+    """Turn an OSError of the block into one line that says that the target cannot be written."""
     return as_input_error(f"{target}: cannot be written", "choose another directory")
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
-    """The path; an `InputError` where a directory stands, which no file can replace."""
+    """Return the path; raise an `InputError` if it is a directory, which a file cannot replace."""
     target = Path(path)
     with as_write_error(target):
         if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
@@ -75,14 +76,14 @@ def require_replaceable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files: all beside their places before the first takes an older one's place."""
+    """Write several files. None replaces an older one before all of them are on disk."""
     with ExitStack() as drafts:
         for path, data in contents.items():
             drafts.enter_context(write_atomically(path)).write_bytes(data)
 
 
 def writable_directory(path: str | os.PathLike[str]) -> Path:
-    """The directory, made where it is missing; an `InputError` where files cannot be written to it."""
+    """Return the directory and create it if needed; raise an `InputError` if it cannot be written to."""
     folder = Path(path)
     with as_write_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,30 +93,33 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
 
 
 def to_parquet(table: pl.DataFrame) -> bytes:
-    """A table as the bytes of a parquet file: written by Python, a full disk is an OSError that says so."""
+    """Return a table as the bytes of a parquet file.
+
+    The bytes are written by Python and not by polars, so a full disk is an OSError that says so.
+    """
     buffer = io.BytesIO()
     table.write_parquet(buffer)
     return buffer.getvalue()
 
 
 def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str:
-    """JSON text of plain values; a non-finite float is an error (missing is null, never NaN).
+    r"""Return plain values as JSON text; raise a ValueError for NaN and infinity.
 
     >>> print(to_json("modèle"), to_json("modèle", ascii_only=True))
-    "modèle" "mod\\u00e8le"
+    "modèle" "mod\u00e8le"
     """
     return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=ascii_only)
 
 
 def require_valid_path(path: Path) -> Path:
-    """The path itself, whether it exists or not; one that the system does not take is refused."""
+    """Return the path; raise an `InputError` if the system does not accept such a path."""
     with as_input_error(f"{path}: cannot be a path here", "give another one"):
         path.exists()
     return path
 
 
 def require_exists(path: Path, remedy: str) -> Path:
-    """The path itself, of something that is there."""
+    """Return the path; raise an `InputError` if nothing is there."""
     with as_input_error(
         f"{path}: no such file", remedy, FileNotFoundError, NotADirectoryError, with_reason=False
     ):
@@ -124,14 +128,14 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """The path itself, of a plain file (or a link to one); reading a pipe or a device might never end."""
+    """Return the path; raise an `InputError` unless it is a regular file. Reading a pipe might never end."""
     if not path.is_file():
         raise InputError(f"{path}: not a plain file; give a file on disk")
     return path
 
 
 def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes:
-    """All of a file that, where it is what it should be, is never larger than so many megabytes."""
+    """Return the bytes of a file; raise an `InputError` if it is larger than such a file should be."""
     most = megabytes * MEGABYTE
     with as_input_error(f"{path}: cannot be read", remedy or "check its permissions"):
         require_exists(path, remedy or "check the path")
@@ -143,7 +147,10 @@ def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """What a JSON file of ours holds: no NaN, and no half of a surrogate pair, which no page can hold."""
+    """Return what a JSON file that attnlaw wrote holds.
+
+    Raise an `InputError` for NaN and for half of a surrogate pair, which no page can hold.
+    """
     data = read_bounded(path, LARGEST_JSON, remedy)
     with as_input_error(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
         content = json.loads(data, parse_constant=_reject_constant)
@@ -152,7 +159,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def parse_json(data: bytes, path: Path, remedy: str) -> Any:
-    """What a JSON file of others holds."""
+    """Return what a JSON file of another program holds; raise an `InputError` if it is not valid."""
     with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
         return json.loads(data)
 
@@ -164,7 +171,7 @@ def _reject_constant(text: str) -> float:
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:
-    """Return the tables of a TOML file of at most `max_bytes` bytes, with 64-bit integers and little nesting.
+    """Return the tables of a TOML file; raise an `InputError` if it is not valid, too large or too deep.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
@@ -191,10 +198,11 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
 
 
 def links_outside(path: Path) -> bool:
-    """Whether a link leads out of its directory, and not into the store of a hub's cache.
+    """Return whether a link leads out of its directory.
 
-    That cache keeps `models--NAME/snapshots/REVISION/FILE` as links into `models--NAME/blobs/`, also those
-    in a directory of the revision.
+    Links into the blobs of a hub's cache are allowed. That cache keeps
+    `models--NAME/snapshots/REVISION/FILE` as links into `models--NAME/blobs/`, also from folders below the
+    revision.
     """
     folder, target = path.parent.resolve(), path.resolve()
     stores = [parent / "blobs" for parent in folder.parents[:3]]

@@ -27,11 +27,13 @@ SCALARS = {float: "float", int: "int", bool: "bool", str: "str"}
 KIND_TYPES = {
     "float": "float",
     "int": "int",
+    "small": "int",
     "bool": "bool",
     "text": "str",
     "floats": "list[float]",
     "ints": "list[int]",
     "texts": "list[str]",
+    "bytes": "bytes",
 }
 
 

@@ -1,4 +1,6 @@
-"""Progress of long work: a function that is called with what is done and the total."""
+"""The type of functions that follow long work: they are called with the number of finished parts and of all
+parts.
+"""
 
 from __future__ import annotations
 
@@ -7,5 +9,4 @@ from collections.abc import Callable
 Progress = Callable[[int, int], None]
 
 
-def no_progress(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+def no_progress(done: int, total: int) -> None: ...

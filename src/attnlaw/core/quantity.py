@@ -1,4 +1,6 @@
-"""Quantities: what a verb finds, as columns of rows, as JSON, and as tables too large for a row."""
+"""Quantities: what a verb computes, as columns of rows, as JSON, and as tables that are too large for a
+row.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number (or text, or list) that a verb finds: its column, its symbol, what it is.
+    """A number, text or list that a verb computes, declared once.
 
-    `kind` is one of `attnlaw.core.tables.KINDS`. `error` says that it carries an error, `range` that it
-    carries an interval. `in_summary`: it stands in the terminal's table of several
-    cases, `hidden`: in none of its tables. `log`: its axis is logarithmic.
-    `display_name`: how tables and axes call it, where the words of its name would not do. `axis`: how axes
-    and legends call it, with its symbol and unit, where tables are briefer. `choices`: the table of variants
-    whose names it holds.
+    Args:
+        name: The name of its column and of the attribute of a result.
+        description: What it is, in words that make sense without the name.
+        symbol: The letter of the theory.
+        kind: One of `attnlaw.core.tables.KINDS`.
+        error: Whether it has an error, in the column `NAME_error`.
+        range: Whether it has an interval, in the columns `NAME_low` and `NAME_high`.
+        in_summary: Whether the terminal shows it in a table of several cases.
+        hidden: Whether the terminal never shows it.
+        log: Whether its axis is logarithmic.
+        display_name: What tables and axes call it if its name would not do.
+        axis: The title of axes and legends, with symbol and unit, if it is longer than that of tables.
+        choices: The table of variants whose names it holds.
     """
 
     name: str
@@ -46,21 +55,24 @@ class Quantity:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """Its columns with their kinds: `x`, and beside it `x_error`, or `x_low` and `x_high`."""
+        """Its columns with their kinds: `x`, then `x_error`, or `x_low` and `x_high`."""
         beside = ("error",) if self.error else ("low", "high") if self.range else ()
         kind = "floats" if self.kind == "floats" else "float"
         return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
 
 
 def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
-    """The columns of some quantities with their kinds, in order."""
+    """Return the columns of quantities with their kinds, in order."""
     return {name: kind for quantity in quantities for name, kind in quantity.columns.items()}
 
 
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values (numbers, `Estimate`s and lists of them, `Range`s) as the cells of a row; missing is null.
+    """Return values as the cells of a row. A missing value becomes None.
 
-    Errors and ends may also be given by the names of their columns.
+    Args:
+        quantities: The columns.
+        values: Numbers, `Estimate`s and lists of them, and `Range`s by name. Errors and ends of intervals may
+            also be given under the names of their columns.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -81,7 +93,7 @@ def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[
 
 
 def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The cells of a row as JSON has them: `x` and `x_error` become one object.
+    """Return the cells of a row as JSON has them: `x` and `x_error` become one object.
 
     >>> cells_to_json([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
     {'x': {'value': 2.0, 'error': None}, 'y': None}
@@ -96,7 +108,8 @@ def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dic
 
 
 def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row as values: `x` and `x_error` become an `Estimate`, ends a `Range`.
+    """Return the cells of a row as Python values: `x` and `x_error` become an `Estimate`, an interval a
+    `Range`.
 
     >>> cells_to_values([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": 0.5, "y": None})
     {'x': Estimate(value=2.0, error=0.5), 'y': None}
@@ -121,18 +134,19 @@ def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> d
 
 @dataclass(frozen=True, eq=False)
 class TableSpec(Generic[R]):
-    """A table too large for a row.
+    """A table that is too large for a row.
 
     Args:
-        name: its name, also that of its file.
-        columns: what it holds.
-        rows: makes it of a record: a polars table, rows by the names of columns, or None if this record has
-            none. Unless given, it is the record's attribute of the table's name, or made by `on_save`.
-        json: whether JSON has its rows, too.
-        optional: whether a case may be without it; JSON then has null instead of an empty list.
-        on_save: makes a table that is too expensive for the screen, when a result is saved; it is called with
+        name: The name of the table and of its file.
+        columns: The columns.
+        rows: Makes the table from a record. It returns a polars table, rows by column name, or None if this
+            record has no such table. The default is the record's attribute of the same name, unless `on_save`
+            makes the table.
+        json: Whether `--json` prints its rows.
+        optional: Whether a case may lack it. JSON then has null instead of an empty list.
+        on_save: Makes a table that is too expensive for the screen, when a result is saved. It is called with
             the record and `progress=`.
-        on_plot: makes a table that nobody asked for, when one case is drawn.
+        on_plot: Makes a table that was not requested, when a single case is drawn.
     """
 
     name: str

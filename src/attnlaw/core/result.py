@@ -1,10 +1,10 @@
-"""The one form of results: what verbs return, what is shown, saved, loaded and put on a page.
+"""The result of a verb: the only form in which attnlaw shows, saves and loads numbers.
 
     verb.run(cases) -> records --Result.collect--> Result -> terminal | JSON | notebook | page | files
 
-A `Result` has a row for each case and tables whose column `case` is the number of the row they belong to.
-Its files are `attnlaw.json`, `rows.parquet` and `TABLE.parquet`; rows of a simulation are in
-`simulation.parquet`.
+A `Result` has one row for each case, and tables whose column `case` is the number of the row that they belong
+to. Its files are `attnlaw.json`, `rows.parquet`, `TABLE.parquet` for each table, and `simulation.parquet` for
+the rows of a simulation.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ load_views: Callable[[], ModuleType] = _no_views
 class Result:
     """What a verb returns: a row for each case, and tables.
 
-    Every table is an attribute, `result.matrices`, and for one case every quantity, `status` and `remark`:
-    `result.estimation_error`. `result[0]` is the result of the first case, `a + b` has the cases of both.
+    Every table is an attribute (`result.matrices`). If there is one case, every quantity is an attribute too
+    (`result.estimation_error`), and so are `status` and `remark`. `result[0]` is the result of the first
+    case, and `a + b` has the cases of both.
 
     Args:
-        verb: declares settings, quantities, tables and charts.
-        rows: one for each case, with the columns of `verb.schema` (and further ones: those of a study).
-            A case that failed has the status "failed" and its error as remark.
-        tables: by name, with the declared columns and `case`.
-        records: the mathematics in memory, one for each case; never written.
-        simulation: the result of the verb that simulates this one.
+        verb: The declaration of settings, quantities, tables and charts.
+        rows: One row for each case, with the columns of `verb.schema` and those that a study adds. A case
+            that failed has the status "failed" and its error as remark.
+        tables: The tables by name, with the declared columns and `case`.
+        records: The mathematics in memory, one record for each case. They are never written to disk.
+        simulation: The result of the verb that simulates this one.
     """
 
     verb: Verb[Any, Any]
@@ -72,7 +73,10 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Turn cases and their records into rows and tables; a record may be the `InputError` of its case."""
+        """Turn pairs of a case and its record into rows and tables.
+
+        A record may be the `InputError` of its case.
+        """
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -84,7 +88,7 @@ class Result:
         return self.rows.height
 
     def __getitem__(self, case: int | slice) -> Self:
-        """Return the result of one case, or of a slice of the cases, without the simulation."""
+        """Return the result of one case or of a slice of the cases, without the simulation."""
         import polars as pl
 
         if isinstance(case, slice):
@@ -116,7 +120,7 @@ class Result:
 
     @classmethod
     def concat(cls, results: Sequence[Result]) -> Self:
-        """Return one result with the cases of several, all of one verb."""
+        """Return one result with the cases of several results of the same verb."""
         import polars as pl
 
         verb = results[0].verb
@@ -141,7 +145,7 @@ class Result:
 
     @property
     def record(self) -> Any:
-        """The record of the mathematics behind the only case; a result that was loaded has none."""
+        """The record of the only case: the mathematics behind the row. A loaded result has none."""
         if len(self) == 1 and self.records and self.records[0] is not None:
             return self.records[0]
         raise self._unavailable("record")
@@ -159,10 +163,8 @@ class Result:
             # copy, pickle and hasattr ask for names before the fields exist.
             if name.startswith("_") or "tables" not in self.__dict__:
                 raise AttributeError(name)
-            if name in (
-                "record",
-                "summary",
-            ):  # Python asks again here after an `AttributeError` of the property
+            # Python also asks here after a property has raised an `AttributeError`.
+            if name in ("record", "summary"):
                 raise self._unavailable(name)
             if name in self.tables:
                 return self.tables[name].drop("case") if len(self) == 1 else self.tables[name]
@@ -191,13 +193,16 @@ class Result:
         return cells_to_values(self.verb.quantities, self.row(case))
 
     def settings(self, case: int = 0) -> dict[str, Any]:
-        """Return the settings that the row of a case states; None where one plays no part."""
+        """Return the settings of a case by name. A setting that has no effect in this case is None."""
         row = self.row(case)
         return {name: row[column] for name, column in self.verb.setting_columns.items()}
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with their `case`; null for what is no number, except settings that may be infinite."""
+        """All rows with their `case`.
+
+        NaN becomes null, and so does infinity except in settings that allow it.
+        """
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -208,11 +213,14 @@ class Result:
 
     @cached_property
     def finished_rows(self) -> pl.DataFrame:
-        """The plain rows of cases that did not fail."""
+        """The plain rows of the cases that did not fail."""
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
-        """Return a table of finished cases, null for what is no number; without lines if there is none."""
+        """Return a table without the cases that failed; empty if the result has no such table.
+
+        NaN becomes null.
+        """
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null, to_schema
@@ -251,9 +259,10 @@ class Result:
         }
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
-        """Return the result with the tables that are made only when it is saved.
+        """Return the result with the tables that are made only when a result is saved.
 
-        One case also gets those that are made to be drawn: a loaded result is drawn as this one is.
+        A single case also gets the tables that are made for its charts, so that a loaded result can be drawn
+        too.
         """
         alone = self.for_plotting() if len(self) == 1 else self
         return alone._with_tables(
@@ -264,11 +273,11 @@ class Result:
         )
 
     def for_plotting(self) -> Result:
-        """Return the result of one case with the tables that are made only to be drawn."""
+        """Return the result of a single case with the tables that are made only for charts."""
         return self._with_tables({spec.name: spec.on_plot for spec in self.verb.tables})
 
     def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
-        """Return the result with further tables, made for the cases that have a record and no such table."""
+        """Return the result with further tables, for the cases that have a record and no such table yet."""
         import polars as pl
 
         tables = dict(self.tables)
@@ -283,7 +292,7 @@ class Result:
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
-        """Rows and tables by the names of their files, those of the simulation too."""
+        """Rows and tables by file name, including those of the simulation."""
         frames = {ROWS: self.rows} | {f"{name}.parquet": table for name, table in self.tables.items()}
         if self.simulation is not None:
             frames[SIMULATION] = self.simulation.rows
@@ -291,7 +300,7 @@ class Result:
         return frames
 
     def files(self) -> dict[str, bytes]:
-        """Return the files of a directory that `attnlaw.load` reads, by name."""
+        """Return the contents of the files that `attnlaw.load` reads, by file name."""
         lines = {name: frame.height for name, frame in self.frames.items()}
         manifest = {"verb": self.verb.name, "version": version(), "lines": lines}
         contents = {MANIFEST: f"{to_json(manifest)}\n".encode()}
@@ -303,7 +312,7 @@ class Result:
 
     @classmethod
     def open(cls, folder: Path, verb: Verb[Any, Any], remedy: str) -> Result:
-        """Read the directory of a verb's result and check every column against the declaration."""
+        """Read the result of a verb from a directory, and check every column against the declaration."""
         result = _open_rows(folder, ROWS, verb, remedy)
         if verb.simulation is not None and (folder / SIMULATION).exists():
             return replace(result, simulation=_open_rows(folder, SIMULATION, verb.simulation, remedy))
@@ -315,14 +324,23 @@ class Result:
         figures: str | None = None,
         progress: Progress = no_progress,
     ) -> Path:
-        """Write the files and report.html, as `--out` does; with `figures` ("pdf") figures/ too."""
+        """Write the files and report.html to a directory, as `--out` does.
+
+        Args:
+            directory: The directory, which is created if needed.
+            figures: "pdf", "svg" or "png" to write every chart into `figures/` too.
+            progress: Called while tables are made.
+
+        Returns:
+            The directory.
+        """
         folder: Path = load_views().save(self, directory, figures, progress)
         return folder
 
     def plot(self, name: str | None = None) -> Any:
-        """Return the chart of this name, or the first that can be drawn, as an Altair chart.
+        """Return the chart of this name, or the first one, as an Altair chart.
 
-        A notebook shows it without a network.
+        A notebook shows it offline.
         """
         return load_views().plot(self, name)
 
@@ -345,7 +363,7 @@ class Result:
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
-        """Return how a case ended and its remark, unless it is simply done."""
+        """Return the status and the remark of a case, unless the status is "done"."""
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
@@ -355,7 +373,13 @@ def collect_tables(
     records: Iterable[Any],
     makers: Mapping[str, Callable[[Any], Any] | None] | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Make tables of records by name, as `Result.tables` has them: by `TableSpec.rows`, or by `makers`."""
+    """Return the tables of records by name, as `Result.tables` has them.
+
+    Args:
+        verb: Declares the tables.
+        records: One record for each case. A case without a record (None, or an `InputError`) has no lines.
+        makers: Functions from a record to a table, by table name; `TableSpec.rows` unless given.
+    """
     if not verb.tables:  # polars is not needed
         return {}
     import polars as pl
@@ -418,7 +442,9 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` for a setting out of its bounds, a choice that does not exist, or no results."""
+    """Raise an `InputError` if a setting is out of bounds, a choice does not exist, or no row has a
+    result.
+    """
     finished = rows.filter(rows["status"] != str(Outcome.FAILED))
     if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
         names = ", ".join(quantity.name for quantity in verb.quantities[:3])

@@ -1,14 +1,14 @@
-"""Settings: a frozen record whose fields say what they mean, what they may be, and where they play a part.
+"""Settings: frozen records whose fields declare their meaning, their values and when they have an effect.
 
     @settings_dataclass
     class Coin(Settings):
         bias: float = setting(0.5, "Probability of heads.", symbol="p", greater_than=0, maximum=1)
         tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
-Options of a command, keys of a study file, arguments of the Python function, columns of rows and labels are
-read off it. A value is checked when the record is made, wherever that is, and a mistake is one `BadSetting`.
-
-Values as they are given, by words, files and Python, and as the type that a setting declares.
+The options of a command, the keys of a study file, the arguments of the Python function, the columns of rows
+and the labels all follow from this declaration. A record checks its values when it is made, and a mistake is
+one `BadSetting`. This module also turns the words of a command line and the values of a file into the
+declared types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_POINTS = 100_000
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """The value as `kind`, None where it is not of that kind: 2.0 serves as 2, "inf" as a number."""
+    """Return the value as `kind`, or None if it does not fit. 2.0 fits int, and "inf" fits float."""
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
@@ -66,7 +66,7 @@ def coerce(kind: Any, value: Any) -> Any:
 
 
 def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
-    """A tuple of a list or of a text with commas; None where a part is of another kind."""
+    """Return a list, or a text with commas, as a tuple; None if an entry does not fit."""
     if isinstance(value, str):
         parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
         if kind is int:
@@ -80,7 +80,7 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
 
 
 def parse_number(word: Any) -> Any:
-    """The number that a word stands for; the word itself where it is none.
+    """Return the number that a word means, or the word itself if it is not a number.
 
     >>> [parse_number(word) for word in ("3", "0.5", "∞", "relu")]
     [3, 0.5, inf, 'relu']
@@ -95,7 +95,7 @@ def parse_number(word: Any) -> Any:
 
 
 def parse_range(name: str, text: str) -> list[float]:
-    """`0.05:1:40` as 40 values from 0.05 to 1, both ends included.
+    """Return the values of `FROM:TO:COUNT`, both ends included.
 
     >>> parse_range("alpha", "0:1:3")
     [0.0, 0.5, 1.0]
@@ -114,7 +114,7 @@ def parse_range(name: str, text: str) -> list[float]:
 
 
 def infinity_as_text(value: Any) -> Any:
-    """Infinity as JSON can hold it."""
+    """Return infinity as a text, because JSON has no infinity; return other values unchanged."""
     return "inf" if value == math.inf else value
 
 
@@ -123,7 +123,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class SettingRule:
-    """One field of a record of settings: what it means, what it may be, and where it plays a part."""
+    """The rules of one setting: its meaning, its allowed values, and when it has an effect."""
 
     help: str
     symbol: str = ""
@@ -131,32 +131,32 @@ class SettingRule:
     greater_than: float | None = None
     minimum: float | None = None
     maximum: float | None = None
-    allow_infinite: bool = False  # inf is a value, too
+    allow_infinite: bool = False
     choices: Mapping[str, Any] | None = None  # a table of variants
     sweepable: bool = False  # several values make several cases: a list, `a,b,c`, or FROM:TO:COUNT
-    repeatable: bool = False  # texts of one case: an option given once for each, commas and all; a list
-    default_sweep: tuple[Any, ...] = ()  # values of a command that gives none: a table, not one default
-    expand: Callable[[Any], list[Any]] | None = None  # a value may stand for several, such as a directory
-    is_path: bool = False  # a path or a pattern: relative ones in a study start at its file
+    repeatable: bool = False  # one case takes several texts: a list, or the option several times
+    default_sweep: tuple[Any, ...] = ()  # the values of a command that gives none
+    expand: Callable[[Any], list[Any]] | None = None  # from a value to the values that it stands for
+    is_path: bool = False  # a path or a pattern; in a study file it is relative to the file
     positional: bool = False  # a word of the command line without an option's name
     requires: str | None = None  # another setting that must be given
-    excluded_by: str | tuple[str, ...] = ()  # other settings that take its place
-    # pairs of a setting and an attribute of its chosen variant
+    excluded_by: str | tuple[str, ...] = ()  # other settings that replace this one
+    # Pairs of a setting and an attribute of its chosen variant, which must be true.
     active_if: tuple[str, str] | tuple[tuple[str, str], ...] = ()
-    machine_only: bool = False  # how this machine works (threads): changes no number, not in rows or studies
-    remedy: str = ""  # what to do where a value is none of these
+    machine_only: bool = False  # how this machine works (threads); it changes no number and is not in rows
+    remedy: str = ""  # what to do if a value does not fit
     metavar: str | None = None
-    slider_range: tuple[float, float] | None = None  # what a slider of it spans; others are as good
-    lab_default: Any = None  # the value that the lab starts with, where that is not the default
+    slider_range: tuple[float, float] | None = None  # what a slider of the lab spans
+    lab_default: Any = None  # the first value in the lab if it is not the default
 
     @property
     def exclusions(self) -> tuple[str, ...]:
-        """The settings that take its place."""
+        """The other settings that replace this one."""
         return (self.excluded_by,) if isinstance(self.excluded_by, str) else self.excluded_by
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Settings, each with the attribute of its chosen variant that makes this one count; all must."""
+        """Pairs of another setting and an attribute of its chosen variant. All attributes must be true."""
         match self.active_if:
             case (str() as owner, str() as attribute):
                 return ((owner, attribute),)
@@ -180,12 +180,12 @@ class SettingField:
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are numbers and nothing else: FROM:TO:COUNT then makes several of them."""
+        """Whether all its values are numbers. `FROM:TO:COUNT` then means several values."""
         return set(self.types) <= {int, float}
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words."""
+        """What a value must be, as the end of an error message."""
         rule = self.rule
         if isinstance(rule.choices, Variants):
             return rule.choices.expected
@@ -200,7 +200,7 @@ class SettingField:
         return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
     def validate(self, value: Any) -> Any:
-        """The value in its type; a `BadSetting` where it is not what was declared."""
+        """Return the value in its declared type; raise a `BadSetting` if it does not fit the rules."""
         if value is None and self.default is None:
             return None
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
@@ -225,11 +225,11 @@ class SettingField:
         return low <= value <= high and (rule.greater_than is None or value > rule.greater_than)
 
     def parse_word(self, word: Any) -> Any:
-        """What a word of the command line stands for; the word itself where it is no such number."""
+        """Return the number that a word of the command line means, or the word itself."""
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def parse_words(self, word: Any) -> list[Any]:
-        """Return the values that words of the command line stand for; several make cases if `sweepable`."""
+        """Return the values that a word of the command line means. A sweepable setting may have several."""
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
@@ -243,24 +243,24 @@ class SettingField:
 
 
 def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
-    """A field of a record of settings."""
+    """Declare a field of a settings record. `rules` are the fields of `SettingRule`."""
     return field(default=default, metadata={"setting": SettingRule(help, **rules)})
 
 
 def setting_like(record: type, name: str, **changes: Any) -> Any:
-    """A field that another record has, with some of its rules changed."""
+    """Declare a field like that of another record, with some rules changed."""
     setting_field = setting_fields(record)[name]
     return field(default=setting_field.default, metadata={"setting": replace(setting_field.rule, **changes)})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, setting_like))
 def settings_dataclass(cls: type[C]) -> type[C]:
-    """A frozen record whose fields are checked when it is made, wherever that is."""
+    """Make a class a frozen, keyword-only dataclass. `Settings.__post_init__` checks its fields."""
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 class Settings:
-    """Base of all records of settings."""
+    """The base class of settings records."""
 
     def __post_init__(self) -> None:
         for name, setting_field in setting_fields(type(self)).items():
@@ -268,11 +268,15 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Rules between settings; raises a `BadSetting` that names one of them."""
+        """Check rules between settings; raise a `BadSetting` that names one of them."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], verb: str) -> Self:
-        """The record of what was given: unknown names get a suggestion, contradictions one line."""
+        """Return the record of the given values.
+
+        Raise an `InputError` with a suggestion for an unknown name, and a `BadSetting` for a missing or
+        contradictory setting.
+        """
         known = setting_fields(cls)
         for name in given:
             require_known(name, known, verb)
@@ -289,7 +293,10 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """The settings that play no part here: null in rows, left out of labels."""
+        """Return the settings that have no effect with these values.
+
+        They are null in rows and absent from labels.
+        """
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -304,7 +311,7 @@ class Settings:
         return idle
 
     def to_row(self) -> dict[str, Any]:
-        """All settings that a row states, under their names; null where one plays no part."""
+        """Return the settings that a row states, by name. Settings without an effect are None."""
         idle = self.inactive()
         row = {}
         for name, setting_field in setting_fields(type(self)).items():
@@ -315,7 +322,7 @@ class Settings:
 
 
 def setting_fields(cls: type) -> dict[str, SettingField]:
-    """The settings of a record, by name, in their order."""
+    """Return the settings of a record class by name, in their order."""
     if cls in _FIELDS_BY_CLASS:
         return _FIELDS_BY_CLASS[cls]
     hints, settings = get_type_hints(cls), {}
@@ -333,7 +340,7 @@ _FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
-    """The value that a function was given, in its type, checked as a setting of these rules would be.
+    """Return the argument of a function in its type, checked as a setting with these rules would be.
 
     >>> check_value("draws", 2.0, int, minimum=1)
     2
@@ -342,7 +349,9 @@ def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
 
 
 def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
-    """The name; an `InputError` with a suggestion where it is none of the known ones."""
+    """Return the name of a setting; raise an `InputError` with a suggestion if the verb has no such
+    setting.
+    """
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)

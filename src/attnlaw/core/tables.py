@@ -1,4 +1,4 @@
-"""Tables: the kinds of columns, tables made from rows, read back and checked, several put into one."""
+"""Tables: the kinds of columns, and polars tables that are made from rows, read, checked and named."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ KINDS: Schema = {
 
 
 def to_schema(columns: Mapping[str, str]) -> Schema:
-    """The types of columns that are declared by their kinds."""
+    """Return the polars types of columns that are declared by their kinds."""
     return {name: KINDS[kind] for name, kind in columns.items()}
 
 
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
-    """A table of exactly the schema's columns; what a row does not have is null."""
+    """Return a table with exactly the columns of the schema. A value that a row lacks is null."""
     rows = list(rows)
     return pl.DataFrame(
         {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
@@ -46,18 +46,22 @@ def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """A table of quantities: an `Estimate` or a `Range` fills the columns of its error or ends, too."""
+    """Return a table of quantities.
+
+    An `Estimate` or a `Range` also fills the columns of its error or its ends.
+    """
     columns = tuple(quantities)
     return to_frame((to_cells(columns, row) for row in rows), to_schema(column_kinds(columns)))
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
-    """The table in a parquet file; an `InputError` where it cannot be read or lacks a `needed` column.
+    """Return the table of a parquet file.
 
-    Rows that a version before 0.3 wrote are an `InputError`, too.
+    Raise an `InputError` if the file cannot be read, lacks a `needed` column, or comes from a version before
+    0.3.
 
-    Its bytes are read once. Polars by itself takes `run[1]/rows.parquet` for a pattern, cannot open a name
-    that is no Unicode, and mixes two files where one is replaced by another while it reads.
+    The bytes are read first, because polars itself takes `run[1]/rows.parquet` for a pattern, cannot open a
+    name that is not valid Unicode, and mixes two files if one replaces the other while it reads.
     """
     damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
     with as_input_error(f"{path}: cannot be read", remedy, *damage):
@@ -71,16 +75,17 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 
 
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """The table with the needed columns in their types; an `InputError` for one missing or of another kind.
+    """Return the table with the needed columns in their types; raise an `InputError` if one is missing or
+    differs.
 
     >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
     1.0
     """
-    schema = table.schema  # polars makes it anew each time
+    schema = table.schema  # polars builds it again at each access
     for name, dtype in needed.items():
         require_some(name in schema, where, f"column {name}", remedy)
         actual_dtype = schema[name]
-        # Without a value, or of lists without one.
+        # A column without any value has no type of its own.
         empty = actual_dtype == pl.Null or (actual_dtype == pl.List(pl.Null) and isinstance(dtype, pl.List))
         if actual_dtype != dtype and not empty and not (actual_dtype.is_numeric() and dtype.is_numeric()):
             raise InputError(f"{where}: {name} is a column of {actual_dtype}, expected {dtype}; {remedy}")
@@ -88,7 +93,10 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """The table, columns of the schema first: null where one is missing, refused if it is another kind."""
+    """Return the table with the columns of the schema first.
+
+    A missing column is null, one of another kind an error.
+    """
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     checked = require_columns(table, present, where, remedy).with_columns(**missing)
@@ -96,13 +104,13 @@ def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
-    """Whether its values are numbers, texts, truth values or lists of them."""
+    """Return whether the values are numbers, texts, booleans or lists of them."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
     return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
 
 
 def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
-    """The table with null for what is no number; infinity stays in the columns that are named.
+    """Return the table with null for NaN and infinity. Infinity stays in the columns of `keep_infinite`.
 
     >>> infinity = float("inf")
     >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
@@ -122,7 +130,7 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Each name, with a number where one before it is the same.
+    """Return the names, with a number after each one that occurred before.
 
     >>> unique_names(["a", "b", "b"])
     ['a', 'b', 'b (2)']
@@ -135,7 +143,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """The last part of every path, or the whole name where that would not tell models apart.
+    """Return the last part of every path, or the whole paths if their last parts are not unique.
 
     >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
     ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
@@ -146,7 +154,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a table as CSV, without the columns that hold lists.
+    """Write a table as CSV, without the columns that hold lists, and return the path.
 
     A text that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe.
     """

@@ -1,4 +1,4 @@
-"""A table of variants of which some have a parameter: listed as `clip:C`, chosen as `clip:2`."""
+"""Tables of named variants, such as activations or students. A variant may have a parameter: `clip:2`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Generic, Protocol, Self, TypeVar
 
 
 class HasName(Protocol):
-    """What a table of variants holds."""
-
     @property
     def name(self) -> str: ...
 
 
 class Variant(HasName, Protocol):
-    """One of them: `name` is `relu`, or `clip:C` where it has a parameter, which `at` then gives a value."""
+    """An entry of a table.
+
+    Its name is `relu`, or `clip:C` if it has a parameter; `at` then sets the parameter.
+    """
 
     @property
     def example(self) -> str | None:
-        """How one with a parameter is written, such as `clip:2`; None without one."""
+        """How a user writes a variant with a parameter, such as `clip:2`; None without a parameter."""
 
     def at(self, parameter: str) -> Self:
-        """The one whose parameter is written so, without an example; a ValueError where that is none."""
+        """Return the variant with this parameter; raise a ValueError if the text is not a valid one."""
 
 
 N = TypeVar("N", bound=HasName)
@@ -31,14 +32,14 @@ V = TypeVar("V", bound=Variant)
 
 
 def with_parameter(variant: V, parameter: str, value: float) -> V:
-    """A variant, a dataclass with `parameters`, with this one, called as it is written."""
+    """Return a copy of the variant with this parameter, named as the user writes it."""
     kind = variant.name.partition(":")[0]
     name = f"{kind}:{parameter}"
     return replace(variant, name=name, example=None, parameters=(value,))  # type: ignore[type-var]
 
 
 def parse_positive(parameter: str) -> float:
-    """A parameter that is a positive number; a ValueError where it is not.
+    """Return a positive number; raise a ValueError if the text is not one.
 
     >>> parse_positive("2")
     2.0
@@ -50,9 +51,9 @@ def parse_positive(parameter: str) -> float:
 
 
 class Variants(Mapping[str, V], Generic[V]):
-    """Variants by their names, a table in which a new one is a line; the `choices` of a setting.
+    """A table of variants by name, for the `choices` of a setting.
 
-    All are listed, also `clip:C`, but only `clip:2` is one that can be chosen, and so `in` it.
+    Iteration also lists `clip:C`, but only names with a value, such as `clip:2`, are `in` the table.
     """
 
     def __init__(self, *variants: V) -> None:
@@ -84,12 +85,12 @@ class Variants(Mapping[str, V], Generic[V]):
 
     @property
     def expected(self) -> str:
-        """What a name must be, in words."""
+        """What a name must be, as the end of an error message."""
         examples = [variant.example for variant in self._parametric.values() if variant.example is not None]
         ending = f", for example {' or '.join(examples)}" if examples else ""
         return f"expected one of {', '.join(self)}{ending}"
 
 
 def by_name(*variants: N) -> dict[str, N]:
-    """Variants (students, masks, bounds, ...) by their names: the one table in which a new one is a line."""
+    """Return a table of variants by name."""
     return {variant.name: variant for variant in variants}

@@ -1,14 +1,16 @@
-"""What a verb is: a record of settings, a table of quantities, and what it runs. All else is read off it.
+"""Verbs: what attnlaw can do, each declared once as settings, quantities and a function that runs.
 
-| derived | by |
+Everything else follows from the declaration:
+
+| what | where |
 |---|---|
 | options and help of the command, `--json` | `attnlaw.command.app` |
-| keys of a study file, their values and their messages | `attnlaw.study.study_file` |
-| rows, JSON, saved tables and their check | `Verb.row`, `Verb.schema`, `attnlaw.core.result` |
+| keys of a study file, their values and messages | `attnlaw.study.study_file` |
+| rows, JSON, saved tables and their checks | `Verb.row`, `Verb.schema`, `attnlaw.core.result` |
 | labels of tables, axes and pages | `Verb.label` |
 | the Python function, its help and its types | `attnlaw.core.function` |
 
-The way of data is the same for every verb:
+Data take the same way through every verb:
 
     words | TOML | Python --Verb.cases--> [Settings] --run--> [record] --Result.collect--> Result
 """
@@ -39,7 +41,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class CasePart:
-    """One part of a large case: the settings of its task, how many things it finds, its work in any unit."""
+    """A part of a large case.
+
+    Args:
+        case: The settings of the task that computes it.
+        count: How many things (such as matrices) it measures.
+        work: How much work it is compared with other parts, in any unit.
+    """
 
     case: Settings
     count: int = 1
@@ -48,10 +56,13 @@ class CasePart:
 
 @dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
-    """How a large case is computed in parts, by workers, to the same result as in one process.
+    """How workers compute a large case in parts, with the same result as one process.
 
-    `verb` computes a part, and its tables are all that is kept of it; `join` makes the result of them, given
-    by name for each part, in the order of `parts`. `part_noun` says what `CasePart.count` counts.
+    Args:
+        verb: Computes one part. Only its tables are kept.
+        parts: Returns the parts of a case.
+        join: Makes the record of the case from the tables of each part, in the order of `parts`.
+        part_noun: What `CasePart.count` counts.
     """
 
     verb: Verb[Any, Any]
@@ -106,7 +117,10 @@ class Verb(Generic[S, R]):
         return declared_verb, (self.settings.__module__, self.name)
 
     def cases(self, given: Mapping[str, Any]) -> list[S]:
-        """The records of what was given: several where a setting has a list of values, the last fastest."""
+        """Return the settings records of the given values.
+
+        Lists make all combinations; the last setting varies fastest.
+        """
         known = setting_fields(self.settings)
         for name in given:
             require_known(name, known, self.name)
@@ -124,7 +138,7 @@ class Verb(Generic[S, R]):
         return setting_fields(self.settings)[name].rule.sweepable and isinstance(value, list | tuple)
 
     def require_used(self, cases: list[S], given: Iterable[str]) -> list[S]:
-        """The cases; a `BadSetting` for a setting that was given and plays a part in none of them."""
+        """Return the cases; raise a `BadSetting` if a given setting has no effect in any of them."""
         known = setting_fields(self.settings)
         for name in given:
             conditions = known[name].rule.conditions
@@ -154,14 +168,13 @@ class Verb(Generic[S, R]):
         return Result.collect(self, zip(cases, records, strict=True))
 
     def values(self, record: R) -> dict[str, Any]:
-        """The quantities of a record, by name."""
         known = getattr(record, "quantities", None)
         if known is not None:
             return {quantity.name: known.get(quantity.name) for quantity in self.quantities}
         return {quantity.name: getattr(record, quantity.name, None) for quantity in self.quantities}
 
     def cells(self, record: R | InputError) -> dict[str, Any]:
-        """What a record adds to a row: quantities with their errors, status, remark."""
+        """Return what a record adds to a row: quantities with their errors, status and remark."""
         if isinstance(record, InputError):
             return {"status": str(Outcome.FAILED), "remark": str(record)}
         return {
@@ -171,7 +184,7 @@ class Verb(Generic[S, R]):
         }
 
     def row(self, case: S, record: R | InputError) -> dict[str, Any]:
-        """One flat row: verb, settings, quantities with their errors, status, remark, version."""
+        """Return one flat row: verb, settings, quantities with their errors, status, remark and version."""
         return {
             "verb": self.name,
             **self.setting_cells(case),
@@ -180,12 +193,14 @@ class Verb(Generic[S, R]):
         }
 
     def setting_cells(self, case: S) -> dict[str, Any]:
-        """What a case adds to a row: its settings."""
         return {self.setting_columns[name]: value for name, value in case.to_row().items()}
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The columns of rows that state settings, by their names: `x_setting` where `x` is a quantity."""
+        """The columns of the settings by setting name.
+
+        A setting `x` is in `x_setting` if `x` is also a quantity.
+        """
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -202,7 +217,7 @@ class Verb(Generic[S, R]):
         return kinds | column_kinds(self.quantities) | ends
 
     def label(self, name: str) -> str:
-        """How tables, axes and pages call a column of its rows or of its tables."""
+        """Return what tables, axes and pages call a column."""
         for columns in (self.quantities, *(table.columns for table in self.tables)):
             for quantity in columns:
                 if quantity.name == name:
@@ -211,7 +226,7 @@ class Verb(Generic[S, R]):
         return known[name].label if name in known else name.replace("_", " ")
 
     def axis(self, name: str) -> str:
-        """The title of an axis or a legend: what the column is, with its symbol and unit."""
+        """Return the title of an axis or a legend, with symbol and unit."""
         every = (
             quantity
             for columns in (self.quantities, *(table.columns for table in self.tables))
@@ -233,7 +248,7 @@ KIND_OF: dict[Any, str] = {
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """All combinations of the values of the axes, the last one fastest.
+    """Yield all combinations of the values of the axes. The last axis varies fastest.
 
     >>> list(grid({"a": [1, 2], "b": [3]}))
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
@@ -244,7 +259,10 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def run_each_case(
     work: Callable[[S, Progress], R],
 ) -> Callable[[Sequence[S], Progress], Iterator[R | InputError]]:
-    """The `run` of a verb whose cases have nothing to share: what one cannot do, the others still do."""
+    """Return the `run` of a verb that computes each case alone.
+
+    The error of one case does not stop the others.
+    """
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
@@ -263,13 +281,15 @@ def attempt(work: Callable[..., R], *given: Any) -> R | InputError:
 
 
 def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
-    """The values of a setting, each replaced by those that it stands for."""
+    """Return the values of a setting, each replaced by the values that it stands for (such as the models of
+    a run).
+    """
     if field.rule.expand is None:
         return values
     return [part for value in values for part in field.rule.expand(value)]
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:
-    """The verb of a name that a module declares: what a worker process makes of a verb that was sent."""
+    """Return the verb of this name from the module that declares it. Pickle calls it in a worker process."""
     members = vars(import_module(module)).values()
     return next(member for member in members if isinstance(member, Verb) and member.name == name)

@@ -1,6 +1,7 @@
-"""The table of verbs: one file each, with its settings, its quantities, its charts and what it runs.
+"""The table of verbs. Each verb is a module or a folder here that declares it as `VERB`.
 
-A verb's module imports mathematics only where it runs: `attnlaw --help` and a bad value answer at once.
+A declaration imports polars, torch and other slow libraries only in functions, so that `attnlaw --help` and
+error messages come at once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ RECORDED_VERBS: dict[str, tuple[str, str]] = {
 
 
 def verb_module(name: str) -> str:
-    """Return the module that declares a verb; `learn.simulate` is declared with `learn`."""
+    """Return the module that declares a verb. `learn.simulate` is declared with `learn`."""
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:
@@ -57,7 +58,7 @@ def verb_module(name: str) -> str:
 
 
 def find_verb(name: str) -> Verb[Any, Any]:
-    """Return the verb of a name; `learn.simulate` is the one that simulates `learn`."""
+    """Return the verb of this name. `learn.simulate` is the verb that simulates `learn`."""
     verb: Verb[Any, Any] = import_module(verb_module(name)).VERB
     while verb.name != name and verb.simulation is not None:
         verb = verb.simulation

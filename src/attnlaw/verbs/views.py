@@ -1,12 +1,13 @@
-"""How results are shown, drawn, saved and loaded: by parts of the verb's folder, or by those of `render`.
+"""Show, draw, save and load results.
 
-A verb's folder may have `terminal.py`, `page.py`, `charts.py` and `options.py`:
+A verb's folder may have parts of its own, which are found by name. Otherwise the generic views of `render`
+apply.
 
 | part | has |
 |---|---|
 | `terminal.py` | `show_case(result, console)` for each case; `show_summary(result, console)` after the last |
 | `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
-| `charts.py` | the functions that the verb's `charts=` names: `draw(result) -> Figure`, several, or None |
+| `charts.py` | the functions that the verb's `charts=` names; each returns a `Figure`, several, or None |
 | `options.py` | `Options`, further options of the command |
 """
 
@@ -39,7 +40,7 @@ STORE = "store.sqlite"  # of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import the part of a verb's folder that has this name; None if it has none."""
+    """Import a part of a verb's folder by name; return None if the verb does not have it."""
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -48,7 +49,7 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def show(result: Result, console: Console | None = None) -> None:
-    """Print a result as its command does; a case that failed is its error, in one line."""
+    """Print a result as its command does. A case that failed shows its error in one line."""
     from attnlaw.render.terminal.console import output, print_message
 
     terminal, console = find_part(result.verb, "terminal"), console or output
@@ -68,7 +69,7 @@ def show(result: Result, console: Console | None = None) -> None:
 
 
 def show_end(result: Result, console: Console) -> None:
-    """Print what comes after the last case; of a verb without a view of its own, everything."""
+    """Print what comes after the last case. A verb without `terminal.py` prints everything here."""
     terminal = find_part(result.verb, "terminal")
     if terminal is None:
         from attnlaw.render.terminal.view import show
@@ -79,16 +80,16 @@ def show_end(result: Result, console: Console) -> None:
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context whose progress a notebook shows; nothing is shown anywhere else."""
+    """Return a context that shows progress in a notebook and nothing anywhere else."""
     from attnlaw.render.terminal.console import notebook_progress
 
     return notebook_progress(name)
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Draw the charts that the verb declares, as far as the rows allow; without any, its first quantity.
+    """Draw the charts that the verb declares and the rows allow. Without any, draw its first quantity.
 
-    If the theory failed in every case, the charts are those of the simulation alone.
+    If the theory failed in every case, draw the charts of the simulation.
     """
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
@@ -104,7 +105,7 @@ def figures_of(result: Result) -> list[Figure]:
 
 
 def page_of(result: Result, figures: Sequence[Figure]) -> str:
-    """Return report.html of one result."""
+    """Return the HTML of report.html."""
     from attnlaw.render.pages.page import Part, results_page
 
     part = find_part(result.verb, "page")
@@ -115,7 +116,7 @@ def page_of(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def notebook_html(result: Result) -> str:
-    """Return what a notebook shows: the verb's own view, or its quantities."""
+    """Return what a notebook shows: the view of the verb if it has one, otherwise its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
     part = find_part(result.verb, "page")
@@ -123,14 +124,14 @@ def notebook_html(result: Result) -> str:
 
 
 def plot(result: Result, name: str | None = None) -> Any:
-    """Return the chart of a name, or the first one, which a notebook shows without a network."""
+    """Return the chart of this name, or the first one, for a notebook without a network."""
     from attnlaw.render.charts.style import offline_chart
 
     return offline_chart(figure_to_plot(result, name).draw())
 
 
 def figure_to_plot(result: Result, name: str | None = None) -> Figure:
-    """Return the figure of a name, or the first one."""
+    """Return the figure of this name, or the first one; raise an `InputError` if nothing can be drawn."""
     drawn = {
         figure.name: figure for figure in figures_of(result.for_plotting() if len(result) == 1 else result)
     }
@@ -149,9 +150,9 @@ def save(
     figures: str | None = None,
     progress: Progress = no_progress,
 ) -> Path:
-    """Write the files of a result and report.html; with `figures` ("pdf", "svg", "png") figures/ too.
+    """Write the files of a result and report.html, as `Result.save` describes.
 
-    Nothing is replaced before everything is drawn. A result that is there is replaced, all its tables too.
+    Everything is drawn before the first file is replaced. The files of an older result in the directory go.
     """
     from attnlaw.render.charts.paper import figure_files
 
@@ -167,7 +168,9 @@ def save(
 
 
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
-    """Return the directory for a result, made if it is missing; refuse that of a study, or of others."""
+    """Return the directory for a result and create it if needed; raise an `InputError` if it holds something
+    else.
+    """
     folder = writable_directory(path)
     if (folder / STORE).exists():
         raise InputError(f"{folder}: holds a study; give another directory")
@@ -183,7 +186,7 @@ def _require_own_summary(folder: Path, written: Sequence[Path]) -> None:
 
 
 def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
-    """Write the files of a result into a directory, and remove those of the result that was there."""
+    """Write the files of a result into a directory, and remove those of an older result."""
     before = written_files(folder)
     if folder / SUMMARY in contents:
         _require_own_summary(folder, before)
@@ -208,7 +211,14 @@ def written_files(folder: Path) -> list[Path]:
 
 
 def load(directory: str | os.PathLike[str]) -> Result:
-    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory."""
+    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory.
+
+    Args:
+        directory: A directory with the file attnlaw.json.
+
+    Returns:
+        The same result, without its records. Tables and quantities are attributes as before.
+    """
     folder = Path(directory)
     with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):
         known, running = (folder / MANIFEST).exists(), (folder / STORE).exists()
@@ -241,7 +251,6 @@ def load(directory: str | os.PathLike[str]) -> Result:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Return what attnlaw.json says."""
     document = read_json(folder / MANIFEST, "write the directory again")
     if not isinstance(document, dict) or not isinstance(document.get("verb"), str):
         raise InputError(f"{folder / MANIFEST}: names no verb; write the directory again")
@@ -249,7 +258,6 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _find_written_verb(folder: Path, document: Mapping[str, Any]) -> Verb[Any, Any]:
-    """Return the verb that attnlaw.json names."""
     try:
         return find_verb(document["verb"])
     except InputError as error:
