@@ -1,7 +1,6 @@
-"""A gate for checkpoints: rules over rows, findings by level, a verdict, and an exit status.
+"""A gate for checkpoints: rules over rows of numbers, findings by level, one verdict and an exit status.
 
     rule file --read_rules--> RuleFile --judge(rows, findings)--> Verdicts --> table | JSON | SARIF | ...
 
-Where the rows come from is the caller's affair: `check` passes those of an audit and of a diff, a monitor
-those of its steps.
+The caller provides the rows: `check` passes those of an audit and a diff, a monitor those of its steps.
 """

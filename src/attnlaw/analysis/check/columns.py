@@ -1,7 +1,4 @@
-"""The tables of a gate: what stands in their columns, in order. Missing is null.
-
-The stored tensors of a model as a table, from what its audit noted of them.
-"""
+"""The columns of the tables that a gate reads and writes. Missing values are null."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A rule over the rows of a table: which of them hold, what was compared, and the verdict.
-
-The gate itself: every rule over its rows, every finding at its level, together one verdict.
-"""
+"""Evaluate the rules of a gate over rows, give every finding its level, and join both into verdicts."""
 
 from __future__ import annotations
 
@@ -28,11 +25,15 @@ AGGREGATES: dict[str, Any] = {
 
 
 def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
-    """The verdict of a rule over the rows of its table.
+    """Return the verdict of a rule on the rows of its table.
 
-    `old` are the rows that a rule `against` something compares with, found again by the columns that name a
-    place. A null (old 0 or null gives one) fails unless it is to be skipped; a row of `old` that is gone
-    fails; no row at all fails.
+    A rule fails if it selects no row, and if a row of `old` is missing from `rows`. A missing value fails the
+    rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
+
+    Args:
+        rule: what to compare and how.
+        rows: the table that the rule is about.
+        old: earlier rows of the same table, for a rule `against` them. Rows are matched by their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
@@ -55,7 +56,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
-    """The verdict on one number of all rows; it cannot be had where some are missing or gone."""
+    """Judge one number of all rows. It counts as failed if rows are missing or gone."""
     value = AGGREGATES[over](known[COMPARED]) if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED
@@ -65,7 +66,7 @@ def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple
 def _judge_rows(
     rule: GateRule, known: pl.DataFrame, gone: tuple[FailedRow, ...], missing: tuple[FailedRow, ...]
 ) -> Verdict:
-    """The verdict on rows that must hold, all or mostly. Rows that are gone fail whatever the share is."""
+    """Judge row by row. Rows that are gone fail the rule whatever share of the others holds."""
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
     bad = [
         FailedRow(location_of(row), row[COMPARED])
@@ -85,7 +86,7 @@ def _verdict(rule: GateRule, outcome: str, *counted: Any, **more: Any) -> Verdic
 
 
 def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that the rule is about; layers count from the end of those that are there."""
+    """Return the rows that a rule is about. Negative layer numbers count from the last layer of the table."""
     chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
@@ -96,13 +97,12 @@ def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _plain(rows: pl.DataFrame, name: str) -> pl.Expr:
-    """A column as the values of TOML are read: numbers as double precision."""
     column = pl.col(name)
     return column.cast(pl.Float64) if rows.schema[name].is_numeric() else column
 
 
 def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) -> pl.DataFrame:
-    """The rows with what is compared: a column without NaN, or new/old - 1."""
+    """Add the value that is compared: the column itself, or new / old - 1."""
     value = _value(rule)
     if old is None:
         return rows.with_columns(value.alias(COMPARED))
@@ -119,7 +119,6 @@ def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) 
 
 
 def _lost_locations(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[dict[str, Any]]:
-    """The places of the rule's rows in `old` that are not in the table any more."""
     keys = _keys(rule, rows)
     if not keys:
         return []
@@ -130,18 +129,20 @@ def _lost_locations(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> li
 
 
 def _keys(rule: GateRule, rows: pl.DataFrame) -> list[str]:
-    """The columns by which a row is found again; none where there is one row to compare with."""
     return [] if rule.of == "steps" else [name for name in KEYS[rule.of] if name in rows.columns]
 
 
 def _add_row_numbers(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The rows with their number among those of one place: updates of several weights of a layer share it."""
+    """Number the rows that share their keys: updates of several weights of a layer do."""
     number = pl.int_range(pl.len()).over(keys) if keys else pl.int_range(pl.len())
     return rows.with_columns(number.alias(NUMBER))
 
 
 def _value(rule: GateRule) -> pl.Expr:
-    """The column as it is compared: numbers as double precision, NaN (larger than all to polars) as null."""
+    """Return the column in the form that is compared.
+
+    NaN becomes null, because polars takes it for the largest number.
+    """
     column = pl.col(rule.column.name)
     if rule.column.kind == "text":
         return column
@@ -163,9 +164,17 @@ def judge(
     rules_for_findings: Mapping[str, Any] | None = None,
     baseline: Baseline | None = None,
 ) -> Verdicts:
-    """The verdict on a model whose tables `rows` gives by name, as they are declared in `tables`.
+    """Return the verdicts of a rule file on one model.
 
-    `findings` has the columns of an audit's findings, `rules_for_findings` the rules behind them, by name.
+    Args:
+        rule_file: the rules, and how findings count.
+        model: name of the model in reports.
+        location: the file that reports point at.
+        tables: declared columns by table.
+        rows: returns a table by its name. It is called only for tables that a rule needs.
+        findings: a table with the columns of an audit's findings.
+        rules_for_findings: the rules that looked for findings, by name.
+        baseline: earlier results, whose findings count as known.
     """
     known = set() if baseline is None else baseline.known_identities()
     return Verdicts(
@@ -193,7 +202,6 @@ def _judge_rule(rule: GateRule, tables: Tables, rows: Rows, old: Baseline | None
 
 
 def _level(rule_file: RuleFile, rule: str, default: str) -> str:
-    """The level of a finding as the rule file has it."""
     return OFF if rule in rule_file.ignore else (rule_file.levels or {}).get(rule, default)
 
 

@@ -1,7 +1,4 @@
-"""Where a row stands: the columns that name its place, in words and as an identity that outlives values.
-
-The file that reports point at, and its URI relative to the working directory.
-"""
+"""Locations of rows: the columns that say where in a model a row belongs, and the file of a model."""
 
 from __future__ import annotations
 
@@ -33,12 +30,12 @@ Location = dict[str, Any]
 
 
 def location_of(row: Mapping[str, Any]) -> Location:
-    """What a row says of its place; what it does not say is left out."""
+    """Return the location of a row as a dictionary, without the columns that are null."""
     return {name: row[name] for name in LOCATION if row.get(name) is not None}
 
 
 def row_location_text(location: Mapping[str, Any]) -> str:
-    """A place in words, printable whatever a tensor is called; "the model" for a row of the whole model.
+    """Return a location in words: safe to print whatever a tensor is called, and "the model" if it is empty.
 
     >>> row_location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
     'decoder layer 3, qk, head 0'
@@ -49,7 +46,10 @@ def row_location_text(location: Mapping[str, Any]) -> str:
 
 
 def model_file(model: Any) -> str:
-    """The file of a model on disk; what was given where there is none, as of a hub or in memory."""
+    """Return the checkpoint file of a model.
+
+    If there is no local file, return the name or type that was given.
+    """
     if not isinstance(model, str | os.PathLike):
         return type(model).__name__
     path = Path(model)

@@ -1,4 +1,4 @@
-"""A rule file (TOML): what rows and findings must be for a gate to pass.
+"""Rule files (TOML): which values rows and findings must have for a gate to pass.
 
     version = 1
     fail_on = "error"                # or "warning"
@@ -19,8 +19,8 @@
     level = "error"
     missing = "error"                # a null fails unless "skip"
 
-Only name, of, column and is are required. Whatever is wrong is one line with the file and the rule, and
-exit status 2.
+Only name, of, column and is are required. A mistake in the file is reported in one line with the file and the
+rule, and the command ends with exit status 2.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
 
 class BadUsage(BadSetting):
-    """A mistake that is told in a line of its own, such as one in a rule file; exit status 2."""
+    """A mistake of the user that needs a line of its own, such as one in a rule file.
+
+    The exit status is 2.
+    """
 
     def __init__(self, line: str) -> None:
         super().__init__("rules", line)
@@ -103,14 +106,20 @@ class RuleText(Settings):
 
 
 def example_names() -> list[str]:
-    """The rule files that come with attnlaw."""
+    """Return the names of the rule files that come with attnlaw."""
     return sorted(path.stem for path in EXAMPLES.glob("*.toml"))
 
 
 def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[str, Any]) -> RuleFile:
-    """Read a rule file, or the example of a name, about these tables and these rules of findings.
+    """Read and check a rule file.
 
-    `findings` are records by name, of `attnlaw.analysis.findings.DETECTORS`.
+    Args:
+        path: a file, or the name of an example that comes with attnlaw.
+        tables: the columns that rules may use, by table.
+        findings: the rules of findings by name, such as `attnlaw.analysis.findings.DETECTORS`.
+
+    Raises:
+        BadUsage: if something in the file is wrong.
     """
     file = _find_file(path)
     with _as_bad_usage():
@@ -143,7 +152,6 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
 
 
 def _find_file(path: str | os.PathLike[str]) -> Path:
-    """The file; the name of an example, where no file has it, is the example."""
     file = Path(path)
     shipped = EXAMPLES / f"{path}.toml"
     return shipped if str(path) in example_names() and not os.path.lexists(file) else file
@@ -151,7 +159,7 @@ def _find_file(path: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def _as_bad_usage(place: str = "") -> Iterator[None]:
-    """A mistake as one line with the file and the rule."""
+    """Report a mistake in one line, after the file and the rule."""
     try:
         yield
     except BadUsage:
@@ -179,7 +187,6 @@ def _one_of(key: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
-    """The table [findings]: names of rules that are ignored, and other levels and thresholds by name."""
     if not isinstance(written, dict):
         raise BadSetting("findings", "expected a table [findings]", written)
     if written and not findings:
@@ -207,7 +214,6 @@ def _findings(written: Any, findings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
-    """A table [[rule]], checked against the columns of the table that it is about."""
     fields = {TOML_KEYS.get(name, name): name for name in setting_fields(RuleText)}
     for name in written:
         _require_known(name, fields)
@@ -248,7 +254,7 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
 
 
 def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
-    """Every column with what it holds: errors and ends of ranges are columns, too."""
+    """Return all columns by name, including those of errors and of the ends of ranges."""
     return {
         name: quantity if name == quantity.name else Quantity(name, kind=kind)
         for quantity in quantities
@@ -266,7 +272,6 @@ def _column(name: str, columns: Mapping[str, Quantity], table: str) -> Quantity:
 def _where(
     written: Any, columns: Mapping[str, Quantity], table: str
 ) -> tuple[dict[str, tuple[Any, ...]], str | tuple[int, ...] | None]:
-    """The allowed values by column, and the layers apart: these may be a slice."""
     if written is None:
         return {}, None
     if not isinstance(written, dict):
@@ -284,7 +289,6 @@ def _where(
 
 
 def _layers(value: Any) -> str | tuple[int, ...]:
-    """A number, a list of numbers, or a slice in the writing of Python."""
     several = value if isinstance(value, list) else [value]
     plain = all(isinstance(layer, int) and not isinstance(layer, bool) for layer in several)
     if not plain and not (isinstance(value, str) and ":" in value):
@@ -298,7 +302,7 @@ def _layers(value: Any) -> str | tuple[int, ...]:
 
 
 def _base(value: Any, folder: Path) -> str | None:
-    """The base: a path from the rule file on, where something is there, else as it is (an id of a hub)."""
+    """Return a path relative to the rule file if something exists there, else the text itself (a hub id)."""
     if value is None:
         return None
     if not isinstance(value, str) or not value:
@@ -308,9 +312,15 @@ def _base(value: Any, folder: Path) -> str | None:
 
 
 def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:
-    """The condition on a column; a `BadSetting` where it is none, or none that such a column can fulfil.
+    """Return the condition on a column, such as `"< 0.25"`, `"== dense"` or a list of allowed values.
 
-    `numeric`: what is compared is a number whatever the column holds (a count, a relative change).
+    Args:
+        written: the condition as the file has it.
+        column: the column that it is about.
+        numeric: compare a number whatever the column holds. Counts and relative changes are numbers.
+
+    Raises:
+        BadSetting: if it cannot be read, or if the column cannot hold such a value.
     """
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
@@ -328,7 +338,7 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
 
 
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
-    """A value of TOML as one that a column can hold, as this kind; a `BadSetting` where it cannot."""
+    """Return a TOML value in the form that columns of this kind hold, or raise a `BadSetting`."""
     fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
     number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not fits.get(kind, number):
@@ -340,7 +350,7 @@ def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What might have been meant, or all that is known.
+    """Suggest the known name that is most similar to a name, or list all known names.
 
     >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
     ('did you mean dense?', 'expected one of dense, noise')

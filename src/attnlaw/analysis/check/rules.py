@@ -1,12 +1,10 @@
-"""What a gate asks for, read and checked: rules, and what it makes of findings.
-
-What a value must be: `"< 0.25"`, `"== dense"`, or a list of allowed values.
-"""
+"""Records of what a gate asks for: conditions, rules, levels, and the content of a rule file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +19,11 @@ FAIL_ON = LEVELS[1:]  # the levels that a gate can fail at
 BASELINE, FIRST = "baseline", "first"
 NUMBERS = ("float", "int", "small")
 
-OPERATORS: dict[str, Callable[[pl.Expr, Any], pl.Expr]] = {
-    "<": lambda column, bound: column < bound,
-    "<=": lambda column, bound: column <= bound,
-    ">": lambda column, bound: column > bound,
-    ">=": lambda column, bound: column >= bound,
-    "==": lambda column, bound: column == bound,
-    "!=": lambda column, bound: column != bound,
-}
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
 
 
 def is_at_least(level: str, least: str) -> bool:
-    """Whether a level matters at least as much as another.
+    """Return whether a level matters at least as much as another.
 
     >>> is_at_least("warning", "error"), is_at_least("error", "warning")
     (False, True)
@@ -42,7 +33,7 @@ def is_at_least(level: str, least: str) -> bool:
 
 @dataclass(frozen=True)
 class RuleCondition:
-    """A comparison with one value, or (`operator` "in") a list of values that are allowed."""
+    """A comparison with one value. The operator "in" compares with a list of allowed values."""
 
     operator: str
     values: tuple[Any, ...]
@@ -52,10 +43,11 @@ class RuleCondition:
         return f"is {shown}" if self.operator == "in" else f"{self.operator} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
-        """Whether the values of a column fulfil it; null where they are missing."""
+        """Return for each value of a column whether it meets the condition, and null for missing values."""
         if self.operator == "in":
             return column.is_in(list(self.values))
-        return OPERATORS[self.operator](column, self.values[0])
+        compared: pl.Expr = OPERATORS[self.operator](column, self.values[0])
+        return compared
 
     @property
     def ordered(self) -> bool:
@@ -63,7 +55,7 @@ class RuleCondition:
         return self.operator not in ("in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
-        """How far a value is from what it must be: failures are told with the largest first."""
+        """Return how far a value is from what it must be. Reports list the largest violation first."""
         if not self.ordered:
             return 0.0
         apart = float(value) - float(self.values[0])
@@ -71,7 +63,7 @@ class RuleCondition:
 
 
 def value_text(value: Any) -> str:
-    """A value as reports print it.
+    """Return a value as reports print it.
 
     >>> [value_text(value) for value in (0.25, 1e-7, 12345678.0, True, "dense", None)]
     ['0.25', '1e-07', '1.23457e+07', 'true', 'dense', 'missing']
@@ -89,7 +81,16 @@ Tables = Mapping[str, Iterable[Quantity]]
 
 @dataclass(frozen=True)
 class GateRule:
-    """One rule, checked: rows of a table, a column of them, and what it must be."""
+    """A checked rule: the rows of a table, one of their columns, and the condition on it.
+
+    Args:
+        of: name of the table.
+        where: allowed values by column. `layers` selects layers by numbers or by a slice such as "0:-1".
+        over: how all rows become one number, such as "max"; None to judge every row.
+        mostly: the share of rows that must hold, if not all of them.
+        against: "baseline" or "first" to judge the change from earlier rows instead of the value.
+        missing: "error" if a missing value fails the rule, "skip" otherwise.
+    """
 
     name: str
     of: str
@@ -104,7 +105,6 @@ class GateRule:
     missing: str
 
     def __str__(self) -> str:
-        """What it asks for, in words."""
         change = {None: "", BASELINE: " over the baseline's - 1", FIRST: " over the first - 1"}[self.against]
         share = "" if self.mostly is None else f" in {100 * self.mostly:.6g}% of rows"
         over = "" if self.over is None else f"{self.over} of "
@@ -113,7 +113,14 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """What a gate asks for. Without a file: no finding of level error."""
+    """The content of a rule file. The default asks for one thing: no finding of level error.
+
+    Args:
+        base: the model that the rules of a diff compare with.
+        ignore: names of findings that are left out.
+        levels: levels of findings that differ from the default, by name.
+        thresholds: thresholds of findings that differ from the default, by name.
+    """
 
     path: Path | None = None
     fail_on: str = "error"
@@ -124,9 +131,9 @@ class RuleFile:
     thresholds: Mapping[str, float] | None = None
 
     def active_rules(self, *tables: str) -> tuple[GateRule, ...]:
-        """The rules of these tables that are not off."""
+        """Return the rules about these tables that are not off."""
         return tuple(rule for rule in self.rules if rule.of in tables and rule.level != OFF)
 
     def rules_against(self, what: str) -> tuple[GateRule, ...]:
-        """The rules that compare with this and are not off."""
+        """Return the rules that compare with `what` (a baseline or the first step) and are not off."""
         return tuple(rule for rule in self.rules if rule.against == what and rule.level != OFF)

@@ -1,8 +1,7 @@
-"""Tables that rules look at: those of a checkpoint, measured when a rule asks, and those of a baseline.
+"""The tables that rules look at: those of a checkpoint, and those of a baseline.
 
-The tables of a checkpoint, each measured when a rule asks for it.
-
-A baseline: what `audit --out` (or `diff --out`) wrote, its rows old and its findings known.
+Tables of a checkpoint are measured only if a rule asks for them. A baseline is a directory that `audit --out`
+or `diff --out` wrote: its rows are the old values, its findings are known.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
 
 
 class RuleTables:
-    """A model that is measured, and compared with its base, at most once."""
+    """The tables of one model. It is measured, and compared with its base, at most once."""
 
     def __init__(
         self,
@@ -48,7 +47,10 @@ class RuleTables:
 
     @cached_property
     def audit(self) -> Audit:
-        """NaN and infinity are findings: what does not need them is measured."""
+        """The audit of the model.
+
+        NaN and infinity are findings, so all other tensors are measured nevertheless.
+        """
         return audit(
             self.settings,
             AuditOptions(tolerant=True, thresholds=self.thresholds),
@@ -71,7 +73,7 @@ class RuleTables:
 
 
 def tensor_table(audit: Audit) -> pl.DataFrame:
-    """A row for each tensor that was looked at."""
+    """Return a row for each stored tensor that the audit looked at."""
     rows = []
     for tensor in audit.subject.evidence.tensors:
         row = {**vars(tensor), **vars(tensor.location), "model": audit.name}
@@ -97,13 +99,13 @@ Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def identity(rule: str, location: dict[str, Any]) -> Identity:
-    """What a finding is known by: its rule and its place, never its value."""
+    """Return what a finding is recognised by: its rule and location, but not its value."""
     return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The result of one model, and the directory that it was read from."""
+    """The saved result of one model, and the directory that it was read from."""
 
     folder: str
     result: Result
@@ -113,7 +115,12 @@ class Baseline:
             raise InputError(f"{self.folder}: holds several models; give a baseline of one")
 
     def rows(self, rule: GateRule, quantities: Iterable[Quantity], now: pl.DataFrame) -> pl.DataFrame:
-        """The old rows of a rule's table; an `InputError` where they are of another model's shapes."""
+        """Return the old rows of a rule's table.
+
+        Raises:
+            InputError: if a matrix has another shape than in `now`, so that the rows are of another
+                architecture.
+        """
         if rule.of == "summary":
             needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
             return to_frame([self.result.row()], to_schema(needed))
@@ -122,7 +129,7 @@ class Baseline:
         return old
 
     def known_identities(self) -> set[Identity]:
-        """The findings that are there; a diff has none, an audit that found nothing a table without rows."""
+        """Return the findings of the baseline. A diff has none."""
         if "diff" in self.result.tables:
             return set()
         rows = self._table("findings").iter_rows(named=True)
@@ -138,7 +145,7 @@ def _used(rule: GateRule) -> set[str]:
 
 
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
-    """An `InputError` for a matrix of another shape: changes of its numbers would mean nothing."""
+    """Raise an `InputError` if a matrix has another shape: its numbers cannot be compared."""
     both = [name for name in SHAPE if name in old.columns and name in now.columns]
     keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
     if not both or not keys:

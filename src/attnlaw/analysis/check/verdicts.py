@@ -1,13 +1,11 @@
-"""What a gate found: a verdict for every rule, findings that count or are known, and the exit status.
+"""The result of a gate: a verdict for every rule, findings that count or are known, and the exit status.
 
-| status | |
+| status | meaning |
 |---|---|
 | 0 | passed |
-| 3 | failed: a rule that does not hold, or a finding, of the level that the gate fails at |
+| 3 | failed: a rule does not hold, or there is a finding, of the level that the gate fails at |
 
-Whatever form it is written in, the status is the same.
-
-The verdicts on a model as rows, by the tables of quantities.
+The status does not depend on the form in which verdicts are written.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ STATUS_FAILED = 3
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that does not hold: where it stands, its value, and why where that is not plain to see."""
+    """A row that fails a rule: its location, its value, and the reason if the value does not show it."""
 
     location: Location
     value: Any = None
@@ -44,9 +42,16 @@ class FailedRow:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rule came to: `selected` rows of which `held` did; `value` is what was compared.
+    """The outcome of one rule.
 
-    `value` is that of the worst row, or the one number of all rows. `failures` are worst first.
+    Args:
+        of: name of the table.
+        asked: what the rule asks for, in words.
+        selected: number of rows that the rule is about.
+        held: number of those rows that hold.
+        value: the compared value of the worst row, or the one number of all rows.
+        failures: the rows that do not hold, the worst first.
+        remark: why nothing was judged, if so.
     """
 
     rule: str
@@ -61,7 +66,6 @@ class Verdict:
     remark: str | None = None
 
     def __str__(self) -> str:
-        """What to know of it, in a sentence without its name."""
         if self.outcome == OFF:
             return "off"
         if self.remark is not None:
@@ -76,7 +80,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class GateFinding:
-    """A finding: a rule that attnlaw knows by itself, its level here, where, and whether it was known."""
+    """A finding of an audit at the level that the rule file gives it.
+
+    Args:
+        known: whether the baseline has it, so that it does not count.
+    """
 
     rule: str
     level: str
@@ -96,10 +104,13 @@ class GateFinding:
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
-    """The verdict on one model. `location` is the file that reports point at, `rules_for_findings` findings'
-    rules.
+    """The verdicts on one model.
 
-    `baseline` is the baseline whose findings are known, where there is one.
+    Args:
+        location: the file that reports point at.
+        rules_for_findings: the rules that looked for findings, by name.
+        fail_on: the lowest level that fails the gate.
+        baseline: the directory of the baseline whose findings are known, if one was given.
     """
 
     model: str
@@ -112,17 +123,17 @@ class Verdicts:
 
     @property
     def failed_rules(self) -> tuple[Verdict, ...]:
-        """The rules that do not hold, of whatever level, the gravest first."""
+        """The rules that do not hold, the most severe level first."""
         return _by_severity(rule for rule in self.rules if rule.outcome == FAILED)
 
     @property
     def new_findings(self) -> tuple[GateFinding, ...]:
-        """The findings that were not known, the gravest first."""
+        """The findings that are not in the baseline, the most severe level first."""
         return _by_severity(finding for finding in self.findings if not finding.known)
 
     @property
     def gate_failures(self) -> tuple[Verdict | GateFinding, ...]:
-        """What the gate fails for."""
+        """The failed rules and new findings that fail the gate."""
         every: list[Verdict | GateFinding] = [*self.failed_rules, *self.new_findings]
         return tuple(problem for problem in every if is_at_least(problem.level, self.fail_on))
 
@@ -132,12 +143,10 @@ class Verdicts:
 
     @property
     def status(self) -> int:
-        """The exit status."""
         return 0 if self.passed else STATUS_FAILED
 
     @property
     def quantities(self) -> dict[str, Any]:
-        """The numbers of the gate, by name."""
         new = [finding.level for finding in self.new_findings]
         return {
             "headline": self.headline,
@@ -152,7 +161,6 @@ class Verdicts:
 
     @property
     def headline(self) -> str:
-        """The answer in one sentence."""
         failed = [problem for problem in self.gate_failures if isinstance(problem, Verdict)]
         findings = [problem for problem in self.gate_failures if isinstance(problem, GateFinding)]
         judged = len([rule for rule in self.rules if rule.outcome != OFF])
@@ -170,7 +178,7 @@ class Verdicts:
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:
-        """A row for each rule."""
+        """Return a row for each rule."""
         rows = [
             {
                 **vars(rule),
@@ -185,7 +193,7 @@ class Verdicts:
         return to_frame(rows, to_schema(column_kinds(VERDICTS)))
 
     def value_table(self) -> pl.DataFrame:
-        """A row for each rule with the value that it compared, which need not be a number."""
+        """Return a row for each rule with the value that it compared, as text."""
         rows = [
             {
                 "model": self.model,
@@ -197,7 +205,7 @@ class Verdicts:
         return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
 
     def finding_table(self) -> pl.DataFrame:
-        """A row for each finding."""
+        """Return a row for each finding."""
         rows = [
             {**vars(finding), **finding.location, "model": self.model, "attnlaw_version": __version__}
             for finding in self.findings
@@ -209,7 +217,7 @@ class Verdicts:
 
 
 def location_and_value(location: Location, value: Any, threshold: Any) -> str:
-    """Where a finding is, and its value with the threshold where it has them."""
+    """Return the location of a finding, with its value and threshold if it has them."""
     if value is None:
         return row_location_text(location)
     beyond = "" if threshold is None else f" (threshold {value_text(threshold)})"

@@ -1,4 +1,4 @@
-"""`attnlaw check MODEL --rules FILE`: rules over the numbers of a checkpoint, and an exit status."""
+"""`attnlaw check MODEL --rules FILE`: judge the numbers of a checkpoint by rules, and set the exit status."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TABLES = {
 
 @settings_dataclass
 class CheckSettings(ModelSettings):
-    """Judge a checkpoint: findings by level, and rules over the numbers of its audit and its diff.
+    """Judge a checkpoint by its findings, and by rules over the numbers of its audit and its diff.
 
     Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
     """

@@ -46,7 +46,7 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
 
 
 def effective_rules(case: CheckSettings) -> RuleFile:
-    """Return the rule file of a case, with the settings of the case in place of the file's.
+    """Return the rule file of a case. The settings of the case replace those of the file.
 
     Raises:
         BadUsage: if the model, or a base or baseline that a rule needs, is missing.

@@ -1,4 +1,4 @@
-"""Where the verdicts of `attnlaw check` go beside the table: files for other tools, GitHub."""
+"""Options of `attnlaw check` alone: files for other tools, annotations for GitHub, explanations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = ("junit", "sarif", "markdown")
 
 @settings_dataclass
 class Options(OutputOptions):
-    """How verdicts are shown: all forms at once, and none changes the exit status."""
+    """How verdicts are shown. All forms can be combined, and none changes the exit status."""
 
     junit: str | None = setting(None, "Write JUnit XML.", metavar="FILE", panel=OUTPUT)
     sarif: str | None = setting(None, "Write SARIF 2.1.0.", metavar="FILE", panel=OUTPUT)

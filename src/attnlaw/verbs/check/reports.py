@@ -1,21 +1,14 @@
-"""Reports of a gate for others: SARIF, JUnit, Markdown and annotations of GitHub.
+"""Verdicts as reports for other tools: SARIF, JUnit XML, Markdown and annotations on GitHub.
 
-Verdicts as SARIF 2.1.0 (OASIS): one result for each row that fails and for each finding.
+SARIF 2.1.0 (OASIS) has one result for each row that fails and for each finding. A result keeps its identity
+from run to run by its rule and its location (`partialFingerprints`), whatever its value. The physical
+location is line 1 of the model's file, relative to the working directory. The location inside the model is a
+logical location.
 
-A result keeps its identity from run to run by its rule and its place (`partialFingerprints`), whatever its
-value. Locations are the model's file, line 1, relative to the working directory; the place inside the model
-is a logical location.
+JUnit XML has a suite for each model, with a case for each rule and for each kind of finding.
 
-Verdicts as JUnit XML: a suite for each model, a case for each rule and for each finding looked for.
-
-Verdicts as Markdown, for a job's summary or a comment: the answer, then the rules, then the findings.
-
-Whatever was not written by attnlaw stands in code spans: neither markup nor HTML nor links.
-
-Verdicts as GitHub's workflow commands: one annotation for each rule that failed or found something.
-
-What stands in them is escaped as the runner reads it back: names from a file cannot end a line and begin a
-command of their own.
+Names in a checkpoint are hostile input. In Markdown they are in code spans, so they cannot become markup,
+HTML or links. In annotations they are escaped, so they cannot end a line and start a workflow command.
 """
 
 from __future__ import annotations
@@ -43,7 +36,7 @@ FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 
 def sarif(models: Sequence[Verdicts]) -> str:
-    """The JSON text: one run with the rules and the results of all models."""
+    """Return the SARIF text: one run with the rules and the results of all models."""
     rules: dict[str, dict[str, Any]] = {}
     for model in models:
         rules |= {rule["id"]: rule for rule in _rules(model)}
@@ -57,7 +50,7 @@ def sarif(models: Sequence[Verdicts]) -> str:
 
 
 def _semantic(version: str) -> str:
-    """The version in the writing of semantic versions: 0.2.0.dev0 is 0.2.0-dev0."""
+    """Return a version as SemVer writes it: 0.2.0.dev0 becomes 0.2.0-dev0."""
     return ".".join(version.split(".")[:3]) + "".join(f"-{part}" for part in version.split(".")[3:])
 
 
@@ -90,7 +83,6 @@ def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
 
 
 def _failures(rule: Verdict) -> Sequence[FailedRow]:
-    """What a rule fails for, the model itself where no row does."""
     return rule.failures or (FailedRow({}),)
 
 
@@ -119,7 +111,7 @@ def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Loca
 
 
 def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
-    """The identity of a failure: a hash of its rule and its place, never of values, which change.
+    """Return the identity of a failure: a hash of its rule and location. Values change, so they are left out.
 
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
@@ -131,7 +123,7 @@ def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
 
 
 def relative_uri(path: str) -> str:
-    """A path as a URI reference, relative to the working directory; what is not on disk stays as it is.
+    """Return a path as a URI relative to the working directory. A path that does not exist stays as it is.
 
     >>> relative_uri("no such model/a b.safetensors")
     'no%20such%20model/a%20b.safetensors'
@@ -141,7 +133,10 @@ def relative_uri(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts]) -> str:
-    """The XML text. What counts is a failure; what does not (a lower level, known) is printed by its case."""
+    """Return the JUnit text.
+
+    Failures are what fails the gate; lower levels and known findings are only printed.
+    """
     root = ElementTree.Element("testsuites", name="attnlaw check")
     for model in models:
         root.append(_suite(model))
@@ -209,14 +204,15 @@ LONGEST = 300  # characters of a name
 
 
 def markdown(models: Sequence[Verdicts]) -> str:
-    """The Markdown text: a section for each model."""
+    """Return the Markdown text, with a section for each model."""
     return "\n".join(_section(model) for model in models)
 
 
 def code(text: str) -> str:
-    r"""A code span that the text cannot leave, also inside a table.
+    """Return text as a code span that it cannot leave, also inside a table.
 
-    Backticks would end a span, and a bar ends a cell even there: with one of them all marks are references.
+    A backtick would end the span, and a bar ends a table cell even inside a span. If the text has one of
+    them, all of its marks become character references.
 
     >>> print(code("a.weight"), code("a|b"))
     `a.weight` <code>a&#124;b</code>
@@ -258,7 +254,6 @@ def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
 
 
 def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
-    """A row for each rule that found something, known findings apart."""
     order = sorted(verdicts.findings, key=lambda finding: (finding.known, finding.rule))
     groups = {
         key: list(group) for key, group in groupby(order, key=lambda finding: (finding.known, finding.rule))
@@ -293,9 +288,11 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def escaped(text: str, value: bool = False) -> str:
-    """Text of a workflow command; `value`: of one of its properties, where colons and commas are marks.
+    r"""Escape text for a workflow command.
 
-    >>> escaped("50%\\n::error::x"), escaped("a:b,c", value=True)
+    If `value`, the text is a property, where colons and commas are special.
+
+    >>> escaped("50%\n::error::x"), escaped("a:b,c", value=True)
     ('50%25%0A::error::x', 'a%3Ab%2Cc')
     """
     marks = {"%": "%25", "\r": "%0D", "\n": "%0A"} | ({":": "%3A", ",": "%2C"} if value else {})
@@ -303,7 +300,10 @@ def escaped(text: str, value: bool = False) -> str:
 
 
 def github_annotations(verdicts: Verdicts) -> list[str]:
-    """The commands, the gravest first: a step shows ten of each level."""
+    """Return workflow commands, the most severe first.
+
+    GitHub shows only ten of each level for a step, with the name of the rule as title.
+    """
     messages: dict[str, tuple[str, str]] = {}
     for rule in verdicts.failed_rules:
         messages[rule.rule] = rule.level, str(rule)
@@ -324,7 +324,7 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
 
 
 def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = os.environ) -> None:
-    """Add the Markdown to the job's summary, where a runner has one."""
+    """Append the Markdown to the job summary if the environment names one."""
     if path := environment.get(SUMMARY):
         with (
             as_input_error(f"{path}: cannot be written", f"check ${SUMMARY}"),
@@ -345,7 +345,7 @@ def write_reports(models: Sequence[Verdicts], paths: Mapping[str, str | None]) -
 
 
 class CheckVerdicts(Verdicts):
-    """The verdicts of `attnlaw check` on one model, with reports of them as texts."""
+    """The verdicts of `attnlaw check` on one model, which can be written as reports."""
 
     def to_junit(self) -> str:
         return junit([self])

@@ -1,4 +1,4 @@
-"""The verdict on a model in the terminal: the answer, then the rules, then the findings."""
+"""The verdicts on a model in the terminal: the answer, then the rules, then the findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 def show_case(result: CheckResult, console: Console) -> None:
-    """Print the verdict on one model. What comes from its files never begins a line."""
+    """Print the verdicts on one model. Text from its files never starts a line."""
     row = result.row()
     console.print()
     console.print(Text(printable(row["model"]), style="bold"), soft_wrap=True)
@@ -54,7 +54,7 @@ def show_case(result: CheckResult, console: Console) -> None:
 
 
 def print_explanation(name: str, as_json: bool) -> None:
-    """Print when the rule of a finding finds something, what that means, and what to do."""
+    """Print when the rule of a finding applies, what the finding means, and what to do about it."""
     if name not in DETECTORS:
         raise BadSetting("explain", f"no such rule; {nearest(name, DETECTORS)}", name)
     rule = DETECTORS[name]
@@ -107,5 +107,5 @@ def _print_locations(console: Console, locations: list[str]) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Text that no runner takes for a command: some read `##[error]` wherever it stands in a line."""
+    """Return text that no CI runner takes for a command. Some runners read `##[error]` anywhere in a line."""
     return printable(text).replace("##[", "## [")
