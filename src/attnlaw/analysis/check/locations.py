@@ -14,7 +14,7 @@ from attnlaw.core.errors import InputError
 MATRIX = ("layer", "stack", "kind", "head", "expert")
 LOCATION = (*MATRIX, "tensor", "step")
 
-# The columns that tell a row of a table from its others, and by which it is found again in a baseline.
+# The columns that identify a row of a table, by which it is found again in a baseline.
 KEYS: dict[str, tuple[str, ...]] = {
     "matrices": MATRIX,
     "layers": ("layer", "stack"),

@@ -55,14 +55,14 @@ from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 
 VERSION = 1
-LARGEST = 1  # megabyte of a rule file
+LARGEST = 1  # megabytes that a rule file may have
 EXAMPLES = Path(__file__).parent / "examples"
 OVER = ("max", "min", "median", "mean", "sum", "count")
 NO_FINDINGS: dict[str, Any] = {"ignore": [], "levels": {}, "thresholds": {}}
 SECTIONS = ("version", "fail_on", "base", "findings", "rule")
 WRITTEN = re.compile(r"(<=|>=|==|!=|<|>)\s*(.*\S)\s*")
 EXPECTED = 'expected a comparison such as "< 0.25", or a list of allowed values'
-# Keys whose fields, here or in another room, are called otherwise.
+# Keys of the file for fields that have another name in Python.
 TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
 
@@ -307,8 +307,8 @@ def _base(value: Any, folder: Path) -> str | None:
         return None
     if not isinstance(value, str) or not value:
         raise BadSetting("base", "expected a path, or owner/name on a model hub", value)
-    beside = folder / value
-    return str(beside) if os.path.lexists(beside) else value
+    path = folder / value
+    return str(path) if os.path.lexists(path) else value
 
 
 def read_condition(written: Any, column: Quantity, numeric: bool = False) -> RuleCondition:

@@ -75,7 +75,7 @@ def value_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-# Columns of tables, by their names: those that rules may be about.
+# The columns that rules may use, by table.
 Tables = Mapping[str, Iterable[Quantity]]
 
 

@@ -1,1 +1,1 @@
-"""Two checkpoints compared: what changed, by how much, in which directions, and what that amounts to."""
+"""Comparison of two checkpoints: what changed, by how much, in which directions, and what that means."""

@@ -1,14 +1,15 @@
-"""Whether an update keeps to the directions of its base, against what chance gives.
+"""Does an update keep to the leading directions of its base, more than chance explains?
 
-P projects on the k leading left vectors of the base M0, and share = |P X|^2 / |X|^2. If the left vectors of X
-(n rows, singular values s) are uniform, whatever s,
+P projects on the k leading left singular vectors of the base M0, and share = |P X|^2 / |X|^2. If the left
+vectors of X (n rows, singular values s) are uniformly random, then for any s
 
     mean k/n,    var = 2 b (phi - 1/n),    b = k(n - k) / (n(n - 1)(n + 2)),    phi = sum s^4 / (sum s^2)^2
 
-Of a matrix X is its update. Of a head A B it is not: A0 dB lies in the columns of A0 whatever dB is. There
-the halves are tested, dA B1 on the left and A0 dB on the right.
+For a stored matrix, X is its update. For a head A B that would not work: A0 dB is always in the column space
+of A0, whatever dB is. So the two halves of its update are tested: dA B1 on the left and A0 dB on the right.
 
-Rounding is not uniform: it is larger where weights are. With v = step^2/12 in each entry its share has
+The error of rounding is not uniform: it is larger where weights are larger. If an entry has the variance
+v = step^2/12, the share of the error has
 
     mean = sum_i P_ii sum_j v_ij / sum v
     var  = (2 sum_j sum_{i != l} P_il^2 v_ij v_lj + sum_ij (P_ii - mean)^2 step_ij^4 / 180) / (sum v)^2
@@ -26,21 +27,26 @@ from attnlaw.core.estimate import Estimate
 
 @dataclass(frozen=True)
 class Share:
-    """How much of an update lies in the leading directions of its base, and what chance gives."""
+    """The share of an update in the leading directions of its base, and what chance gives (`null`)."""
 
     value: float
     null: Estimate
 
     @property
     def z(self) -> float | None:
-        """In standard deviations of chance; None where chance leaves none."""
+        """Distance of the share from chance, in standard deviations; None if chance has no spread."""
         if not self.null.error:
             return None
         return (self.value - self.null.value) / self.null.error
 
 
 def alignment_null(values: Reals, n: int, k: int) -> Estimate:
-    """The share of uniform left vectors in k of n directions, with its standard deviation.
+    """Return the share that random left vectors have in k of n directions, with its standard deviation.
+
+    Args:
+        values: singular values of the update, in decreasing order.
+        n: dimension of the space.
+        k: number of leading directions.
 
     >>> alignment_null(np.ones(1), n=4, k=2)  # one vector: a Beta(1, 1) variable
     Estimate(value=0.5, error=0.288...)
@@ -50,24 +56,34 @@ def alignment_null(values: Reals, n: int, k: int) -> Estimate:
 
 
 def overlap_null(n: int, k: int) -> Estimate:
-    """|U^T V|_F^2 / k of two unrelated k-dimensional subspaces of n dimensions, with its deviation.
+    """Return |U^T V|_F^2 / k for two random k-dimensional subspaces of n dimensions, with its deviation.
 
-    It is the mean squared cosine of their principal angles.
+    This number is the mean squared cosine of their principal angles.
     """
     return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
 
 
 def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
-    """Of an update (n x m, singular values given) in the span of orthonormal directions (n x k)."""
+    """Return the share of an update in the span of some directions.
+
+    Args:
+        directions: orthonormal columns, n x k.
+        update: the update, n x m.
+        values: its singular values.
+    """
     n, k = directions.shape
     inside = float(np.sum((directions.T @ update) ** 2))
     return Share(inside / float(np.sum(values**2)), alignment_null(values, n, k))
 
 
 def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
-    """Of the half dA B (factor n x d, other d x m) of a head's update; None where that is zero.
+    """Return the share of one half dA B of a head's update; None if that half is zero.
 
-    `n` is the dimension of the space, where the rows are coordinates in a part of it.
+    Args:
+        directions: orthonormal columns, k of them.
+        factor: the change dA of a factor, n x d.
+        other: the other factor B, d x m.
+        n: dimension of the whole space, if the rows are coordinates in a subspace of it.
     """
     n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
@@ -81,7 +97,12 @@ def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = N
 
 
 def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
-    """The share that the errors of rounding with these steps (n x m) have in the directions (n x k)."""
+    """Return the share that rounding errors have in some directions, with its standard deviation.
+
+    Args:
+        directions: orthonormal columns, n x k.
+        steps: distance of neighbouring values of the format at each weight, n x m.
+    """
     projector = directions @ directions.T
     inside = np.diag(projector).copy()
     variances = steps**2 / 12
@@ -94,7 +115,7 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 
 
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
-    """The same of the half of a head whose factor was rounded: its mean; the deviation is that of chance."""
+    """Return the same for the half of a head whose factor was rounded, with the deviation of `uniform`."""
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)
     return Estimate(float(inside @ weights / weights.sum()), uniform.error)

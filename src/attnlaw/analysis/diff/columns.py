@@ -1,12 +1,10 @@
-"""The tables of a comparison: what stands in their columns, in order. Missing is null.
+"""The columns of the tables of a comparison, and the verdicts on tensors and models. Missing values are null.
 
-| table | one row per |
+| table | one row for each |
 |---|---|
-| `DIFF` | map (a head's QK or VO, a feed-forward matrix) that both models have |
+| `DIFF` | map that both models have: the matrix QK or VO of a head, or a feed-forward matrix |
 | `DIFF_TENSORS` | stored tensor of either model |
-| `DIFF_SPECTRA` | map, with the singular values of its update: what a page draws |
-
-What a comparison may say: of one stored tensor, and of a whole model. One table each.
+| `DIFF_SPECTRA` | map, with the singular values of its update, which pages draw |
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """A word for what became of a tensor (or of a model), and what it says."""
+    """A word for what happened to a tensor or to a model, and its meaning."""
 
     name: str
     says: str
@@ -28,11 +26,11 @@ class TensorVerdict:
 
     @property
     def column(self) -> str:
-        """The quantity that counts it."""
+        """Name of the quantity that counts the tensors with this verdict."""
         return f"tensors_{self.name.replace('-', '_')}"
 
 
-# Of a tensor: the first that holds, from `identical` on; those before it are told before numbers are.
+# Verdicts on a tensor. From `identical` on, the first that holds is taken; the others need no numbers.
 TENSOR_VERDICTS = by_name(
     TensorVerdict("non-finite", "a NaN or an infinity in either model"),
     TensorVerdict("reshaped", "another shape; numbers are of the rows that both have"),
@@ -47,7 +45,7 @@ TENSOR_VERDICTS = by_name(
     TensorVerdict("dense", "an update of many directions, as of training"),
     TensorVerdict("changed", "not equal, of one dimension"),
 )
-# Of a model, told before those of its tensors.
+# Verdicts on a model, which come before those of its tensors.
 MODEL_VERDICTS = by_name(
     TensorVerdict("permuted", "heads or neurons stand in another order; they were matched"),
     TensorVerdict("regauged", "factors differ, the maps that they make do not"),

@@ -1,13 +1,6 @@
-"""Two opened models, unit by unit: first every stored tensor, then the maps that these make.
+"""Compare two opened models: first every stored tensor, then the maps that the tensors make.
 
-A unit is what is read together: a tensor of both models, an attention block, a feed-forward block. Neither
-model is ever held whole. Maps whose tensors are all identical are not read again, and those with a tensor
-that is not finite have no numbers.
-
-The maps of two opened models, unit by unit: an attention block, a feed-forward block, a matrix.
-
-Maps whose tensors are all identical are not read again, and those with a tensor that is not finite have no
-numbers.
+Tensors and blocks are compared in threads, each read on its own, so neither model is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -32,15 +25,18 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.threads import in_threads
 from attnlaw.spectra.measure import Selection
 
-# Elements of float64 matrices in flight at a time: 3.6 GB, two feed-forward blocks of LLaMA-7B.
+# Float64 numbers in memory at a time: 3.6 GB, two feed-forward blocks of LLaMA-7B.
 IN_FLIGHT = 45 * 10**7
 
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Everything of two models: tensors with their changes, units of maps in the order of rows.
+    """Everything that was found about two models.
 
-    `layer_tensors` names the base's tensors that maps of layers are made of.
+    Args:
+        tensors: the paired tensors with their changes.
+        units: the compared blocks, in the order of the rows of `DIFF`.
+        layer_tensors: names of the tensors of the base that the matrices of layers are made of.
     """
 
     tensors: tuple[tuple[TensorPair, TensorChange], ...]
@@ -63,7 +59,14 @@ def compare(
 ) -> ModelComparison:
     """Compare every stored tensor and every selected map that both models have.
 
-    `applied` folds the norm before a map into it: its gain, and the mean that a LayerNorm takes off.
+    Args:
+        selection: the matrices to compare.
+        jobs: number of threads; None for one per core.
+        match: look for heads and neurons that are in another order.
+        applied: fold the norm before a map into it: its gain, and the mean that a LayerNorm subtracts.
+
+    Raises:
+        InputError: if the models share no tensor and no map.
     """
     joined = _select_pairs(pair_tensors(base, model), base, model, selection)
     models = ModelPair(base, model, applied)
@@ -94,7 +97,6 @@ def compare(
 def _select_pairs(
     joined: list[TensorPair], base: Model, model: Model, selection: Selection
 ) -> list[TensorPair]:
-    """All tensors, or those of the selected maps where some are left out."""
     if selection.layers is None and set(selection.groups) >= set(LAYER_GROUPS):
         return joined
     chosen = [
@@ -123,7 +125,7 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
 
 
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
-    """What comparing a tensor holds, in float64: both as stored, their difference, its Gram matrix."""
+    """Count the float64 numbers in memory: both tensors, their difference and its Gram matrix."""
     shapes = [
         of.tensors.shapes[name]
         for of, name in zip((base, model), tensor_pair.tensors, strict=True)
@@ -146,6 +148,6 @@ def _compare_pair(tensor_pair: TensorPair, base: Model, model: Model) -> TensorC
 
 
 def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
-    """The role's own part of a tensor that holds several, (out, in)."""
+    """Return the part of a shared tensor that one role uses, as (out, in)."""
     matrix = stored if view.member is None else stored[view.member]
     return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T

@@ -1,4 +1,4 @@
-"""Compare a model with its base: open both, compare, and flatten what was found into rows, once."""
+"""Compare a model with its base: open both, compare them, and put the results into tables."""
 
 from __future__ import annotations
 
@@ -50,10 +50,13 @@ def diff(
     applied: bool = False,
     progress: Progress = no_progress,
 ) -> Diff:
-    """Compare a checkpoint with its base: every stored tensor, every head and feed-forward map.
+    """Compare a checkpoint with its base: every stored tensor, every head and every feed-forward matrix.
 
-    A LoRA adapter in the place of the model is added to the base. `match` finds heads and neurons that stand
-    in another order, `applied` compares maps with the norms before them folded in.
+    Args:
+        base: the checkpoint to compare with.
+        settings: names the model. A LoRA adapter in place of a model is added to the base.
+        match: look for heads and neurons that are in another order.
+        applied: fold the norms before the matrices into them.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -82,7 +85,10 @@ def diff(
 
 
 def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]:
-    """Both models; the adapter that settings name, or the model itself where it is one, is added."""
+    """Open the base and the model.
+
+    An adapter is added to the base if the settings, or the model itself, name one.
+    """
     first = open_model(base, settings.heads, None, settings.map)
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None
     if settings.adapter is None and path is not None and is_adapter(single_model_path(path)):

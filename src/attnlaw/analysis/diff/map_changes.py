@@ -1,33 +1,35 @@
-"""One map of two models: size, ranks, alignment, moves and new directions of its update.
+"""Compare one map of two models: size, ranks, alignment and new directions of its update.
 
-| symbol | here |
+A map is the matrix QK or VO of a head, or a feed-forward matrix.
+
+| symbol | meaning |
 |---|---|
-| M0, M1, D | base, model, M1 - M0: maps on row vectors, n x m |
-| k | singular values of M0 beyond the edge of its random null |
-| `floor` | what rounding leaves, over s_1(M0) |
+| M0, M1, D | base, model, and update M1 - M0: matrices n x m that act on row vectors |
+| k | number of singular values of M0 beyond the edge of its random reference |
+| `floor` | what the rounding of the file leaves in D, divided by s_1(M0) |
 
-Numbers are None where they have no meaning: size, scale, cosine and overlap where M0 = 0, the cosine where
-M1 = 0, ranks, shares and z where D = 0. Where nothing of D lies above the floor there is no z, either: under
-a pure change of gauge the factors differ, and D does not.
+A number that has no meaning is None. Size, scale, cosine and overlap need M0 != 0, and the cosine needs M1 !=
+0. Ranks, shares and z need D != 0. There is no z either if all of D is below the floor: if only the gauge
+changed, the factors differ, but D does not.
 
-How far singular values moved, against noise of the size of the update; directions that are new.
-
-Under independent noise of deviation tau in every entry of a matrix (n x m, values s)
+How far did singular values move, compared with noise of the size of the update? Under independent noise of
+deviation tau in every entry of a matrix (n x m, singular values s)
 
     sd of s_j = tau,    mean of its move = tau^2/2 (sum_{l != j} 2 s_j / (s_j^2 - s_l^2) + |n - m| / s_j)
 
-and of a head A B with noise of variances va in A (n x d) and vb in B (d x m), with w_l = va |B v_l|^2 + vb
-|A^T u_l|^2, to second order (E of dM = E_A B + A E_B + E_A E_B, whose last term has mean zero)
+A head A B has noise of variance va in A (n x d) and vb in B (d x m). With w_l = va |B v_l|^2 + vb |A^T
+u_l|^2, to second order (dM = E_A B + A E_B + E_A E_B, and the last term has mean zero)
 
     sd of s_j = sqrt(w_j)
     mean = (va (n - d) |B v_j|^2 + vb (m - d) |A^T u_j|^2) / (2 s_j)
            + sum_{l != j} s_j (w_j + w_l) / (2 (s_j^2 - s_l^2))
 
-where the values lie further apart than that (nearer ones repel each other alike and are left out of the sum).
+Both hold for values that are further apart than one deviation. Closer values repel each other equally, so the
+sum leaves them out.
 
-Intruders (arXiv 2410.21228): vectors among the model's first 10 whose cosine with every vector of the base is
-below 1/2. Values that lie near each other mix under any update, and count. So `new` counts those of which
-less than 1/4 lies in base vectors of at least half their value.
+Intruders (arXiv 2410.21228) are vectors among the first 10 of the model whose cosine with every vector of the
+base is below 1/2. Values that are close to each other mix under any update, and such vectors count too. So
+`new` counts only vectors of which less than 1/4 is in base vectors of at least half their value.
 """
 
 from __future__ import annotations
@@ -63,13 +65,20 @@ from attnlaw.analysis.fit.null import null_of_shape
 from attnlaw.core.arrays import Reals
 from attnlaw.spectra.spectrum import RANK_TOLERANCE, Spectrum
 
-MOVED_DEVIATIONS = 4.0  # standard deviations from which a value has moved
+MOVED_DEVIATIONS = 4.0  # standard deviations beyond which a singular value counts as moved
 LEADING_COUNT = 10
 STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """z of the first moves of a matrix's values, by the formulas; `size` is |dW|_F.
+    """Return z of the moves of the first singular values of a matrix, by the formula of this module.
+
+    Args:
+        before: all singular values of the base.
+        after: singular values of the model, at least `count` of them.
+        shape: rows and columns.
+        size: Frobenius norm of the update.
+        count: number of values to test.
 
     >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
     array([4.97333333])
@@ -92,7 +101,16 @@ def head_moves(
     after: Reals,
     count: int,
 ) -> Reals:
-    """The same of a head A B of shape (n, m); `sizes` are |dA|_F and |dB|_F."""
+    """Return z of the moves of the first singular values of a head A B.
+
+    Args:
+        base: singular vectors of the head in the base.
+        factors: A and B of the base, in the same bases as `base`.
+        shape: rows n and columns m of the whole head.
+        sizes: Frobenius norms of dA and dB.
+        after: singular values of the head in the model.
+        count: number of values to test.
+    """
     left, right = factors
     (n, m), d, s, first = shape, left.shape[1], base.values, slice(0, count)
     va, vb = sizes[0] ** 2 / (n * d), sizes[1] ** 2 / (m * d)
@@ -110,7 +128,7 @@ def head_moves(
 
 
 def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side, tuple[int, int]]:
-    """On each side: vectors among the model's first 10 that are no base vector, and those that are new."""
+    """Return for each side how many of the model's first 10 vectors are intruders, and how many are new."""
     count = min(LEADING_COUNT, model.values.size)
     by_side: dict[Side, tuple[int, int]] = {}
     for side in SIDES:
@@ -123,7 +141,7 @@ def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side,
 
 
 def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -> float:
-    """Mean squared cosine of the angles between the spans of the first k vectors of both."""
+    """Return the mean squared cosine of the angles between the first k vectors of both models."""
     crossed = base.leading(side, k).T @ model.leading(side, k)
     return float(np.sum(crossed**2) / k)
 
@@ -131,16 +149,18 @@ def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -
 HeadFactors = tuple[Reals, Reals]
 
 
-# Of a map that did not change: no direction of it is another.
+# A map that did not change has no new direction.
 NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "new_right"), 0)
 
 
 @dataclass(frozen=True, eq=False)
 class MapChange:
-    """The numbers of one map by their columns, and what only the verdict on the model asks for.
+    """The numbers of one map by column, and what only the verdict on the model needs.
 
-    `values` are the singular values of D over s_1(M0), `null` those of noise of the same size.
-    `max_gap` is how far the singular values of both maps lie apart at most, in units of the floor.
+    Args:
+        values: singular values of the update, divided by s_1(M0).
+        null: the same for noise of the size of the update.
+        max_gap: largest difference between the singular values of both maps, in units of the floor.
     """
 
     numbers: Mapping[str, Any]
@@ -157,8 +177,11 @@ def compare_heads(
 ) -> MapChange:
     """Compare two heads by their thin factors, n x d and d x m.
 
-    `steps` are those of the model's factors (None in latent attention, where a factor is a product itself),
-    `rounded` the steps to which a factor of the base was rounded.
+    Args:
+        base, model: the factors of the head in both models.
+        steps: rounding steps of the factors of the model; None for latent attention, where a factor is a
+            product.
+        rounded: steps of the format that a factor of the base was rounded to, or None.
     """
     lefts, rights, scales = _reduce_factors(base, model)
     (left0, left1), (right0, right1) = lefts, rights
@@ -184,7 +207,7 @@ def compare_heads(
         grid, factor, other = grids[side]
         if alignment is None or grid is None:
             return alignment
-        # The directions lie in the span of the base's factor: there they have entries.
+        # Express the directions in the coordinates of the factor, because steps belong to its entries.
         reduced_factor = left0 if side == "left" else right0.T
         placed = np.linalg.qr(factor @ np.linalg.lstsq(reduced_factor, directions, rcond=None)[0])[0]
         return Share(alignment.value, rounded_half_null(placed, grid, other, alignment.null))
@@ -214,9 +237,12 @@ def compare_heads(
 def compare_matrices(
     base: Reals, model: Reals, floor: float, rounded: Reals | None = None, values: Reals | None = None
 ) -> MapChange:
-    """Compare two matrices; `floor` is what rounding leaves in the model.
+    """Compare two matrices.
 
-    `values` are the singular values of their difference where these are known.
+    Args:
+        floor: largest singular value that the rounding of the model's file leaves in the difference.
+        rounded: steps of the format that the base was rounded to, or None.
+        values: singular values of the difference, if they are known already.
     """
     before_map, after_map, scale = _rescale(base, model)
     update = after_map - before_map
@@ -256,7 +282,7 @@ def compare_matrices(
 
 
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
-    """A map whose tensors are all identical."""
+    """Return the change of a map whose tensors are all identical."""
     rows, cols = shape
     same = {
         "size": 0.0,
@@ -309,7 +335,6 @@ def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChan
 
 
 def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
-    """Ranks of the update, where it lies, what moved and what is new."""
     before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
     spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
     rank = None if comparison.floor is None else rank_above(values, comparison.floor)
@@ -337,7 +362,7 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
 
 
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
-    """Values beyond the edge of the random null; None where zeros reach into their middle half."""
+    """Count values beyond the edge of the random reference; None if more than a quarter of them are zero."""
     if not values[0] > 0:
         return None
     kept = np.where(values > RANK_TOLERANCE * min(shape) * values[0], values, 0.0)
@@ -347,9 +372,9 @@ def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int |
 def _reduce_factors(
     base: HeadFactors, model: HeadFactors
 ) -> tuple[HeadFactors, HeadFactors, tuple[float, float]]:
-    """Both heads in orthonormal bases of what their factors span: nothing of the model's width is left.
+    """Express both heads in orthonormal bases of what their factors span, so that all matrices are small.
 
-    A0 and dA are the columns of one QR factorisation, which errs in each column by round-off of that column.
+    A0 and dA are columns of one QR factorisation, whose error in a column is round-off of that column alone.
     """
     pairs: list[HeadFactors] = []
     scales = []
@@ -368,7 +393,7 @@ def _norm(array: Reals) -> float:
 
 
 def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
-    """Both over one power of two, where squares of squares of their entries could leave float64."""
+    """Divide both matrices by one power of two if fourth powers of their entries could leave float64."""
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0
@@ -377,7 +402,6 @@ def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
 
 
 def _relative(values: Reals, before: SingularVectors) -> Reals | None:
-    """Over the largest singular value of the base."""
     return values / before.values[0] if before.values[0] > 0 else None
 
 

@@ -1,8 +1,13 @@
-"""Heads and neurons that stand in another order, and rows that were scaled.
+"""Find what in a model corresponds to what in its base: stored tensors, heads and neurons.
 
-Heads are assigned by the mean cosine of their QK and VO maps (Hungarian method; under grouped queries groups
-to groups, and heads within them). A layer's assignment holds only if every head that moves has a cosine above
-0.5 there and 0.1 more than at its own place: fresh weights would be reordered at cosines of 0.
+Tensors are paired by their role, then by their name without a prefix. A role is a position in the network,
+such as the query of layer 3. If one model stores several roles in one tensor and the other does not, each
+role is compared on its own, under the name of the tensor that has only this role.
+
+Heads are assigned by the mean cosine of their QK and VO (Hungarian method). Under grouped queries, groups are
+assigned to groups, and then heads within them. The assignment of a layer is accepted only if every head that
+moves has a cosine above 0.5 at its new position, and at least 0.1 more than at its old one. Otherwise
+untrained weights would be reordered at cosines near 0.
 """
 
 from __future__ import annotations
@@ -20,16 +25,18 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 
 Role = tuple[object, ...]
-# Types of tensors that are no weights: indices, masks, counters.
+# Types of tensors that are not weights: indices, masks, counters.
 NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
 
 @dataclass(frozen=True)
 class TensorPair:
-    """A tensor of both models, of one alone (the other is None), or one role of them (`views`).
+    """A tensor of both models, of only one of them (the other name is None), or one role in both.
 
-    `transposed`: they are stored (out, in) in one model and (in, out) in the other. `finer`: of a role, the
-    name of the tensor that holds no other.
+    Args:
+        transposed: the tensors are stored as (out, in) in one model and as (in, out) in the other.
+        views: the parts of both tensors that fill the role, if only one role is compared.
+        finer: for a role, the name of the tensor that has no other role.
     """
 
     base: str | None
@@ -40,7 +47,7 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """In the base; of an added tensor in the model, of a role in the finer of both."""
+        """Name in reports: that of the base if there is one."""
         return self.finer or self.base or self.model or ""
 
     @property
@@ -49,7 +56,7 @@ class TensorPair:
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
-    """Every stored tensor of both models, in the base's order, then what the model added."""
+    """Pair every stored tensor of both models, in the order of the base; added tensors come last."""
     mine, theirs = roles(base), roles(model)
     pairs = list(_pair_by_role(mine, theirs))
     pairs += _vectors(base, model, mine, theirs)
@@ -68,7 +75,7 @@ def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
 
 
 def roles(model: Model) -> dict[Role, View]:
-    """The places of the network and the views that fill them."""
+    """Return the part of a tensor (a view) that fills each role of the network."""
     role_views: dict[Role, View] = {}
     for layer in model.layers:
         blocks = {"attention": layer.attention, "cross": layer.cross, "feed_forward": layer.feed_forward}
@@ -84,13 +91,12 @@ def roles(model: Model) -> dict[Role, View]:
 
 
 def _chained(role: Role, view: View) -> dict[Role, View]:
-    """The view, and those that are applied before it."""
     views = {role: view}
     return views if view.after is None else views | _chained((*role, "after"), view.after)
 
 
 def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Iterator[TensorPair]:
-    """Tensors that fill the same roles; one by one the roles that are stored together in one model alone."""
+    """Pair tensors of the same roles, or single roles if only one model stores them together."""
     shared = [role for role in mine if role in theirs]
     ahead: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
@@ -111,7 +117,7 @@ def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Ite
 def _vectors(
     base: Model, model: Model, mine: Mapping[Role, View], theirs: Mapping[Role, View]
 ) -> list[TensorPair]:
-    """Biases of the same roles, gains and shifts of the norms that the same blocks read, of equal shapes."""
+    """Pair biases of the same roles, and gains and shifts of the norms before the same blocks."""
     named0, named1 = (
         {**_norms(of), **{(*role, "bias"): view.bias for role, view in views.items()}}
         for of, views in ((base, mine), (model, theirs))
@@ -148,7 +154,7 @@ def _norms(model: Model) -> dict[Role, str | None]:
 
 
 def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
-    """What stands before the part that the names of joined tensors share, the commonest first."""
+    """Return what precedes the common end of the names of paired tensors, the most frequent pair first."""
     counts: dict[tuple[str, str], int] = {}
     for pair in pairs:
         if pair.base is not None and pair.model is not None:
@@ -160,7 +166,7 @@ def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
 
 
 def _common_end(first: str, second: str) -> str:
-    """The longest common end that begins after a dot.
+    """Return the longest common end of two names that starts after a dot.
 
     >>> _common_end("bert.layer.0.key.weight", "layer.0.key.weight")
     'layer.0.key.weight'
@@ -173,7 +179,7 @@ def _common_end(first: str, second: str) -> str:
 
 
 def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, str]]) -> Iterator[str]:
-    """Names that the other model may have for a tensor: the same, beside its weight, under its prefix."""
+    """Yield names that the other model may use: the same, next to the paired weight, another prefix."""
     yield name
     stem, _, end = name.rpartition(".")
     for pair in pairs:
@@ -190,17 +196,19 @@ def _weights(tensors: Tensors) -> list[str]:
 
 FactorsByHead = Sequence[tuple[Reals, Reals]]
 LEAST, GAIN = 0.5, 0.1
-# A head above this at its own place would have to be at 0.9 elsewhere: nearly the double of that head.
+# A head with a larger cosine than this cannot have moved: it would need a cosine of 0.9 elsewhere.
 SETTLED = 0.8
 
 
 def match_heads(
     base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], key_value_heads: int = 0
 ) -> list[int] | None:
-    """The model's head that each of the base's heads became; None where they kept their order.
+    """Return for each head of the base the head of the model that it became; None if the order is the same.
 
-    `base` and `model` have the factors of every head for each kind of map (QK, VO), `groups` is the number
-    of key/value heads where that is not the number of heads.
+    Args:
+        base: for each kind of matrix (QK, VO) the factors of every head.
+        model: the same for the model.
+        key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
     """
     kinds = list(zip(base, model, strict=True))
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
@@ -210,7 +218,7 @@ def match_heads(
 
 
 def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
-    """Cosine of every head of the base with every head of the model, of one kind of map."""
+    """Return the cosine of every head of the base with every head of the model, for one kind of matrix."""
     norms0, norms1 = (np.array([_norm(*head) for head in heads]) for heads in (base, model))
     lefts0, rights0, lefts1, rights1 = (
         np.hstack([head[side] if side == 0 else head[side].T for head in heads])
@@ -224,10 +232,11 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
 
 
 def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """The model's column that each column of the base became; None where they kept their order.
+    """Return the column of the model that each column of the base became; None if they kept their order.
 
-    Columns whose cosine at their own place is below 0.8 are sought by the largest cosine, all of them where
-    that is so of most; it holds only if it is a permutation and every one that moves gains as heads must.
+    Columns with a cosine below 0.8 at their old position are searched for by the largest cosine. If more than
+    half of the columns are below it, all are searched for. The result must be a permutation in which every
+    column that moves gains as much as heads must.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -248,9 +257,10 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Whether the model is the base with its rows multiplied by numbers that differ: a gain was folded in.
+    """Return whether a gain was folded in: the model is the base with rows multiplied by different numbers.
 
-    `rounding` is the Frobenius norm of what rounding leaves in the model.
+    Args:
+        rounding: Frobenius norm of what rounding leaves in the model.
     """
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
@@ -259,12 +269,12 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Whether every head is so near to itself, in the mean over kinds of map, that none can have moved."""
+    """Return whether every head is so close to itself, in the mean over kinds, that none can have moved."""
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
 
 def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
-    """Cosines of heads of the same number."""
+    """Return the cosines of heads with the same number."""
     cosines = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):
         inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
@@ -278,7 +288,6 @@ def _norm(left: Reals, right: Reals) -> float:
 
 
 def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
-    """The model's head for each of the base's, so that the sum of cosines is largest."""
     heads, others = cosines.shape
     if not groups or heads != others:
         return _best_assignment(cosines)
@@ -299,7 +308,7 @@ def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
 
 
 def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
-    """The column of every row; -1 for rows that got none."""
+    """Return the column that is assigned to each row, and -1 for rows without one."""
     rows, columns = scipy.optimize.linear_sum_assignment(-cosines)
     assignment = np.full(cosines.shape[0], -1, dtype=np.intp)
     assignment[rows] = columns
@@ -307,7 +316,7 @@ def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
 
 
 def _accept_moves(cosines: Reals, chosen: NDArray[np.intp]) -> list[int] | None:
-    """The assignment; None where it moves nothing, or moves something without need."""
+    """Return the assignment; None if it moves nothing, or if a head gains too little by moving."""
     moved = False
     for head, there in enumerate(chosen):
         if there == head or there < 0:

@@ -1,6 +1,6 @@
-"""Rounding: the formats that weights are stored in, their steps, and the errors that they leave.
+"""Rounding: the formats that weights are stored in, and the errors that rounding to them leaves.
 
-An error of rounding is uniform in +-step/2, so that over a matrix
+A rounding error is uniform in +-step/2, so over a matrix
 
     E |d|^2 = sum step^2 / 12,    sd |d|^2 = sqrt(sum step^4 / 180)
 
@@ -10,25 +10,18 @@ An error of rounding is uniform in +-step/2, so that over a matrix
 | b bits, absmax | `max |w| / (2^(b-1) - 1)` of a block; one extreme is exact |
 | b bits, min-max | `(max w - min w) / (2^b - 1)` of a block; two extremes are exact |
 
-What is exact has no error: the variance is 1 - 1/block, or 1 - 2/block, times as large. Blocks lie along the
-rows or the columns of a stored matrix. Errors of float8_e5m2 are 0.7 percent too many this way: with two bits
-they are no longer uniform.
+Exact extremes have no error, so the variance is multiplied by 1 - 1/block or 1 - 2/block. Blocks run along
+the rows or the columns of a stored matrix. For float8_e5m2 this overestimates errors by 0.7 percent: with two
+bits they are no longer uniform.
 
-The floor: what rounding alone leaves of singular values in the difference of two stored matrices.
+The floor is what rounding alone leaves in the singular values of a difference. A stored model has the
+rounding of its file, so a difference always has full rank. With v = step^2/12, the variance of the error of
+an entry, the largest singular value of the error is about
 
-A stored model carries the rounding of its file, so a difference has full rank always. With v = step^2/12,
-the variance of an entry's rounding, the largest singular value of the error is near
+    edge = sqrt(max row sum of v) + sqrt(max column sum of v)            (a matrix)
+    edge(A1) |B1|_2 + |A0|_2 edge(B1)                                    (a head A B)
 
-    edge = sqrt(max row sum of v) + sqrt(max column sum of v)            (of a matrix)
-    edge(A1) |B1|_2 + |A0|_2 edge(B1)                                    (of a head A B)
-
-and the rank above the floor counts singular values beyond 1.1 times that.
-
-Gaussian noise in the thin factors of a head, drawn without anything of the model's width.
-
-A factor A (n x d) with triangular factor R, plus Gaussian noise of deviation tau in every entry, has the
-triangular factor of [R + G; T]: G (d x d) is the noise in the span of A, T (Bartlett's, of n - d rows) that
-beside it, because Gaussian noise is the same in every orthonormal basis.
+The rank above the floor counts singular values above 1.1 times that.
 """
 
 from __future__ import annotations
@@ -53,9 +46,13 @@ EXPONENT = np.uint64(0x7FF0000000000000)
 
 @dataclass(frozen=True)
 class FloatFormat:
-    """A floating-point format: `bits` of the fraction (p), the least exponent of a normal number, its type.
+    """A floating-point format.
 
-    float64 is what is computed in: 12 of its 52 bits are left to the arithmetic.
+    Args:
+        bits: bits p of the fraction. float64 is also the format of the arithmetic, which gets 12 of its 52
+            bits.
+        least: smallest exponent of a normal number.
+        dtype: the NumPy type.
     """
 
     name: str
@@ -64,7 +61,7 @@ class FloatFormat:
     dtype: Any
 
     def steps(self, weights: Reals) -> Reals:
-        """The distance between neighbours in this format, at each weight.
+        """Return the distance between neighbouring numbers of this format at each weight.
 
         >>> FLOATS["bfloat16"].steps(np.array([1.0, 1.5, -4.0])) * 2**7
         array([1., 1., 4.])
@@ -74,7 +71,6 @@ class FloatFormat:
         return np.asarray(np.maximum(powers, 2.0**self.least) * 2.0**-self.bits)
 
     def round_weights(self, weights: NDArray[Any]) -> Reals:
-        """The weights cast to this format."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(weights.astype(self.dtype).astype(np.float64))
 
@@ -91,7 +87,13 @@ FLOATS = by_name(
 
 @dataclass(frozen=True)
 class IntegerFormat:
-    """b bits for each weight and a step for each block; `block` None is a whole row (or column)."""
+    """A format with b bits for each weight and one step for each block of weights.
+
+    Args:
+        block: number of weights in a block; None for a whole row or column.
+        min_max: the grid reaches from the smallest to the largest weight, instead of being symmetric.
+        columns: blocks run along columns.
+    """
 
     bits: int
     block: int | None
@@ -104,23 +106,23 @@ class IntegerFormat:
         return " ".join([*words, "columns"] if self.columns else words)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Whether blocks divide the side along which they lie."""
+        """Return whether the length of a block divides the side that blocks run along."""
         return self.block is None or shape[0 if self.columns else 1] % self.block == 0
 
     def steps(self, weights: Reals) -> Reals:
-        """The step of each weight's block."""
+        """Return the step of each weight's block."""
         steps = self._grid(self._blocks(weights))[1]
         return self._whole(np.broadcast_to(steps, (*steps.shape[:2], self._length(weights))), weights.shape)
 
     def round_weights(self, weights: NDArray[Any]) -> Reals:
-        """The weights on their grids, half to even."""
+        """Return the weights rounded to their grids, half to even."""
         blocks = self._blocks(weights.astype(np.float64))
         start, steps = self._grid(blocks)
         safe = np.where(steps > 0, steps, 1.0)
         return self._whole(start + steps * np.rint((blocks - start) / safe), weights.shape)
 
     def _grid(self, blocks: Reals) -> tuple[Reals, Reals]:
-        """Where the grid of each block starts, and its step."""
+        """Return where the grid of each block starts, and its step."""
         if self.min_max:
             low, high = blocks.min(axis=2, keepdims=True), blocks.max(axis=2, keepdims=True)
             return low, (high - low) / (2**self.bits - 1)
@@ -141,17 +143,17 @@ class IntegerFormat:
 BITS, BLOCKS = (8, 6, 5, 4, 3, 2), (None, 32, 64, 128)
 INTEGERS = by_name(*(IntegerFormat(*args) for args in product(BITS, BLOCKS, (False, True), (False, True))))
 Format = FloatFormat | IntegerFormat
-# Entries that a scheme must explain, to this share of their size: steps may be stored in float16, or the
-# result in bfloat16. Others agree in at most 65 percent of the entries.
+# Share of the entries that an integer format must explain, and the relative error that it may leave: steps
+# may be stored in float16, or the result in bfloat16. Wrong formats explain at most 65 percent.
 EXPLAINED, CLOSE = 0.99, 2.0**-8
-# Entries, in whole rows or columns, on which a scheme is tried first, and the share that it must explain.
+# Number of entries, in whole rows or columns, for a first trial, and the share that must be explained.
 TRIED, TRIED_SHARE = 512, 0.85
-# Rounding to 8 bits in blocks of 32 leaves three times this.
+# Rounding to 8 bits in blocks of 32 changes a matrix by three times this relative size.
 LEAST_SIZE = 1e-3
 
 
 def rounding_null(weights: Reals, form: Format) -> Estimate:
-    """|d|^2 of rounding these weights to a format, with its standard deviation.
+    """Return the expected |d|^2 of rounding these weights to a format, with its standard deviation.
 
     >>> weights = np.random.default_rng(0).standard_normal((256, 256))
     >>> half = FLOATS["float16"]
@@ -172,10 +174,13 @@ def _exact_share(weights: Reals, form: Format) -> float:
 
 
 def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = None) -> Format | None:
-    """The format that rounding the base to gives the model; None where no known one does.
+    """Return the format whose rounding turns the base into the model; None if no known format does.
 
-    A float format must give every entry, a scheme of integers 99 percent of them. `size` is |d|/|W0| where
-    it is known: no scheme changes a matrix as little as some updates do.
+    A float format must reproduce every entry, an integer format 99 percent of them.
+
+    Args:
+        size: |d|/|W0| if it is known. Integer formats are not tried for very small changes, because none
+            causes them.
     """
     blocks = range(0, len(base), 64)
     for form in FLOATS.values():
@@ -189,7 +194,7 @@ def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = 
 
 
 def _candidate_schemes(base: NDArray[Any], model: NDArray[Any]) -> Iterator[IntegerFormat]:
-    """The schemes that explain most of a few rows, or of a few columns."""
+    """Yield the formats that explain most entries of a few rows or columns."""
     for form in INTEGERS.values():
         if form.fits(base.shape):
             length, side = base.shape if form.columns else base.shape[::-1]
@@ -205,19 +210,19 @@ def _explained_share(base: NDArray[Any], model: NDArray[Any], form: IntegerForma
 
 
 FLOOR_MARGIN = 1.1
-# Weights that share a step in every quantised code that is decoded to numbers.
+# Number of weights that share a step in every quantised code that attnlaw decodes.
 CODED_BLOCK = 32
 SCALES_SUFFIX = " with scales"
 
 
 def edge(steps: Reals) -> float:
-    """About the largest singular value of the errors of rounding with these steps."""
+    """Return about the largest singular value of the errors of rounding with these steps."""
     variances = steps**2 / 12
     return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
 
 
 def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
-    """The edge of a stored matrix's own rounding, and the sum of its variances, some rows at a time."""
+    """Return the edge of a stored matrix's rounding and the sum of its variances, a few rows at a time."""
     columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
     for rows in row_blocks(array.shape):
         variances = stored_steps(array[rows], dtype) ** 2 / 12
@@ -228,7 +233,7 @@ def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
 
 
 def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Runs of rows of a matrix that stay in a core's cache.
+    """Yield slices of rows that fit into the cache of a core.
 
     >>> list(row_blocks((3, 200_000)))
     [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
@@ -238,7 +243,7 @@ def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def rank_above(values: Reals, floor: float) -> int:
-    """Singular values above the floor.
+    """Return how many singular values are above the floor.
 
     >>> rank_above(np.array([3.0, 1.2, 1.0]), 1.0)
     2
@@ -247,33 +252,40 @@ def rank_above(values: Reals, floor: float) -> int:
 
 
 def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
-    """The step of each entry in the type that a file says; of decoded codes that of their block."""
+    """Return the rounding step of each entry, by the type that the file names.
+
+    Quantised codes have one step for each block of decoded weights.
+    """
     weights = array.astype(np.float64)
     if dtype.endswith(SCALES_SUFFIX):
-        # The scale moves exponents by what is not a power of two: right to a factor of two.
+        # The scale need not be a power of two, so the step is right up to a factor of two.
         return FLOATS[dtype.removesuffix(SCALES_SUFFIX)].steps(weights)
-    if dtype in FLOATS:  # what was read may be finer: an adapter is added in float64
+    if dtype in FLOATS:  # the array may be finer than its file: an adapter is added in float64
         return FLOATS[array.dtype.name].steps(weights)
     return _coded_steps(weights)
 
 
 def _coded_steps(weights: Reals) -> Reals:
-    """The least distance of two different values in each block of a decoded quantisation."""
+    """Return the smallest distance of two different values in each block of a decoded quantisation."""
     flat = weights.reshape(-1)
     if flat.size % CODED_BLOCK:
         return FLOATS["float32"].steps(weights)
     blocks = flat.reshape(-1, CODED_BLOCK)
     gaps = np.diff(np.sort(blocks, axis=1), axis=1)
-    wide = gaps > 1e-4 * np.abs(blocks).max(axis=1, keepdims=True)  # else round-off of one value
+    wide = gaps > 1e-4 * np.abs(blocks).max(axis=1, keepdims=True)  # smaller gaps are round-off of one value
     least = np.where(wide, gaps, np.inf).min(axis=1, keepdims=True)
     steps = np.where(np.isfinite(least), least, np.abs(blocks).max(axis=1, keepdims=True))
     return np.asarray(np.broadcast_to(steps, blocks.shape)).reshape(weights.shape)
 
 
 class Steps(Tensors):
-    """The steps of tensors under the tensors' names: what reads maps and heads then reads their steps.
+    """Tensors with the rounding steps of other tensors, under their names.
 
-    Those of `formats` are the steps of rounding to these; all others those of the file.
+    Code that reads matrices and heads can read their steps through it.
+
+    Args:
+        tensors: the stored tensors.
+        formats: formats that some tensors were rounded to, by name. The others have the steps of their file.
     """
 
     def __init__(self, tensors: Tensors, formats: Mapping[str, Format] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison amounts to: words for the model, counts, and one sentence that a person can act on."""
+"""The conclusions of a comparison: verdicts on the model, counts, and one sentence to act on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from attnlaw.analysis.diff.tensors import TensorChange
 from attnlaw.analysis.diff.update import SIDES
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 
-# Singular values of a rotated model lie no further apart than so many times the floor.
+# The singular values of a rotated model differ from the base by at most this many times the floor.
 MAX_ROTATED_GAP = 10.0
-# Below this median cosine maps point elsewhere.
+# If the median cosine of the maps is below this, they may be rotated.
 TURNED = 0.5
-# A map whose scale lies further from 1 than this has shrunk or grown.
+# A kind of map whose scale differs from 1 by more than this has shrunk or grown.
 SCALED = 0.02
-# Verdicts of matrices inside layers in the order in which a sentence tells them, and how.
+# How a sentence reports the verdicts on matrices of layers, in its order.
 VERDICT_TEMPLATES = {
     "non-finite": "NaN or infinite entries in {of}",
     "low-rank": "low-rank updates in {of}",
@@ -38,7 +38,7 @@ PLURALS = {"matrix": "matrices"}
 
 
 def model_verdicts(comparison: ModelComparison) -> list[str]:
-    """The words of the table of models that hold, then those of its tensors, in their order."""
+    """Return the verdicts that hold for the model, then those of its tensors, in the order of the tables."""
     maps = [map_change for _, map_change in comparison.maps]
     ranks = [map_change.numbers.get("rank") for map_change in maps]
     cosines = [
@@ -62,7 +62,7 @@ def model_verdicts(comparison: ModelComparison) -> list[str]:
 
 
 def summarize(comparison: ModelComparison) -> dict[str, Any]:
-    """The quantities of a comparison, by name."""
+    """Return the quantities of a comparison by name."""
     counts = Counter(change.verdict for _, change in comparison.tensors)
     maps = [
         (location, map_change.numbers)
@@ -97,7 +97,7 @@ def summarize(comparison: ModelComparison) -> dict[str, Any]:
 
 
 def location_name(location: MatrixLocation) -> str:
-    """A map in words.
+    """Return the location of a map in words.
 
     >>> location_name(MatrixLocation(11, "vo", head=0))
     'layer 11 VO head 0'
@@ -113,7 +113,7 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """What happened, in one line: the model's words, then its matrices, then what else is to be known."""
+    """Return what happened in one line: verdicts on the model, then its matrices, then what else matters."""
     every = [change.verdict for _, change in comparison.tensors]
     if every and set(every) == {"identical"}:
         return f"identical: all {len(every)} tensors are equal"
@@ -138,7 +138,6 @@ def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
 
 
 def _describe_verdict(name: str, changes: Sequence[TensorChange], total: int) -> str:
-    """How many matrices have a verdict, and how large their updates are."""
     text = VERDICT_TEMPLATES[name].format(of=f"{len(changes)} of {total} {_plural('matrix', total)}")
     if name == "rounded":
         formats = sorted({change.format.name for change in changes if change.format is not None})
@@ -153,7 +152,6 @@ def _describe_verdict(name: str, changes: Sequence[TensorChange], total: int) ->
 
 
 def _describe_heads(comparison: ModelComparison) -> list[str]:
-    """How much the products of heads changed at most."""
     sizes = [
         map_change.numbers.get("size") or 0.0
         for location, map_change in comparison.maps
@@ -163,7 +161,6 @@ def _describe_heads(comparison: ModelComparison) -> list[str]:
 
 
 def _most_changed_layer(comparison: ModelComparison) -> list[str]:
-    """The layer whose maps changed most, in the median."""
     sizes: dict[str, list[float]] = {}
     for location, map_change in comparison.maps:
         if location.layer is not None and map_change.numbers.get("size") is not None:
@@ -177,7 +174,7 @@ def _most_changed_layer(comparison: ModelComparison) -> list[str]:
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
-    """Whether every kind of map shrank, as under weight decay, or grew."""
+    """Say whether every kind of matrix shrank, as under weight decay, or grew."""
     scales: dict[str, list[float]] = {}
     for location, map_change in comparison.maps:
         if map_change.numbers.get("scale") is not None:
@@ -191,7 +188,7 @@ def _describe_scale_change(comparison: ModelComparison) -> list[str]:
 
 
 def _total(comparison: ModelComparison, name: str) -> int:
-    """Directions of both sides, over all maps."""
+    """Count directions of both sides over all maps."""
     return sum(
         map_change.numbers.get(f"{name}_{side}") or 0 for _, map_change in comparison.maps for side in SIDES
     )

@@ -1,20 +1,15 @@
-"""One stored tensor of two models: numbers, and a verdict, the first of the table that holds.
+"""Compare one stored tensor of two models: numbers, and the first verdict of the table that holds.
 
-| verdict of a matrix | when, d = W1 - W0, s its singular values, v the variance of the file's rounding |
+| verdict on a matrix | condition: d = W1 - W0, s its singular values, v the variance of the file's rounding |
 |---|---|
-| rounded | the base cast to a float format, or 99 percent of it on the grid of an integer scheme |
+| rounded | the base cast to a float format, or 99 percent of it on the grid of an integer format |
 | low-rank | r = #{s > 1.1 edge} <= min/4 and `sum_{i>r} s_i^2 <= 2 (1 - r/n)(1 - r/m) sum v` |
 | below-floor | the same with r = 0 |
 | unrelated | |cos(W0, W1)| < max(0.2, 4/sqrt(nm)) |
 | noise | s_1(d) < 1.1 times that of d with random signs, and |cos(d, W0)| < 0.05 |
-| dense | else |
+| dense | otherwise |
 
-Tensors of three or more dimensions (stacked experts) are read as matrices of their last axis.
-
-Which stored tensor of a model belongs to which of its base: by role, then by name without a prefix.
-
-A role is a place of the network (the query of layer 3). Where one model stores several roles in one tensor
-and the other does not, each role is compared by itself, under the name of the finer one.
+Tensors of three or more dimensions (stacked experts) are read as matrices with their last axis as columns.
 """
 
 from __future__ import annotations
@@ -32,16 +27,21 @@ from attnlaw.core.arrays import Reals
 
 LEAST_COSINE, CHANCE = 0.2, 4.0
 NOISE_EDGE, NOISE_COSINE = 1.1, 0.05
-# Relative error to which the largest value with random signs is found.
+# Relative error of the largest singular value with random signs.
 SIGNED_ERROR = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class TensorChange:
-    """What became of a tensor; numbers are None where they have no meaning.
+    """The change of one tensor. Numbers that have no meaning for it are None.
 
-    `values` are the singular values of the difference, `floor` what rounding leaves of them, where they were
-    computed.
+    Args:
+        format: the format that the base was rounded to.
+        rank: number of singular values of the difference above the floor.
+        size: |W1 - W0| / |W0|.
+        unchanged: share of the entries that are equal.
+        values: singular values of the difference, if they were computed.
+        floor: what the rounding of the file leaves of them.
     """
 
     verdict: str
@@ -56,12 +56,12 @@ class TensorChange:
 
     @property
     def sqnr_db(self) -> float | None:
-        """The base's power over that of the change, in decibels."""
+        """Power of the base over that of the change, in decibels."""
         return -20 * float(np.log10(self.size)) if self.size else None
 
 
 def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> TensorChange:
-    """Compare two arrays as they were read; `dtype` is the type that the model's file says.
+    """Compare two arrays as they were read; `dtype` is the type that the model's file names.
 
     >>> base = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
     >>> found = compare_tensors(base, base.astype(np.float16), "float16")
@@ -94,7 +94,7 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Tens
 
 @dataclass(frozen=True)
 class _Sums:
-    """Over the entries of two matrices, in units of `scale`: |W0|^2, |W1|^2, |d|^2, <W0, W1>, <W0, d>."""
+    """Sums over entries, in units of `scale`: |W0|^2, |W1|^2, |d|^2, <W0, W1>, <W0, d>."""
 
     before: float
     after: float
@@ -127,13 +127,13 @@ class _Sums:
 
 
 def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
-    """The sums, some rows at a time; None where an entry is not finite."""
+    """Return the sums, computed a few rows at a time; None if an entry is not finite."""
     if not base.size:
         return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
-    top = float(np.max([np.max([array.max(), -array.min()]) for array in (base, model)]))  # NaN stays
+    top = float(np.max([np.max([array.max(), -array.min()]) for array in (base, model)]))  # keeps NaN
     if not np.isfinite(top):
         return None
-    scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # squares of others leave float64
+    scale = 1.0 if top == 0 or 1e-70 < top < 1e70 else top  # else squares would leave float64
     before2 = after2 = update2 = inner = along = largest = 0.0
     equal = 0
     for rows in row_blocks(base.shape):
@@ -150,7 +150,7 @@ def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
 
 
 def _compare_reshaped(base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
-    """Numbers of the rows that both have, where rows alone were added or taken away."""
+    """Compare the rows that both have, if only the number of rows differs."""
     if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
         return TensorChange("reshaped")
     rows = min(len(base), len(model))
@@ -173,14 +173,14 @@ def _verdict(update: Reals, values: Reals, rank: int, rounding: float, sums: _Su
 
 
 def _random_sign_norm_bound(update: Reals) -> float:
-    """More than the largest singular value with random signs ever is (Bandeira and van Handel 2016)."""
+    """Bound the largest singular value with random signs from above (Bandeira and van Handel 2016)."""
     columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
     largest = max(float(update.max()), -float(update.min()))
     return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))
 
 
 def _signed_norm(update: Reals, seed: int = 0) -> float:
-    """The largest singular value of the update's entries with random signs."""
+    """Return the largest singular value of the update with random signs on its entries."""
     rng = np.random.default_rng(seed)
     signed = np.where(rng.integers(0, 2, update.shape, dtype=bool), update, -update)
     if min(update.shape) < 16:  # too small for Lanczos

@@ -43,7 +43,13 @@ NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
 
 @dataclass(frozen=True, eq=False)
 class UnitChanges:
-    """What a unit of maps found: its maps, and what only the verdict on the model asks for."""
+    """The changes of the maps of one unit, and what only the verdict on the model needs.
+
+    Args:
+        permuted: heads or neurons are in another order.
+        regauged: the factors differ, but the maps that they make do not.
+        folded: whether a gain was folded into the query; None if that cannot be said.
+    """
 
     maps: tuple[tuple[MatrixLocation, MapChange], ...]
     permuted: bool = False
@@ -53,7 +59,11 @@ class UnitChanges:
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """Both models, with what their tensors told."""
+    """Both models, and the changes of their tensors.
+
+    Args:
+        applied: fold the norm before a map into it.
+    """
 
     base: Model
     model: Model
@@ -69,12 +79,12 @@ class ModelPair:
         return changes
 
     def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
-        """What became of the tensor of a view of the base, or of its role alone where that was compared."""
+        """Return the changes of the tensor of a base view, or of its role if that was compared alone."""
         every = self._by_name.get(view.tensor, [])
         return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
 
     def verdicts(self, *views: View) -> set[str]:
-        """What became of the tensors of some views of the base."""
+        """Return the verdicts on the tensors that some views of the base read."""
         chained = [part for view in views for part in _chain(view)]
         verdict_sets = [
             {change.verdict for _, change in self.changes_of(view)} or {"removed"} for view in chained
@@ -82,19 +92,19 @@ class ModelPair:
         return set().union(*verdict_sets)
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
-        """What became of the gains that are folded in."""
+        """Return the verdicts on the gains that are folded in."""
         gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
         verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
         return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model with the steps of its file in the place of its weights."""
+        """The model with the rounding steps of its file in place of its weights."""
         return replace(self.model, tensors=Steps(self.model.tensors))
 
     @cached_property
     def format_steps(self) -> Model:
-        """The base with the steps of the formats that its tensors were rounded to."""
+        """The base with the steps of the formats that its tensors were rounded to in place of its weights."""
         formats = {
             tensor_pair.base: change.format
             for tensor_pair, change in self.changes
@@ -103,14 +113,14 @@ class ModelPair:
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
 
     def was_rounded(self, view: View) -> bool:
-        """Whether the tensor of a view, as a whole, was rounded."""
+        """Return whether the whole tensor of a view was rounded."""
         return any(
             tensor_pair.views is None and change.format is not None
             for tensor_pair, change in self.changes_of(view)
         )
 
     def whole_tensor_change(self, mine: View, theirs: View) -> TensorChange | None:
-        """What became of a tensor that is the whole of a map in both models."""
+        """Return the change of a tensor that is exactly one map in both models; None otherwise."""
         pairs = (self.base, mine), (self.model, theirs)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
         changes = [change for tensor_pair, change in self.changes_of(mine) if tensor_pair.views is None]
@@ -118,12 +128,11 @@ class ModelPair:
 
 
 def _chain(view: View) -> list[View]:
-    """The view and those that are applied before it."""
     return [view, *(_chain(view.after) if view.after else [])]
 
 
 def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
-    """What steps are multiplied by: 1 where nothing is folded in."""
+    """Return the factors that a folded norm multiplies rounding steps by; 1 if none is folded."""
     if not models.applied or norm is None:
         return np.ones((1, 1))
     return np.abs(model.gain(norm))[:, None]
@@ -138,7 +147,7 @@ def unknown_norm(model: Model) -> InputError:
 
 @dataclass(frozen=True, eq=False)
 class AttentionUnit:
-    """QK and VO of one attention block, head by head."""
+    """QK and VO of one attention block, compared head by head."""
 
     layer: StoredLayer
     base: Attention
@@ -164,7 +173,10 @@ class AttentionUnit:
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
 
     def _head_order(self, models: ModelPair) -> list[int] | None:
-        """The model's head that each head became; one kind of map is held at a time unless some moved."""
+        """Return the head of the model that each head became; None if the order is the same.
+
+        Only one kind of map is in memory at a time, unless some head moved.
+        """
 
         def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
             mine = _read_factors(models, self.base, models.base, kind)
@@ -206,7 +218,7 @@ class AttentionUnit:
                 yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
-        """The steps of the factors of each head that were rounded."""
+        """Return for each head the steps of those factors that were rounded."""
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):
             return [(None, None)] * self.base.heads
@@ -219,7 +231,7 @@ class AttentionUnit:
         return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
 
     def _is_gain_folded(self, models: ModelPair) -> bool | None:
-        """Whether the rows of the query were scaled; None where it is what it was, or cannot be told."""
+        """Return whether the rows of the query were scaled; None if unchanged or unknown."""
         query = self.base.query
         if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None
@@ -227,7 +239,7 @@ class AttentionUnit:
 
 
 def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) -> list[HeadFactors]:
-    """The factors of every head, as they are stored or with the norms before them folded in."""
+    """Return the factors of every head, as they are stored or with the norms before them folded in."""
     if not models.applied:
         return list(block.factors(model, kind))
     pairs = [block.applied(model, kind, *pair) for pair in block.factors(model, kind)]
@@ -240,7 +252,6 @@ def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) 
 def _scale_steps(
     models: ModelPair, block: Attention, model: Model, kind: str, steps: Iterable[HeadFactors]
 ) -> Iterator[HeadFactors]:
-    """Steps of factors, times the gains that are folded into these."""
     left, right = (gain_of(models, model, norm) for norm in block.norms(kind))
     for first, second in steps:
         yield left * first, (right * second.T).T
@@ -264,8 +275,6 @@ FEED_FORWARD = {"inner": "ffn_in", "gate": "ffn_gate", "outer": "ffn_out"}
 
 @dataclass(frozen=True, eq=False)
 class _FeedForwardUnit:
-    """The matrices of one feed-forward block, or of one expert."""
-
     layer: StoredLayer
     expert: int | None
     base: FeedForward
@@ -304,8 +313,6 @@ class _FeedForwardUnit:
 
 @dataclass(frozen=True, eq=False)
 class _MatrixUnit:
-    """A matrix beside the layers."""
-
     location: MatrixLocation
     base: View
     model: View
@@ -347,7 +354,7 @@ Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit
 
 
 def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[Unit]:
-    """The selected maps that both models have in one shape, in the order of rows."""
+    """Yield the selected units that both models have in the same shape, in the order of rows."""
     theirs = {(layer.stack, layer.index): layer for layer in models.model.layers}
     for layer in models.base.layers:
         other = theirs.get((layer.stack, layer.index))

@@ -1,18 +1,21 @@
-"""The difference of two heads, and of two matrices, by singular values that small updates do not spoil.
+"""Singular values and vectors of the update of a head or a matrix, also if the update is tiny.
 
-A head is M = A B, thin factors n x d and d x m; index 0 is the base, 1 the model:
+A head is M = A B with thin factors, n x d and d x m. Index 0 is the base, 1 the model:
 
     D = M1 - M0 = [dA, A0] [B1; dB],    dA = A1 - A0,  dB = B1 - B0
 
-of rank 2d at most: QR of both stacks, SVD of the 2d x 2d core. Subtracting first is exact for float32 and
-below. [A1, -A0] [B1; B0] is the same matrix with cancellation: at dA/A = 1e-9 its values are 1e-7 off.
+D has rank 2d at most, so it takes two QR factorisations and the SVD of a 2d x 2d core. Subtracting the
+factors first is exact for float32 and below. [A1, -A0] [B1; B0] is the same matrix, but with cancellation: at
+dA/A = 1e-9 its singular values are wrong by 1e-7.
 
-Singular values with vectors, of a matrix that is held and of a product of thin factors.
+Left is the side of inputs, because matrices act on row vectors. A stored matrix keeps the singular vectors of
+its shorter side. Those of the longer side, W^T u / s, are computed when they are needed. Directions below
+1e-7 of the largest value are round-off there and have no coordinates.
 
-Both answer alike: leading vectors of a side, and coordinates in all vectors of a side. Left is the side of
-inputs (maps act on row vectors). A matrix keeps the vectors of its shorter side; those of the longer one,
-W^T u / s, are formed when they are asked for. Directions below 1e-7 of the largest value are round-off there
-and have no coordinates.
+Noise of the size of an update is the reference for its spectrum. A factor A (n x d) with triangular factor R,
+plus Gaussian noise of deviation tau in every entry, has the triangular factor of [R + G; T]. G (d x d) is the
+noise in the span of A. T (Bartlett's triangle, of n - d rows) is the noise outside of it. So nothing of the
+width n is drawn: Gaussian noise is the same in every orthonormal basis.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ RESOLVED = 1e-6
 
 
 def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> Reals:
-    """Singular values of `left1 @ right1 - left0 @ right0`, descending.
+    """Return the singular values of `left1 @ right1 - left0 @ right0`, in decreasing order.
 
-    Heads of different d are compared too: the smaller one counts as filled with zeros.
+    Heads with different d can be compared, too: the smaller one is filled with zeros.
 
     >>> ones = np.ones((2, 1))
     >>> head_update_values(ones, ones.T, 3 * ones, ones.T).round(12)
@@ -49,10 +52,10 @@ def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals)
 
 
 def matrix_update_values(update: Reals, floor: float) -> Reals:
-    """Singular values of the difference of two matrices, descending: those above a floor can be counted.
+    """Return the singular values of an update, exact enough to count those above the floor.
 
-    The Gram matrix resolves values down to 1e-6 of the largest. Where the floor, and a value, lie below
-    that, and in an update of low rank, whose tail is compared with rounding, the SVD is used.
+    The Gram matrix resolves values down to 1e-6 of the largest. The SVD is used if the floor and a value are
+    below that. It is also used for updates of low rank, whose tail is compared with rounding.
     """
     short = update if update.shape[0] <= update.shape[1] else update.T
     squares = symmetric_eigenvalues(short @ short.T)[::-1]
@@ -64,19 +67,19 @@ def matrix_update_values(update: Reals, floor: float) -> Reals:
 
 
 def triangle(matrix: Reals) -> Reals:
-    """R of the QR factorisation."""
+    """Return R of the QR factorisation."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def pad_columns(first: Reals, second: Reals) -> tuple[Reals, Reals]:
-    """Both with the columns of the wider one, zeros in those that are new."""
+    """Return both matrices with the number of columns of the wider one, filled with zeros."""
     most = max(first.shape[1], second.shape[1])
     padded_first, other = (np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in (first, second))
     return padded_first, other
 
 
 def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> float:
-    """<A0 B0, A1 B1>, without forming either."""
+    """Return <A0 B0, A1 B1> without forming either product."""
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
 
 
@@ -85,7 +88,7 @@ Factors = tuple[Reals, Reals]
 
 @lru_cache(maxsize=32)
 def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
-    """A draw of G and T for tau = 1, kept: all heads of a shape are compared with the same noise."""
+    """Draw G and T for tau = 1. The cache makes all heads of a shape share the same noise."""
     rng = np.random.default_rng([seed, n, d])
     span = min(n, d)
     inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
@@ -98,10 +101,14 @@ def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
 
 
 def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
-    """Singular values of the update that a draw of noise of these sizes in both factors makes, 2d of them.
+    """Return the singular values of the update that one draw of noise in both factors makes, 2d of them.
 
-    `roots` are the triangular factors of A (n x d) and of B^T (m x d), `shape` is (n, m). One draw is enough:
-    the values of a spectrum average out among themselves.
+    One draw is enough, because the values of a spectrum average out among themselves.
+
+    Args:
+        roots: triangular factors of A (n x d) and of B^T (m x d).
+        shape: (n, m).
+        sizes: Frobenius norms of the noise in A and in B.
     """
     parts = []
     for seed, (root, n, size) in enumerate(zip(roots, shape, sizes, strict=True)):
@@ -110,7 +117,7 @@ def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, f
         inside, beside = _unit_noise(n, d, seed)
         parts.append((root, tau * inside, tau * beside))
     (root, inside, beside), (root2, inside2, beside2) = parts
-    # [dA, A0] and [B1; dB], as in `attnlaw.analysis.diff.update`.
+    # [dA, A0] and [B1; dB], as in the head of this file.
     first = np.block([[inside, root], [beside, np.zeros_like(beside)]])
     second = np.block([[root2 + inside2, inside2], [beside2, beside2]])
     return np.asarray(scipy.linalg.svdvals(first @ second.T, check_finite=False))
@@ -119,27 +126,31 @@ def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, f
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 ROUND_OFF = 1e-7
-# Lanczos finds up to this share of all vectors, to this relative error.
+# Lanczos is used for up to this share of all vectors, with this relative error.
 FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 
 class SingularVectors(Protocol):
-    """What both kinds answer."""
+    """Singular values with vectors of a stored matrix or of a product of factors."""
 
     @property
     def values(self) -> Reals:
-        """Singular values, descending."""
+        """Singular values, in decreasing order."""
 
     def leading(self, side: Side, count: int) -> Reals:
-        """The first vectors of a side, as columns."""
+        """Return the first vectors of a side as columns."""
 
     def coordinates(self, side: Side, vectors: Reals) -> Reals:
-        """Inner products of all vectors of a side (rows) with the columns of `vectors`."""
+        """Return the inner products of all vectors of a side (rows) with the columns of `vectors`."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProductVectors:
-    """Of a product: all that can differ from zero, with the triangular factors of A and B^T."""
+    """All singular values of a product A B that can differ from zero, with vectors.
+
+    Args:
+        roots: the triangular factors of A and B^T.
+    """
 
     left: Reals
     values: Reals
@@ -148,7 +159,7 @@ class ProductVectors:
 
     @classmethod
     def of(cls, left: Reals, right: Reals) -> ProductVectors:
-        """By the QR factorisations of both factors, n x d and d x m, and the SVD of their core.
+        """Compute them from the factors, n x d and d x m, by two QR factorisations and the SVD of the core.
 
         >>> found = ProductVectors.of(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
         >>> found.values, abs(found.leading("left", 1)).ravel()
@@ -160,7 +171,7 @@ class ProductVectors:
         return cls(q_left @ u[:, :count], values, q_right @ vh[:count].T, (r_left, r_right))
 
     def factor_norm(self, side: Side) -> float:
-        """The spectral norm of a factor."""
+        """Return the spectral norm of a factor."""
         root = self.roots[SIDES.index(side)]
         return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ root)[-1], 0.0)))
 
@@ -173,22 +184,27 @@ class ProductVectors:
 
 @dataclass(frozen=True, eq=False)
 class MatrixVectors:
-    """Of a matrix that is held: eigenvectors of its Gram matrix on the shorter side."""
+    """Singular values of a stored matrix, with the vectors of its shorter side.
+
+    The vectors are the eigenvectors of its Gram matrix.
+    """
 
     matrix: Reals
     values: Reals
     short: Reals
-    _long: Reals = field(default_factory=lambda: np.zeros((0, 0)))  # the first of the longer side, kept
+    _long: Reals = field(
+        default_factory=lambda: np.zeros((0, 0))
+    )  # cache of the first vectors of the longer side
 
     @classmethod
     def of(cls, matrix: Reals) -> MatrixVectors:
-        """All of them."""
+        """Compute all of them."""
         squares, vectors = np.linalg.eigh(_gram(matrix))
         return cls(matrix, np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1])
 
     @classmethod
     def first(cls, matrix: Reals, count: int) -> MatrixVectors:
-        """The first of them: few by Lanczos, more by a factorisation that stops at them."""
+        """Compute the first `count`: by Lanczos if they are few, else by a partial eigendecomposition."""
         size = min(matrix.shape)
         if count <= FEW * size:
             start = np.random.default_rng(0).standard_normal(size)
@@ -222,11 +238,10 @@ class MatrixVectors:
 
     @property
     def _inverse(self) -> Reals:
-        """1/s, and 0 where s is round-off."""
+        """1/s, and 0 if s is round-off."""
         living = self.values > ROUND_OFF * self.values[0]
         return np.where(living, 1 / np.where(living, self.values, 1.0), 0.0)
 
 
 def _gram(matrix: Reals) -> Reals:
-    """On the shorter side."""
     return matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix

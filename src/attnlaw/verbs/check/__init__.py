@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnlaw.verbs.check.reports import CheckVerdicts
 
 GATE = "Gate"
-# The tables that rules may be about.
+# The tables that rules may use.
 TABLES = {
     "matrices": MATRICES,
     "layers": LAYERS,

@@ -199,8 +199,8 @@ def _add_message(
         ElementTree.SubElement(case, "system-out").text = f"{text}\n{body}" if body else text
 
 
-MOST_LOCATIONS = 5  # of one rule; a job's summary holds a megabyte
-LONGEST = 300  # characters of a name
+MOST_LOCATIONS = 5  # of one rule: a job summary may have one megabyte
+LONGEST = 300  # characters of a name that are shown
 
 
 def markdown(models: Sequence[Verdicts]) -> str:
@@ -302,7 +302,7 @@ def escaped(text: str, value: bool = False) -> str:
 def github_annotations(verdicts: Verdicts) -> list[str]:
     """Return workflow commands, the most severe first.
 
-    GitHub shows only ten of each level for a step, with the name of the rule as title.
+    GitHub shows only ten of each level for a step.
     """
     messages: dict[str, tuple[str, str]] = {}
     for rule in verdicts.failed_rules:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-MOST_LOCATIONS = 5  # of one rule
+MOST_LOCATIONS = 5  # that are listed for one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 

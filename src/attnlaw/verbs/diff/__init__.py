@@ -1,4 +1,4 @@
-"""`attnlaw diff BASE MODEL...`: what became of a checkpoint, tensor by tensor and head by head."""
+"""`attnlaw diff BASE MODEL...`: compare checkpoints with their base, tensor by tensor and head by head."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMPARED = "Comparison"
 
 @settings_dataclass
 class BaseModelSettings(Settings):
-    """A base that models are compared with; named first."""
+    """The base that models are compared with. It is the first word of the command."""
 
     base: Any = setting(
         MISSING,
@@ -43,9 +43,9 @@ class DiffSettings(ModelSettings, BaseModelSettings):
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
     Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward map gets the size of
-    its update, its rank, how far it keeps to the base's directions against chance, and what is new. A LoRA
-    adapter in the place of a model is added to the base.
+    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
+    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
+    many directions are new. A LoRA adapter in place of a model is added to the base.
     """
 
     applied: bool = setting(
@@ -56,7 +56,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
     )
 
     def to_row(self) -> dict[str, Any]:
-        """As of all settings; a base in memory is told by what kind of object it is."""
+        """Return the settings as a row. A base in memory is named by its type."""
         name = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
         return super().to_row() | {"base": name}
 
@@ -106,7 +106,7 @@ def run(case: DiffSettings, progress: Progress) -> Diff:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """The keys of summary.json beside those of every verb, from the result of one model."""
+    """Return the keys of summary.json that only this verb has, for the result of one model."""
     row = result.row()
     maps = result.tables["diff"]
     sizes = {

@@ -1,4 +1,4 @@
-"""The page of a comparison: the verdict first, then maps of heads with the chosen update, tensors, rows."""
+"""The page of a comparison: the verdicts, heads with the chosen update, stored tensors, and all rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from attnlaw.render.pages.page import (
     rows_section,
 )
 
-# Quantities that can be mapped, how a map of them is read, and how its colours are chosen.
+# Quantities that the reader can choose, how to read the picture, and how its colours are scaled.
 MAPPED: dict[str, dict[str, Any]] = {
     "size": {"read": "Bright cells changed most.", "zero": True, "log": False},
     "z_left": {"read": "Beyond 4 or -4 it is no chance: the update keeps to them, or avoids them."},
@@ -38,21 +38,21 @@ MAPPED: dict[str, dict[str, Any]] = {
     "intruders_left": {"read": "Values near each other mix under any update, and count.", "zero": True},
     "new_left": {"read": "Bright cells learned a direction that the base did not have.", "zero": True},
 }
-# Numbers of the chosen map.
+# Numbers that the page shows for the chosen map.
 FACTS = (
     *("size", "size_2", "cosine", "scale", "rank", "stable_rank", "effective_rank", "floor", "k"),
     *("share_left", "z_left", "share_right", "z_right", "overlap_left", "overlap_right", "z_top", "moved"),
     *("intruders_left", "intruders_right", "new_left", "new_right", "matched_head"),
 )
-# Columns of the page's table; the download has all.
+# Columns of the table on the page; the download has all columns.
 SHOWN = (
     *("model", "stack", "layer", "head", "expert", "kind", "size", "rank", "cosine", "scale", "stable_rank"),
     *("z_left", "z_right", "z_top", "moved", "new_left", "new_right"),
 )
 TENSORS = ("tensor", "verdict", "format", "rank", "size", "sqnr_db", "unchanged", "dtype_model")
-MOST_TENSORS = 25  # of a model that the page lists
+MOST_TENSORS = 25  # that the page lists for a model
 LOCATION = ("case", "layer", "stack", "kind", "head", "expert")
-# What a notebook shows of a map.
+# Columns that a notebook shows.
 NOTEBOOK_COLUMNS = ("model", *LOCATION[1:], "size", "cosine", "stable_rank", "moved")
 
 
@@ -76,7 +76,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
-    """What happened to every model, in a sentence each, with the counts behind it."""
     short = short_names(rows["model"])
     counted = [quantity for quantity in result.verb.quantities if quantity.name.startswith("tensors_")]
     cards = [
@@ -91,7 +90,6 @@ def _verdicts(result: Result, rows: pl.DataFrame) -> Section:
 
 
 def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Section:
-    """The stored tensors of every model that changed, worst first."""
     short = short_names(rows["model"])
     models = []
     for case, model in rows.select("case", "model").iter_rows():
@@ -109,7 +107,6 @@ def _tensors(result: Result, rows: pl.DataFrame, tensors: pl.DataFrame) -> Secti
 
 
 def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str, Any]:
-    """What the script draws: maps, the update of each with noise of its size, and how they are called."""
     spectra = result.finished_table("diff_spectra").select(*LOCATION, "update_values", "noise_values")
     whole = maps.join(spectra, on=LOCATION, how="left", nulls_equal=True, maintain_order="left")
     models = dict(rows.select("case", "model").iter_rows())

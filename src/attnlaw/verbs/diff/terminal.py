@@ -1,4 +1,4 @@
-"""A comparison in the terminal: the verdict in one sentence, a line per layer, what changed most."""
+"""A comparison in the terminal: the verdict in one sentence, a line for each layer, and what changed most."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnlaw.render.terminal.console import Column, format_number, print_table, 
 if TYPE_CHECKING:
     from attnlaw import DiffResult
 
-WORST = 5  # tensors that are named
+WORST = 5  # tensors that are listed
 LEGEND = (
     "size: |update| / |base| by head, and the largest. Medians of a layer: rank, singular values of an "
     "update above the rounding of the file; scale, below 1 the maps shrank; z, how far updates keep to the "
@@ -68,7 +68,6 @@ def _show_models(result: DiffResult, console: Console) -> None:
 
 
 def _layer_columns(maps: pl.DataFrame) -> list[Column]:
-    """One line per layer: sizes of every kind of map, then what all of them say."""
     groups = maps.group_by("stack", "layer", maintain_order=True)
     labels = [f"{stack or ''} {layer}".strip() for (stack, layer), _ in groups]
     layers = [rows for _, rows in groups]
@@ -92,7 +91,7 @@ def _layer_columns(maps: pl.DataFrame) -> list[Column]:
 
 
 def _sizes(rows: pl.DataFrame, top: Any) -> str:
-    """A block for each head or expert, and the largest."""
+    """Return a bar for each head or expert, and the largest size."""
     sizes = rows["size"].drop_nulls().to_list()
     if not sizes:
         return ""
