@@ -1,1 +1,1 @@
-"""How a head learns in time: one pass over fresh samples (arXiv 2609.03858)."""
+"""How one attention head learns in time, if every sample is seen once (arXiv 2609.03858)."""

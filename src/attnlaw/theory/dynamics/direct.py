@@ -1,18 +1,27 @@
-"""The direct student, a symmetric S trained itself: three numbers move (arXiv 2609.03858, eqs. 402 to 404).
+"""The direct student trains a symmetric matrix S itself, not a factor of it.
 
-`dS/dtau = -2 (G S + H S*) - gamma S` from a Gaussian start stays `S = c0 S0 + c1 S* + sqrt(v) Z`, Z symmetric
-Gaussian with spectrum on [-2, 2]; the term of the finite learning rate eta is derived for this project:
+In the limit of large dimension d its state is three numbers (arXiv 2609.03858, equations 402 to 404). The
+flow `dS/dtau = -2 (G S + H S*) - gamma S` starts from a Gaussian S0. Then S keeps the form `S = c0 S0 + c1
+S* + sqrt(v) Z`. Z is a symmetric Gaussian matrix with its spectrum on [-2, 2]. The term with the learning
+rate eta is not in the paper; it was derived for attnlaw.
 
     c0' = -k c0,   c1' = -k c1 - 2 H,   v' = -2 k v + eta sigma2/4,   k = 2 G + gamma
     q = c0^2 q0 + c1^2 Q* + v,   m = c1 Q*,   t = c1 t*
 
 | letter | meaning |
 |---|---|
+| S* | the target, with Q* = Tr S*^2/d and t* = Tr S*/d |
+| q, m, t | Tr S^2/d, Tr S S*/d and Tr S/d of the student |
 | q0 | Tr S0^2/d, the square of the `scale` |
-| G, H, sigma2 | gains and noise of the potential |
+| tau, gamma | time and weight decay |
+| G, H, sigma2 | gains and noise of the potential (`potential`) |
 
-All modes of the target are learned at one rate. Linear output without decay:
-`E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau)`, `Ep = eta (Delta/2)/(1 - eta)`; eta >= 1 diverges.
+The student learns all modes of the target at the same rate. For the linear output with T tokens, label noise
+Delta and no decay, the estimation error E is
+
+    E = Ep + (Q* + q0 - Ep) exp(-4 T(T+1)(1 - eta) tau),   Ep = eta (Delta/2)/(1 - eta)
+
+It diverges for eta >= 1.
 """
 
 from __future__ import annotations
@@ -41,7 +50,14 @@ SHARP = 1e-6  # a Gaussian part below this share of the target's part is left ou
 
 @dataclass(frozen=True)
 class DirectState:
-    """`S = c0 S0 + c1 S* + sqrt(v) Z` at one time, `width` that of its Gaussian part."""
+    """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time.
+
+    Args:
+        c1: the share of the target in S.
+        width: standard deviation of the Gaussian part, `sqrt(c0^2 q0 + v)`.
+        q, m, t: Tr S^2/d, Tr S S*/d and Tr S/d.
+        E: estimation error Tr (S - S*)^2/d.
+    """
 
     c1: float
     width: float
@@ -54,7 +70,12 @@ class DirectState:
 def flow(
     target: Target, potential: Potential, eta: float, decay: float, scale: float, times: Reals
 ) -> list[DirectState]:
-    """The states at some ascending times, of which the first is 0.
+    """Integrate the three equations and return a state for each time.
+
+    Args:
+        eta: learning rate; 0 is the gradient flow.
+        scale: sqrt(Tr S0^2/d) of the start.
+        times: ascending, the first one 0.
 
     >>> from attnlaw.theory.dynamics.potential import LinearPotential
     >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
@@ -85,14 +106,14 @@ def flow(
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """The arrays of a `Trajectory`."""
+    """Return the arrays of a `Trajectory`, by the names of its fields."""
     return average_over_potentials(problem, lambda potential: _states(problem, potential, schedule))
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """The law of the eigenvalues at the last time: the scaled target seen through Gaussian noise.
+    """Return the law of the eigenvalues at the last time: the scaled target plus Gaussian noise.
 
-    A negative c1, where an even output learns -S*, gives the mirror image of the law of -S.
+    With an even output the student may learn -S*. Then c1 is negative, and the law is a mirror image.
     """
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:
@@ -103,7 +124,7 @@ def spectrum(problem: Problem, schedule: Schedule) -> Law:
 
 
 def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
-    """The target's spikes that stand out at the last time, largest first."""
+    """Return the spikes of the target that are visible at the last time, the largest first."""
     state = _states(problem, potential_of(problem), schedule)[-1]
     return () if state.c1 == 0 else find_outliers(problem.target, state.width / state.c1, None, state.c1)
 

@@ -1,9 +1,8 @@
-"""Real students for SGD, one class for each way to move: their start, a step, and their flow without noise.
+"""Students of finite dimension that SGD trains, one class for each kind of student.
 
-A learner is drawn at a dimension d with the target that its labels show. `after_gradient_step` is one step
-of the learning rate `rate` along `gradient`, dR/dS of the mean loss, with the decay gamma/d; `flow` is the
-population's flow from the same start, at each time of the schedule; `statistics` gives the arrays of a
-`StudentPath`.
+A learner is drawn at a dimension d, together with the target that its labels show. It knows its start, one
+step of SGD, and the gradient flow of the population loss from the same start. `rate` is the learning rate of
+a step and R the mean loss of its batch. The decay gamma/d, which every step also applies, is left out here:
 
     tied    W <- W - 2 rate dR/dS W        direct  S <- S - rate dR/dS
     untied  U <- U - rate dR/dM V,  V <- V - rate dR/dM^T U
@@ -31,7 +30,12 @@ STEP = 0.1  # a step in time of a flow, times its fastest rate
 
 
 class Learner(Protocol):
-    """What SGD asks of a student."""
+    """The methods of a student that `sgd` calls.
+
+    `after_gradient_step` returns the student after one step along `gradient`, dR/dS of the mean loss. `flow`
+    returns the matrices of the population's flow from the same start, one for each time of the schedule.
+    `statistics` returns the arrays of a `StudentPath` for given matrices.
+    """
 
     @classmethod
     def from_problem(
@@ -40,7 +44,7 @@ class Learner(Protocol):
 
     @property
     def target(self) -> Reals:
-        """What labels show: a (d, d) matrix, or the eigenvalues (d,) of a diagonal one."""
+        """The matrix that labels show, (d, d), or its eigenvalues (d,) if it is diagonal."""
         ...
 
     @property
@@ -57,7 +61,7 @@ class Learner(Protocol):
 
 @dataclass(frozen=True)
 class _Symmetric:
-    """What tied and direct students share: a diagonal target, norms and traces, eigenvalues."""
+    """The common part of tied and direct students, whose target is diagonal."""
 
     problem: Problem  # at this dimension: its target is discrete
     schedule: Schedule
@@ -79,7 +83,7 @@ class _Symmetric:
         return self.weights
 
     def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
-        """S after a time h of constant gains."""
+        """Return S after a time h with constant gains G and H."""
         raise NotImplementedError
 
     def flow(self) -> list[Reals]:
@@ -99,7 +103,7 @@ class _Symmetric:
         return matrices
 
     def _numbers(self, S: Reals) -> tuple[float, float]:
-        """q and m."""
+        """Return q = Tr S^2/d and m = Tr S S*/d."""
         d = self.target.size
         return float(np.vdot(S, S)) / d, float(S.diagonal() @ self.target) / d
 
@@ -116,7 +120,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """S = W W^T; `weights` is W, (d, m'), its trace that of the limit."""
+    """A student S = W W^T. `weights` is W, (d, m'); the start has the same Tr S/d as the theory."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -139,7 +143,7 @@ class Tied(_Symmetric):
 
 @dataclass(frozen=True)
 class Direct(_Symmetric):
-    """A symmetric S itself, from a Gaussian start of the limit's norm."""
+    """A student that is a symmetric S itself. The Gaussian start has the same Tr S^2/d as the theory."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -158,7 +162,7 @@ class Direct(_Symmetric):
 
 @dataclass(frozen=True)
 class Untied:
-    """M = U V^T; start and target are real Gaussian factors of matched moments."""
+    """A student M = U V^T. Its start and its target have real Gaussian factors with matched moments."""
 
     problem: Problem
     schedule: Schedule

@@ -1,21 +1,23 @@
-"""The population loss of a student as a function of two numbers, and its gains.
+"""The mean loss of a student as a function of two numbers, and the gains that follow from it.
 
-Scores of student and target are Gaussian with covariance [[q, m], [m, Q*]], twice that if a = b, so the loss
-`sum_ab (y_ab - yhat_ab)^2` of a fresh sample has the mean `Phi(q, m)` (arXiv 2609.03858). All that moves a
-student is
+The scores h of the student S and h* of the target S* are Gaussian. Their covariance is [[q, m], [m, Q*]] for
+two different tokens, and twice that for a token with itself. Here q = Tr S^2/d, m = Tr S S*/d and Q* = Tr
+S*^2/d. So the loss `sum_ab (y_ab - yhat_ab)^2` of a fresh sample with clean labels has a mean `Phi(q, m)`
+(arXiv 2609.03858). These functions of q and m move a student:
 
     G = dPhi/dq,    H = (1/2) dPhi/dm    (half: the matrix derivative off the diagonal),
-    sigma2 = sum_ab E (c_ab + c_ba)^2,   c_ab = dloss/dh_ab,   what a finite learning rate adds.
+    sigma2 = sum_ab E (c_ab + c_ba)^2,   c_ab = dloss/dh_ab    (only at a finite learning rate)
 
-| output | Phi at Delta = 0 | G, H |
+| output | Phi without label noise (Delta = 0) | G, H |
 |---|---|---|
-| linear | T (T+1) E, E = q - 2m + Q* | T (T+1), -T (T+1): label noise does not move the mean |
+| linear | T (T+1) E, E = q - 2m + Q* | T (T+1), -T (T+1); label noise does not change them |
 | softmax | T E |softmax(b h) - softmax(b h*)|^2, one row | averages of the softmax and its derivatives |
 | hermite k | E (h_k(h) - h_k(h*))^2, T = 1, h of variance 2q | polynomials |
 
-A potential is made of a `Problem`. Softmax of two tokens sees one difference of scores a row: averages over
-two normals by the trapezoid rule, to 3e-7. (Gauss-Hermite fails: the logistic has poles near the axis.)
-More tokens: a fixed Sobol sequence.
+T is the number of tokens and b the inverse temperature `beta`. A row softmax of two tokens depends on one
+difference of scores. Its averages over two normals use the trapezoid rule and are exact to 3e-7.
+Gauss-Hermite quadrature fails, because the logistic function has poles near the real axis. More than two
+tokens use a fixed Sobol sequence.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 class Potential(Protocol):
-    """The mean loss `Phi(q, m)` at clean labels, its gains and the power of its gradient noise."""
+    """The mean loss `Phi(q, m)` with clean labels, its gains (G, H) and the power sigma2 of its noise."""
 
     @property
     def even(self) -> bool:
-        """Whether Phi(q, m) = Phi(q, -m): -S* serves as well as S*."""
+        """Whether Phi(q, m) = Phi(q, -m), so that -S* fits the labels as well as S*."""
         ...
 
     def value(self, q: float, m: float) -> float: ...
@@ -54,7 +56,7 @@ class Potential(Protocol):
 
 
 def potential_of(problem: Problem) -> Potential:
-    """The potential of a problem's output, the first of its draws.
+    """Return the potential of a problem's output, the first one if it has several.
 
     >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
     (6.0, -6.0)
@@ -63,13 +65,13 @@ def potential_of(problem: Problem) -> Potential:
 
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
-    """One potential, or where it is an average over draws several independent ones."""
+    """Return the potential of a problem's output; several independent ones if it is an average over draws."""
     return POTENTIALS[problem.output](problem)
 
 
 @dataclass(frozen=True)
 class LinearPotential:
-    """Plain scores."""
+    """The potential of the linear output, whose labels are the scores. `Q` is Q*, `noise` is Delta."""
 
     tokens: int
     noise: float
@@ -89,7 +91,7 @@ class LinearPotential:
 
 @dataclass(frozen=True)
 class HermitePotential:
-    """A Hermite polynomial of the one score of a token: h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+    """The potential of a Hermite polynomial of one score: h_2 = (x^2-1)/sqrt 2 or h_3 = (x^3-3x)/sqrt 6."""
 
     order: int
     Q: float
@@ -113,7 +115,7 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """`4 E c^2`, c = 2 (h_k(h) - h_k(h*)) h_k'(h), a polynomial: Gauss-Hermite is exact."""
+        """Return `4 E c^2` with c = 2 (h_k(h) - h_k(h*)) h_k'(h). Gauss-Hermite quadrature is exact."""
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
@@ -127,11 +129,11 @@ class HermitePotential:
 
 @dataclass(frozen=True)
 class SoftmaxPotential:
-    """A row softmax of two tokens: `Phi = 4 E (s(b v) - s(b v*))^2`.
+    """The potential of a row softmax of two tokens, `Phi = 4 E (s(b v) - s(b v*))^2`.
 
-    (v, v*) has the covariance 3 [[q, m], [m, V]].
-
-    `V = Q* + Delta/2`: the label noise stands inside the softmax of the target, and m does not see it.
+    Here s is the logistic function, and the differences of scores (v, v*) have the covariance 3 [[q, m], [m,
+    V]] with `V = Q* + Delta/2`. The label noise is inside the softmax of the target, so it changes V but not
+    m.
     """
 
     beta: float
@@ -152,10 +154,11 @@ class SoftmaxPotential:
         return factor * float(G), factor * float(H)
 
     def noise_power(self, q: float, m: float) -> float:
-        """`12 E c^2 + 4 E c_1 c_2`, c = 4 b (s - s*) s (1-s).
+        """Return `12 E c^2 + 4 E c_1 c_2` with c = 4 b (s - s*) s (1-s).
 
-        The two rows' v have a third of their variance in common.
-        With c in normalised Hermite polynomials of two normals, `E c_1 c_2 = sum 3^-(j+k) c_jk^2` (Mehler).
+        c_1 and c_2 belong to the two rows, whose differences v have the correlation 1/3. If c_jk are the
+        coefficients of c in normalised Hermite polynomials of two normals, then `E c_1 c_2 = sum 3^-(j+k)
+        c_jk^2` (Mehler).
         """
         V = self.Q + self.noise / 2
         s, star, w = self._outputs(q, m, V)
@@ -166,21 +169,24 @@ class SoftmaxPotential:
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
-        """Student's and target's first entry on the rule's points, shapes (z, y) and (z, 1), and weights."""
+        """Return first entries of student (z, y) and target (z, 1) on the points of the rule, and weights."""
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
         return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
-        """Enough for q up to 2.5 V; beyond it halved as often as q outgrows V, so that few rules are made."""
+        """Return the step of the rule, which is fine enough for q up to 2.5 V.
+
+        Beyond that it follows the next power of 2 above q/V, so that few different rules are made.
+        """
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
 
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Points z >= 0 (half a plane serves: integrands are even) and y of two normals, weights (z, y)."""
+    """Return points z >= 0 and y of two normals, and weights (z, y) for integrands that are even."""
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
     z = y[y >= 0]
@@ -190,7 +196,7 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Weighted normalised Hermite polynomials on the rule's z and y, and `3^-(j+k)` where j + k is odd."""
+    """Return weighted normalised Hermite polynomials at z and y, and `3^-(j+k)` for odd j + k, else 0."""
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
     full = _normalised(y) * (step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi))[:, None]
@@ -201,7 +207,7 @@ def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
 
 
 def _normalised(x: Reals) -> Reals:
-    """`He_k(x)/sqrt(k!)`, k below `MEHLER`, shape (x, k)."""
+    """Return `He_k(x)/sqrt(k!)` for all k below `MEHLER`, shape (x, k)."""
     columns = [np.ones_like(x), x]
     for k in range(2, MEHLER):
         columns.append((x * columns[-1] - np.sqrt(k - 1) * columns[-2]) / np.sqrt(k))
@@ -210,10 +216,11 @@ def _normalised(x: Reals) -> Reals:
 
 @dataclass(frozen=True)
 class RowSoftmaxPotential:
-    """A row softmax of T >= 3 tokens, by a scrambled Sobol sequence that is the same at every (q, m).
+    """The potential of a row softmax of T >= 3 tokens.
 
-    One row, variances k q with k = (2, 1, .., 1) and J = diag p - p p^T:
-    `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
+    Averages use a scrambled Sobol sequence that is the same for all (q, m). With one row p of the student, y
+    of the target, variances k q for k = (2, 1, .., 1), and J = diag p - p p^T: `G = T b^2 E sum_b k_b [sum_c
+    J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
     """
 
     tokens: int
@@ -272,13 +279,13 @@ def _softmax(logits: Reals) -> Reals:
 
 
 def _jacobian(p: Reals) -> Reals:
-    """`diag p - p p^T` of rows (n, T): shape (n, T, T)."""
+    """Return `diag p - p p^T` for each row p of an array (n, T), shape (n, T, T)."""
     return np.asarray(p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :]))
 
 
 @lru_cache(maxsize=16)
 def _normals(dimension: int, draws: int, scramble: int) -> Reals:
-    """Normal draws of a scrambled Sobol sequence, shape (draws, dimension)."""
+    """Return normal draws from a scrambled Sobol sequence, shape (draws, dimension)."""
     sobol = scipy.stats.qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(scramble))
     return np.asarray(scipy.stats.norm.ppf(sobol.random(draws)))
 
@@ -288,7 +295,7 @@ def _linear(problem: Problem) -> tuple[Potential, ...]:
 
 
 def _softmax_rows(problem: Problem) -> tuple[Potential, ...]:
-    """Return one potential for two tokens, and one for each scrambled sequence for more."""
+    """Return one potential for two tokens, or one for each scrambled sequence for more tokens."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:
         return (SoftmaxPotential(beta, noise, Q),)

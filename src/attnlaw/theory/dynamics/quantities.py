@@ -1,16 +1,16 @@
-"""What norm, overlap and trace say of a student at each time: alignment and errors.
+"""The quantities of a student over time, which theory and SGD report in the same way.
 
-What theory and SGD tell alike of a student: norm, overlap, alignment and errors, time by time.
+S is the matrix of the student, S* the target and d the dimension. Q* = Tr S*^2/d and t* = Tr S*/d.
 
 | quantity | definition |
 |---|---|
 | norm, overlap, trace | q = Tr S^2/d, m = Tr S S*/d, t = Tr S/d |
 | estimation_error | E = q - 2m + Q* |
-| prediction_error | Phi(q, m), the loss of a fresh sample with clean labels |
+| prediction_error | Phi(q, m), the mean loss of a fresh sample with clean labels |
 | alignment | rho = (m - t t*)/sqrt((q - t^2)(Q* - t*^2)); its absolute value for an even output |
 
-Untied factors M = U V^T have q = Tr M M^T/d, m = Tr M M*^T/d, no trace (nan), and as their alignment the
-correlation of the scores that labels see.
+Untied factors M = U V^T have q = Tr M M^T/d and m = Tr M M*^T/d. Their trace is nan, and their alignment is
+the correlation of the scores that labels show.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """The arrays of a `Trajectory` from states with q, m, t and E; draws are averaged, with errors."""
+    """Return the arrays of a `Trajectory`, by the names of its fields.
+
+    Args:
+        flow: returns the states (with q, m, t and E) at all times for a given potential. If the problem has
+            several potentials, the arrays are averages and `error` has their standard errors.
+    """
     tables = []
     for potential in potentials_of(problem):
         states = flow(potential)
@@ -47,7 +52,7 @@ def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequen
 def trajectory_arrays(
     problem: Problem, potential: Potential, q: Reals, m: Reals, t: Reals, E: Reals
 ) -> dict[str, Any]:
-    """The arrays of a trajectory that follow from norm, overlap, trace and error."""
+    """Return the arrays of a trajectory that follow from norm q, overlap m, trace t and error E."""
     target = problem.target
     pairs = list(zip(q.tolist(), m.tolist(), strict=True))
     return {
@@ -62,7 +67,7 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """`rho`, nan where student or target is proportional to the identity."""
+    """Return rho at each time, or nan if the student or the target is proportional to the identity."""
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
@@ -77,10 +82,15 @@ NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm",
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StudentPath(BriefRepr):
-    """A student over time, one entry of each array for each of the schedule's times.
+    """A student over time: every array has one entry for each time of the schedule.
 
-    `error` holds standard errors by quantity, where a quantity is an average over several draws. Alignment is
-    nan where it is not defined (a target or a student proportional to I).
+    Args:
+        problem: what is learned, and by which student.
+        schedule: times, learning rate, decay and start.
+        norm, overlap, trace: Tr S^2/d, Tr S S*/d and Tr S/d.
+        alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. It is
+            nan if the target or the student is proportional to the identity.
+        error: standard errors by the name of a quantity, if it is an average over several draws.
     """
 
     problem: Problem
@@ -101,6 +111,6 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """Samples seen over d^2, tau/eta; None for a gradient flow, which has seen infinitely many."""
+        """The samples seen over d^2, tau/eta. None for a gradient flow, which has seen infinitely many."""
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

@@ -1,4 +1,4 @@
-"""A trajectory as rows: what `attnlaw dynamics` shows, and the spectra it was asked for."""
+"""Trajectories as rows of tables, with the spectra that the user asked for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # of students that keep their samples: 
 
 
 class PathRows(BriefRepr):
-    """What trajectories of theory and of SGD tell alike: a row for each time, the last, how it ended."""
+    """The rows that trajectories of theory and of SGD have in common: one for each time."""
 
     path: StudentPath
 
@@ -59,7 +59,7 @@ class PathRows(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class TrajectoryRows(PathRows):
-    """A trajectory with the rows of its tables; its last row stands in the row of the case."""
+    """A trajectory of theory with the rows of its tables. `quantities` is the row of the case."""
 
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -68,7 +68,6 @@ class TrajectoryRows(PathRows):
 
     @cached_property
     def quantities(self) -> dict[str, Any]:
-        """What the row of the case tells."""
         path = self.path
         half, eta = path.recovery_time(0.5), path.schedule.learning_rate
         return {
@@ -84,7 +83,7 @@ class TrajectoryRows(PathRows):
 
 @dataclass(frozen=True, repr=False)
 class SgdRows(PathRows):
-    """Runs of SGD with the rows of their tables."""
+    """Runs of SGD with the rows of their tables. `quantities` is the row of the case, at the last time."""
 
     path: MeasuredTrajectory
 
@@ -92,12 +91,11 @@ class SgdRows(PathRows):
 
     @cached_property
     def quantities(self) -> dict[str, Any]:
-        """What the row of the case tells: the last time."""
         return self._last | {"steps": self.path.steps}
 
     @cached_property
     def eigenvalues(self) -> list[dict[str, Any]]:
-        """Those of all runs at the times whose spectra are shown."""
+        """The eigenvalues of all runs at the times whose spectra are shown."""
         return [
             {"time": float(self.path.time[i]), "eigenvalue": float(value)}
             for i in snapshot_indices(self.path.time.size)
@@ -107,12 +105,12 @@ class SgdRows(PathRows):
 
 
 def snapshot_indices(times: int) -> NDArray[np.intp]:
-    """Which times have their spectra shown: the last, and up to four before it, evenly spread."""
+    """Return the indices of the times whose spectra are shown: the last one and up to four earlier ones."""
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
 def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float | None]:
-    """A value, None where it is not defined, and its error."""
+    """Return a value, or None if it is not defined, and its standard error, or None if it is exact."""
     value = float(getattr(path, name)[i])
     if np.isnan(value):
         return None, None
@@ -126,9 +124,11 @@ def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float |
 def trajectory_with_rows(
     problem: Problem, schedule: Schedule, spectrum: bool = False, statics: bool = False
 ) -> TrajectoryRows:
-    """The trajectory with its tables; `spectrum`: also densities at five times and the tracks of spikes.
+    """Compute a trajectory and its tables.
 
-    `statics`: also the least errors of a student that keeps its samples and of any method.
+    Args:
+        spectrum: also compute densities at five times, and the tracks of the target's spikes.
+        statics: also compute the least error that students reach which keep all their samples.
     """
     path = trajectory(problem, schedule)
     static_rows = _statics(path) if statics else []
@@ -143,7 +143,7 @@ def trajectory_with_rows(
 
 
 def _statics(path: Trajectory) -> list[dict[str, Any]]:
-    """At some of the numbers of samples, spaced in the logarithm, not below a twentieth of d^2."""
+    """Compute errors of the minimiser at its best decay and of Bayes-optimal learning, by sample count."""
     samples = path.samples
     assert samples is not None
     least, most = max(samples[1], LEAST_SAMPLES), max(samples[-1], 2 * LEAST_SAMPLES)
@@ -166,7 +166,7 @@ def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
 
 
 def _track(path: Trajectory, time: float) -> list[dict[str, Any]]:
-    """Each spike at one time; the edge alone while it is inside."""
+    """Return a row for each spike at one time. A spike that is not visible yet has no location."""
     edge, seen = path.edge(time), {outlier.target: outlier for outlier in path.outliers(time)}
     rows = []
     for spike in path.problem.target.spikes:

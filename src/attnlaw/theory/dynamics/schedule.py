@@ -1,29 +1,30 @@
-"""How a student is trained: when it is looked at, its learning rate, its decay and its start.
+"""How a student is trained: the times to report, its learning rate, its decay and its start.
 
-Loss `sum_ab (y_ab - yhat_ab)^2` per sample, no 1/2; S = W W^T of order one. A step of SGD with a batch of B
-and the learning rate lr on W, at dimension d:
+The loss of a sample is `sum_ab (y_ab - yhat_ab)^2` without a factor 1/2, and S = W W^T is of order one. SGD
+with batches of B samples and the learning rate lr on W, at dimension d, has
 
     eta = lr d/B,   tau = lr n/d after n steps,   samples/d^2 = n B/d^2 = tau/eta
 
 | letter | field |
 |---|---|
 | tau | `times`; 0 is always the first |
-| eta | `learning_rate`; 0 is the gradient flow of the population loss, no SGD |
+| eta | `learning_rate`; 0 is the gradient flow of the population loss, without SGD |
 | gamma | `decay`: `gamma/(2d) |W|^2` is added to the loss |
-| kappa | `width`, that of the factors over d; infinite: an orthogonal start |
+| kappa | `width` of the factors over d; infinite means an orthogonal start |
 | s | `scale` of the start: Tr S0/d (tied), sqrt(Tr S0^2/d) (direct), Tr U0 U0^T/d (untied) |
 
-What a finite learning rate does: where it ends, and from where on the target is no resting place.
-
-`eta = lr d/B`. Linear output, no decay, to leading order in eta (derived for this project; SGD at d = 64 to
-80 agrees). The noise of the gradient keeps a student away from its target:
+The noise of the gradient keeps a student of SGD away from its target S*. For the linear output without
+decay, and to leading order in eta, the table says up to which eta S* is stable and which error E remains.
+Delta is the label noise and t* = Tr S*/d. The table is not in the paper; it was derived for attnlaw and
+agrees with SGD at d = 64 to 80.
 
 | student | stable for | E at the end |
 |---|---|---|
 | tied | eta < 1/(4 t*) | (Delta/2) z/(1 - z), z = 4 eta t* |
 | direct | eta < 1 | (Delta/2) eta/(1 - eta), exactly |
 
-t* = Tr S*/d. A little beyond the limit Gaussian sensing stays bounded, tokens at d = 64 diverge.
+A little beyond the limit, students that see Gaussian matrices stay bounded, but students that see tokens
+diverge at d = 64.
 """
 
 from __future__ import annotations
@@ -43,7 +44,15 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a student is looked at, how fast it learns, and from where.
+    """When a student is looked at, how fast it learns, and where it starts.
+
+    Args:
+        times: ascending times tau = lr * steps/d; 0 is added as the first one.
+        learning_rate: eta = lr * d/batch of one-pass SGD; 0 is the gradient flow of the population loss.
+        decay: gamma, the weight decay.
+        width: width of the factors over d; infinite means an orthogonal start.
+        scale: Tr S0/d of the start (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
+        scale_key: Tr V0 V0^T/d of untied keys; None takes `scale`.
 
     >>> schedule = Schedule.of_run(lr=0.005, batch=20, size=80, steps=[1000, 4000])
     >>> schedule.times, schedule.learning_rate
@@ -77,8 +86,15 @@ class Schedule:
 
     @classmethod
     def of_run(cls, lr: float, batch: int, size: int, steps: int | Sequence[int], **rest: Any) -> Schedule:
-        """That of a training run: `lr` is the rate on W with S = W W^T, `sqrt(m d)` times less than on raw
-        weights with S = W W^T/sqrt(m d).
+        """Return the schedule of a training run.
+
+        Args:
+            lr: learning rate on W with S = W W^T. If your weights have S = W W^T/sqrt(m d) instead, divide
+                their rate by `sqrt(m d)`.
+            batch: samples in a step.
+            size: the dimension d.
+            steps: the numbers of steps after which the student is looked at.
+            rest: other fields of the schedule.
         """
         times = [lr * step / size for step in np.ravel(steps)]
         return cls(times, learning_rate=lr * size / batch, **rest)
@@ -88,7 +104,7 @@ STABLE = {("tied", "factorized"): "1/(4 t*)", ("tied", "direct"): "1"}
 
 
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
-    """The largest stable learning rate and E at the end; None where they are not known.
+    """Return the largest stable learning rate and E at the end of training; None for what is not known.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(target=Target.discrete([1.0]), noise=0.5)
@@ -104,9 +120,12 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
 
 
 def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
-    """The outcome and the remark of a trajectory that is not stable, or that diverges at `divergence_time`.
+    """Return the outcome and the remark of an unstable trajectory; an empty dictionary for a stable one.
 
-    At the limit itself S* is not stable either, unless decay holds it.
+    S* is not stable at the limit itself either, unless there is decay.
+
+    Args:
+        divergence_time: when the trajectory diverged; None if it did not.
     """
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):

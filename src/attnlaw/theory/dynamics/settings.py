@@ -1,4 +1,4 @@
-"""The settings of a trajectory, declared once: `attnlaw dynamics` and studies read their rules here."""
+"""The settings of a trajectory, which `attnlaw dynamics` and studies share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINABLE = {name: student for name, student in STUDENTS.items() if student.trai
 
 @settings_dataclass
 class TrajectorySettings(Settings):
-    """What is learned, by whom, and how it is trained."""
+    """What is learned, by which student, and how it is trained."""
 
     times: str = setting(
         "0.001:1:61",
@@ -98,12 +98,12 @@ class TrajectorySettings(Settings):
         parse_log_times("times", self.times)
 
     def inactive(self) -> set[str]:
-        """Factors alone have a width."""
+        """Return the settings that play no part here: only factors have a width."""
         return super().inactive() | ({"width"} if self.student == "direct" else set())
 
     @property
     def problem(self) -> Problem:
-        """The problem without a number of samples; a `BadSetting` for what it cannot be."""
+        """The problem that these settings describe, without a number of samples."""
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         return Problem(
             tokens=self.tokens,
@@ -117,7 +117,6 @@ class TrajectorySettings(Settings):
 
     @property
     def schedule(self) -> Schedule:
-        """How it is trained."""
         return Schedule(
             times=parse_log_times("times", self.times),
             learning_rate=self.learning_rate,
@@ -129,7 +128,7 @@ class TrajectorySettings(Settings):
 
 
 def parse_log_times(name: str, text: str) -> tuple[float, ...]:
-    """`0.001:1:40` as 40 times from 0.001 to 1, evenly spaced in the logarithm.
+    """Parse `FROM:TO:COUNT` into times that are evenly spaced in the logarithm.
 
     >>> parse_log_times("times", "0.01:1:3")
     (0.01, 0.1, 1.0)

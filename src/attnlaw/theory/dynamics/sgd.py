@@ -1,13 +1,10 @@
-"""The experiment beside the theory of trajectories: one-pass SGD at a finite dimension, batch after batch.
+"""One-pass SGD at a finite dimension, and how well it agrees with the theory of trajectories.
 
-A step on a batch of B fresh samples has lr = eta B/d, moves time by lr/d and a student by its learner's rule
-(`learners`). From the same start the flow of the population loss is run, too: what SGD adds to it, start by
-start, has less scatter and a smaller bias in 1/d than SGD alone.
-
-Theory and SGD of one trajectory, quantity by quantity and time by time.
-
-What SGD adds to the flow from the same start is put upon the flow of the limit: `theory at eta = 0 + mean of
-(SGD - flow)`. Several sizes are extrapolated in 1/d.
+A step on a batch of B fresh samples has the learning rate lr = eta B/d at dimension d. It moves time by
+lr/d, and the student by the rule of its learner (`learners`). The gradient flow of the population loss runs
+from the same start. The difference between SGD and this flow has less scatter, and a smaller bias in 1/d,
+than SGD alone. So theory is compared with `theory at eta = 0 + mean of (SGD - flow)`. Several dimensions are
+extrapolated in 1/d.
 """
 
 from __future__ import annotations
@@ -40,10 +37,16 @@ COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors ha
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeasuredTrajectory(StudentPath):
-    """What `seeds` runs of SGD did: means and, in `error`, standard errors, without them for a single seed.
+    """Students that SGD trained from several seeds, as means over the seeds.
 
-    `added` has what SGD added to the flow from the same start, by quantity, shape (seeds, times);
-    `eigenvalues` those of each run at each time, untied singular values, shape (seeds, times, d).
+    `error` has standard errors if there are two or more seeds.
+
+    Args:
+        size: the dimension d.
+        sensing: what students saw: Gaussian matrices or tokens.
+        steps: steps of SGD of each student.
+        added: difference between SGD and the flow from the same start, by quantity, shape (seeds, times).
+        eigenvalues: eigenvalues of each run (untied: singular values), shape (seeds, times, d).
     """
 
     size: int
@@ -67,11 +70,19 @@ def simulate_dynamics(
 ) -> MeasuredTrajectory:
     """Train students by one-pass SGD at dimension d, each from its own start on its own samples.
 
-    `sensing`: Gaussian matrices unless told ("goe", untied "ginibre"), or "tokens". Cost about 2 T(T+1) d^4
-    tau/eta operations a seed with Gaussian matrices (untied 4 T^2 d^4 tau/eta), 8 T d^4 tau/eta with tokens.
-    A loss that is not even in h - h* (softmax, hermite) reaches the limit slowly with tokens: their fields
-    are skewed. Fails with an `InputError` for a learning rate of 0, what has no theory, and a size times the
-    target's rank that is not whole.
+    Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations a seed (untied 4 T^2 d^4 tau/eta), and
+    tokens cost 8 T d^4 tau/eta. With tokens, losses that are not even in h - h* (softmax, hermite) approach
+    the theory slowly in d, because the scores of tokens are skewed.
+
+    Args:
+        size: the dimension d. Its product with the target's rank must be a whole number.
+        seeds: how many students are trained.
+        sensing: what students see. None takes the Gaussian matrices of the theory: "goe", untied "ginibre".
+        batch: samples in a step.
+        progress: called with the number of trained students and of all students.
+
+    Raises:
+        InputError: the learning rate is 0, the problem has no theory, or `size` does not fit.
 
     >>> found = simulate_dynamics(Problem(), Schedule([0.02], learning_rate=0.1), size=16, seeds=2)
     >>> found.steps, found.eigenvalues.shape
@@ -103,7 +114,7 @@ def simulate_dynamics(
 
 
 def check_sgd(problem: Problem, schedule: Schedule, size: int, sensing: str | None, batch: int) -> None:
-    """An `InputError` for a run that cannot be made."""
+    """Raise an `InputError` if `simulate_dynamics` cannot run with these arguments."""
     check_motion(problem, schedule)
     if schedule.learning_rate == 0:
         raise BadSetting("learning_rate", "expected above 0: a gradient flow has no samples", 0.0)
@@ -167,7 +178,7 @@ def _train_student(
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """A quantity at one time: theory, what SGD says of the limit, and their distance in standard errors."""
+    """One quantity at one time: theory, the value that SGD implies in the limit, and its standard error."""
 
     quantity: str
     time: float
@@ -183,9 +194,17 @@ class TimeComparison:
 def trajectory_agreement(
     path: Trajectory, measured: Sequence[MeasuredTrajectory]
 ) -> tuple[TimeComparison, ...]:
-    """Comparisons of a trajectory with runs of SGD at one size or several, times after 0.
+    """Compare a trajectory with runs of SGD at all times after 0.
 
-    The standard error is that of both. Fails with an `InputError` for runs of other problems or single seeds.
+    Args:
+        path: the theory.
+        measured: runs at one dimension, or at several ones, which are extrapolated in 1/d.
+
+    Returns:
+        A comparison for each quantity and time. Its standard error includes that of the theory.
+
+    Raises:
+        InputError: the runs belong to another problem or schedule, or have a single seed.
     """
     if any(
         (measurement.problem, measurement.schedule) != (path.problem, path.schedule)

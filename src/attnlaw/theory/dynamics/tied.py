@@ -1,9 +1,10 @@
-"""The tied student S = W W^T in the limit of large dimension, without any d x d matrix.
+"""The tied student S = W W^T in the limit of large dimension d, without any d x d matrix.
 
-The flow of the population loss, `dW/dtau = -4 (G S + H S*) W - gamma W` (arXiv 2609.03858), is a Riccati
-equation with scalar coefficients, so `S^-1 = e^(2 gamma tau) e^(a S*) S0^-1 e^(a S*) + F(S*)`. From the start
-`S0 = s G G^T/m'` (G Gaussian, d x m', kappa = m'/d) all that is needed of S follows from its deterministic
-equivalent, a sample covariance matrix with `theta` its one unknown (derived for this project):
+The gradient flow of the population loss is `dW/dtau = -4 (G S + H S*) W - gamma W` (arXiv 2609.03858). This
+is a Riccati equation with scalar coefficients, so `S^-1 = e^(2 gamma tau) e^(a S*) S0^-1 e^(a S*) + F(S*)`.
+The start is `S0 = s G G^T/m'` with a Gaussian G, d x m', and kappa = m'/d. The deterministic equivalent of S
+is then that of a sample covariance matrix, with `theta` as its only unknown (derived for attnlaw, not in the
+paper):
 
     da/dtau = 4 H,   dF_i/dtau = 8 G + (8 H x_i + 2 gamma) F_i,   e_i = exp(2 a x_i + 2 gamma tau)
     theta (1 - <F/(theta e + F)>/kappa) = 1/s       (kappa infinite, S0 = s I: theta = 1/s)
@@ -12,26 +13,27 @@ equivalent, a sample covariance matrix with `theta` its one unknown (derived for
 
 | letter | meaning |
 |---|---|
+| S* | the target |
+| q, m, t | Tr S^2/d, Tr S S*/d and Tr S/d |
 | x_i, p_i | nodes and weights of the target's law; < > = sum p_i |
 | s, kappa | `scale`, `width` of the start |
 | G, H | gains of the potential |
 | tau, gamma | time, decay |
 
-A width below the target's rank cuts inside a node: more nodes. Where G is negative (hermite outputs, small
-q) F is, too, for a while; the equation of theta is then convex in theta, and its largest root is the one that
-continues from the start.
+A width below the target's rank cuts through a node, so more nodes are used. If G is negative (hermite
+outputs at small q), F is negative for a while. The equation of theta is then convex, and its largest root
+continues the one of the start.
 
-Tied students of SGD at a finite learning rate: small matrices that carry the noise of the gradient.
-
-At a fixed eta the flow gains a term, `dW += sqrt(eta sigma2) dX W`, X a Hermitian Brownian motion with
-spectrum on [-2 sqrt(tau), 2 sqrt(tau)] (Ito; derived for this project, SGD agrees). No closed form is known.
-So matrices of size 24 with complex starts, whose bias is of order 1/d^2, are run with noise and without, from
-the same starts, each with +X and with -X; what the noise adds is put upon the closed solution:
+At a finite learning rate eta the flow gains the term `dW += sqrt(eta sigma2) dX W`. X is a Hermitian
+Brownian motion with its spectrum on [-2 sqrt(tau), 2 sqrt(tau)] (Ito calculus; derived for attnlaw, and SGD
+agrees). No closed form is known. So complex matrices of size 24, whose bias is of order 1/d^2, run with
+noise and without it from the same starts, each with +X and with -X. What the noise changes is added to the
+closed solution:
 
     q(eta) = q_closed + mean over starts of (q with noise - q without)
 
-Each step is the exact Riccati flow of constant gains between two halves of the noise,
-`S <- (1 + Y) S (1 + Y)`:
+Each step is the exact Riccati flow of constant gains between two half steps of noise, `S <- (1 + Y) S (1 +
+Y)`:
 
     S <- D (S^-1 + f)^-1 D,   D = exp(-c h/2),   f = 8 G (1 - exp(-c h))/c,   c = 8 H x + 2 gamma
 
@@ -76,7 +78,7 @@ NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
-    """Nodes and weights of a target's law: Gauss-Legendre angles on its bulk, and its atoms.
+    """Return nodes and weights of a target's law: Gauss-Legendre angles on its bulk, and its atoms.
 
     >>> x, p = target_nodes(Target.marchenko_pastur(0.5))
     >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
@@ -94,7 +96,7 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
 
 @dataclass(frozen=True)
 class TiedStart:
-    """Nodes of the target with the start's scale and width: what stays the same along a trajectory."""
+    """What a trajectory keeps: nodes x and weights p of the target, scale and width of the start."""
 
     x: Reals
     p: Reals
@@ -104,7 +106,12 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: `log_e` and `F` on the nodes, `log_theta`, and what they say of S."""
+    """The student at one time: log e and F on the nodes, log theta, and the numbers that follow.
+
+    Args:
+        q, m, t: Tr S^2/d, Tr S S*/d and Tr S/d.
+        E: estimation error Tr (S - S*)^2/d.
+    """
 
     log_e: Reals
     F: Reals
@@ -116,9 +123,12 @@ class TiedState:
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
-    """What the nodes say of S: norm, overlap, trace and distance from the target.
+    """Return the state that has log e and F on the nodes.
 
-    `E = <(1/u - x)^2> + c <g/u>`, which keeps its digits near recovery.
+    The error `E = <(1/u - x)^2> + c <g/u>` keeps its digits near recovery.
+
+    Args:
+        guess: a value near log theta, from which the search starts.
     """
     x, p = start.x, start.p
     y, g, rest, inverse = (_positive if F.min() >= 0 else _signed)(start, log_e, F, guess)
@@ -134,7 +144,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """log theta, g, 1 - g and 1/u in logarithms: late in time theta e and F span hundreds of decades."""
+    """Return log theta, g, 1 - g and 1/u. Logarithms, because late theta e and F span hundreds of decades."""
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -143,7 +153,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """The same where some F is negative: Newton on `theta - <F/(e + F/theta)>/kappa - 1/s`, from above."""
+    """Return the same for some F < 0, by Newton on `theta - <F/(e + F/theta)>/kappa - 1/s` from above."""
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
@@ -158,9 +168,9 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """The root y = log theta of `<g> - 1 + kappa (1 - e^-y/s) = 0`, g = expit(y + log e - log F).
+    """Return the root y = log theta of `<g> - 1 + kappa (1 - e^-y/s) = 0`, g = expit(y + log e - log F).
 
-    Increasing in y, negative at theta = 1/s: Newton's steps inside a bracket, from a guess.
+    The left side increases in y and is negative at theta = 1/s. Newton steps stay inside a bracket.
     """
     least = -math.log(start.scale)
     if start.width == math.inf:
@@ -191,9 +201,13 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
 
 
 def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[TiedState]:
-    """The states at some ascending times, of which the first is 0.
+    """Integrate the flow and return a state for each time.
 
-    F is stiff mode by mode: LSODA with a diagonal Jacobian.
+    F is stiff in each mode separately, so LSODA gets a diagonal Jacobian.
+
+    Args:
+        gains: returns (G, H) for (q, m).
+        times: ascending, the first one 0.
     """
     x, guess = start.x, -math.log(start.scale)
 
@@ -218,7 +232,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """The arrays of a `Trajectory`."""
+    """Return the arrays of a `Trajectory`, by the names of its fields."""
     start = start_of(problem, schedule)
     times = np.array(schedule.times)
     closed = average_over_potentials(
@@ -228,7 +242,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """The start of a schedule on the nodes of a problem's target; its spikes are the last, of no weight."""
+    """Return the start on the nodes of the target. The target's spikes are the last nodes, with weight 0."""
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes
@@ -238,12 +252,12 @@ def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) ->
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """The law of the eigenvalues at the last time."""
+    """Return the law of the eigenvalues at the last time."""
     return _law(problem, schedule)[0]
 
 
 def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
-    """The target's spikes that stand out at the last time, largest first."""
+    """Return the spikes of the target that are visible at the last time, the largest first."""
     law, state = _law(problem, schedule)
     visible_outliers = []
     for place, spike in enumerate(problem.target.spikes, start=state.F.size - len(problem.target.spikes)):
@@ -257,7 +271,10 @@ def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
 
 
 def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
-    """From an orthogonal start the eigenvectors are the target's, and the law is that of the nodes."""
+    """Return the law and the state at the last time.
+
+    After an orthogonal start the eigenvectors are those of the target, and the law is discrete on the nodes.
+    """
     start = start_of(problem, schedule, MANY_ANGLES)
     times = np.array(schedule.times)
     state = flow(start, potential_of(problem).gains, schedule.decay, times)[-1]
@@ -269,7 +286,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """What noise adds to q, m and t at each time: shape (PAIRS, times, 3)."""
+    """Return how much noise changes q, m and t at each time, shape (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -280,7 +297,11 @@ def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
 
 
 def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a `Trajectory`: those of the flow with what noise adds, and standard errors."""
+    """Return the arrays of a `Trajectory` with noise, and their standard errors.
+
+    Args:
+        noiseless: the arrays of the flow without noise.
+    """
     added = noise_shifts(problem, schedule)
     mean = added.mean(axis=0)
 
@@ -301,7 +322,9 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """A few eigenvalues that stand for a law, each the mean of its share: the trace is the law's.
+    """Return `size` eigenvalues that represent a law, each the mean over an equal share of it.
+
+    They are rescaled so that their mean is exactly that of the law.
 
     >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
     0.5
@@ -313,7 +336,10 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 
 
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """`s G G^H/m'` for `count` complex Gaussian G of size x m', traces matched; s I at infinite width."""
+    """Return `count` starts `s G G^H/m'` with complex Gaussian G (size, m') and matched traces.
+
+    At infinite width every start is s I.
+    """
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
     wide = max(round(schedule.width * size), 1)
@@ -327,7 +353,7 @@ def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Genera
 def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
-    """q, m and t of each matrix at each time; the second half has the noise of the first, negative."""
+    """Return q, m and t of each matrix at each time; the second half gets the opposite noise."""
     numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
     step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
@@ -353,14 +379,17 @@ def _path(
 
 
 def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
-    """q, m and t of each matrix, shape (matrices, 3)."""
+    """Return q, m and t of each matrix, shape (matrices, 3)."""
     diagonal = np.einsum("kii->ki", S).real
     q = np.einsum("kij,kij->k", S, S.conj()).real
     return np.stack([q, diagonal @ target, diagonal.sum(axis=1)], axis=1) / target.size
 
 
 def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """`(1 + Y) S (1 + Y)`, Y = size X, X Hermitian with E |X_ij|^2 = 1/d; the second half gets -Y."""
+    """Return `(1 + Y) S (1 + Y)` with Y = size X and X Hermitian, E |X_ij|^2 = 1/d.
+
+    The second half of the matrices gets -Y.
+    """
     count, d = len(S) // 2, S.shape[1]
     A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
     Z = A[0] + 1j * A[1]
@@ -370,7 +399,12 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 
 
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """The flow of constant gains over a time h."""
+    """Return the matrices S after a time h of constant gains G and H.
+
+    Args:
+        S: shape (matrices, d, d).
+        x: eigenvalues (d,) of the diagonal target.
+    """
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)
     D = np.exp(-c / 2)

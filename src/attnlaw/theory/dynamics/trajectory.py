@@ -1,7 +1,7 @@
-"""How a head learns: norm, overlap, alignment and errors of a student against time, in the limit of large d.
+"""Norm, overlap, alignment and errors of a student over time, in the limit of large dimension d.
 
-`trajectory(problem, schedule)` is the door. A problem's `alpha` and `weight_decay` play no part: each sample
-is seen once, and the decay is the schedule's. `path` has the quantities.
+`trajectory(problem, schedule)` is the main function. Each sample is seen once, and the schedule has the
+decay, so `alpha` and `weight_decay` of the problem play no part. `quantities` defines the quantities.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ FINE, CLOSER = 17, 3  # a recovery time is refined on so many times between two 
 
 @dataclass(frozen=True)
 class StudentDynamics:
-    """How one kind of student moves: functions of a problem and a schedule.
+    """The functions for one kind of student. Each of them takes a problem and a schedule.
 
-    `solve(problem, schedule)` gives arrays over the schedule's times, by the names of a `Trajectory`;
-    `learner` is the class that SGD trains (`learners`); `spectrum(problem, schedule)` and
-    `outliers(problem, schedule)` look at its last time; `check(problem, schedule)` raises an `InputError` for
-    what it cannot do.
+    Args:
+        solve: returns arrays over the times of the schedule, by the names of a `Trajectory`.
+        learner: the class that SGD trains.
+        spectrum: returns the law of the eigenvalues at the last time. None if it is not known.
+        outliers: returns the visible spikes of the target at the last time. None if they are not known.
+        check: raises an `InputError` for what has no theory.
     """
 
     solve: Callable[[Problem, Schedule], dict[str, Any]]
@@ -58,10 +60,14 @@ STUDENT_DYNAMICS = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Trajectory(StudentPath):
-    """A student over time in the limit of large dimension; `error` where it is an average over draws.
+    """A student over time in the limit of large dimension d.
 
-    `gains` has shape (times, 2): G and H. `transposed_norm` and `transposed_overlap` are Tr M M/d and
-    Tr M M*/d of untied factors.
+    The arrays of a `StudentPath` have standard errors in `error` if they are averages over draws.
+
+    Args:
+        gains: G and H of the potential at each time, shape (times, 2).
+        transposed_norm: Tr M M/d of untied factors M = U V^T.
+        transposed_overlap: Tr M M*/d of untied factors.
     """
 
     gains: Reals = field(repr=False)
@@ -69,13 +75,18 @@ class Trajectory(StudentPath):
     transposed_overlap: Reals | None = field(default=None, repr=False)
 
     def steps(self, size: int, batch: int) -> Reals:
-        """Steps of SGD at dimension d with batch B: tau d^2/(eta B)."""
+        """Return the steps of SGD until each time, tau d^2/(eta B).
+
+        Args:
+            size: the dimension d.
+            batch: the batch size B.
+        """
         if self.samples is None:
             raise BadSetting("learning_rate", "expected above 0: a gradient flow has no steps", 0.0)
         return self.samples * size**2 / batch
 
     def recovery_time(self, level: float = 0.5) -> float | None:
-        """When the alignment first reaches a level; None where it does not by the last time."""
+        """Return when the alignment first reaches a level; None if it does not until the last time."""
         reached = np.flatnonzero(self.alignment >= level)
         if not reached.size:
             return None
@@ -93,9 +104,10 @@ class Trajectory(StudentPath):
 
     @cached_property
     def plateaus(self) -> tuple[tuple[float, float], ...]:
-        """Stretches of time, of a factor 2 or more, on which the alignment moves by less than 0.01.
+        """Begin and end of each stretch of time on which the alignment changes by less than 0.01.
 
-        Before it reaches 0.5, and over a tenth of the time until then (of all of it, where it does not).
+        Only stretches before the alignment reaches 0.5 count. Their end is at least twice their begin, and
+        they last a tenth of the time until 0.5 is reached (or of all time, if it is not reached).
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
@@ -112,32 +124,42 @@ class Trajectory(StudentPath):
         return tuple(stretches)
 
     def spectrum(self, time: float) -> Law:
-        """The law of the student's eigenvalues at a time; at a finite learning rate that of the flow."""
+        """Return the law of the student's eigenvalues at a time.
+
+        At a finite learning rate it is the law of the gradient flow.
+
+        Raises:
+            InputError: the student has untied factors, for which there is no theory.
+        """
         law_at_end = self._require("spectrum", student_dynamics(self.problem).spectrum)
         return law_at_end(self.problem, self._schedule_until(time))
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
-        """Where the target's spikes stand out of the student's spectrum at a time, largest first."""
+        """Return the spikes of the target that are visible in the spectrum at a time, the largest first.
+
+        Raises:
+            InputError: the student has untied factors, for which there is no theory.
+        """
         outliers_at_end = self._require("outliers", student_dynamics(self.problem).outliers)
         return outliers_at_end(self.problem, self._schedule_until(time))
 
     def edge(self, time: float) -> float:
-        """The upper end of the spectrum at a time, without outliers."""
+        """Return the upper end of the spectrum at a time, without outliers."""
         return self.spectrum(time).support[1]
 
     @property
     def largest_rate(self) -> float | None:
-        """The learning rate up to which S = S* is linearly stable: 1/(4 t*) tied, 1 direct (linear)."""
+        """The learning rate up to which S = S* is linearly stable; None if it is not known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[0]
 
     @property
     def plateau_error(self) -> float | None:
-        """E at which SGD of this learning rate ends: linear output without decay, to leading order in eta."""
+        """The error E at which SGD ends, for the linear output without decay, to leading order in eta."""
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property
     def divergence_time(self) -> float | None:
-        """The first time at which the norm is no number any more; None where it stays one."""
+        """The first time at which the norm is not finite; None if it stays finite."""
         lost = ~np.isfinite(self.norm)
         return float(self.time[lost.argmax()]) if lost.any() else None
 
@@ -151,7 +173,14 @@ class Trajectory(StudentPath):
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
-    """How a problem's student learns.
+    """Compute how the student of a problem learns.
+
+    Args:
+        problem: what is learned, and by which student.
+        schedule: times, learning rate, decay and start.
+
+    Raises:
+        InputError: there is no theory for this combination.
 
     >>> found = trajectory(Problem(), Schedule([0.02, 0.1]))
     >>> found.overlap.round(6).tolist(), found.recovery_time(0.5) is not None
@@ -165,7 +194,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
 
 
 def student_dynamics(problem: Problem) -> StudentDynamics:
-    """How the student of a problem moves; a `BadSetting` where that is not known."""
+    """Return the functions for the student of a problem. Raise a `BadSetting` if there are none."""
     kind = (problem.attention, problem.student)
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]
@@ -174,7 +203,7 @@ def student_dynamics(problem: Problem) -> StudentDynamics:
 
 
 def check_motion(problem: Problem, schedule: Schedule) -> None:
-    """An `InputError` for a problem whose dynamics is not known."""
+    """Raise an `InputError` if there is no theory for a problem and its schedule."""
     student_dynamics(problem)
     for name in ("width", "flow_time"):
         given = getattr(problem, name)

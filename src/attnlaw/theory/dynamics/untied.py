@@ -1,26 +1,27 @@
-"""Untied factors M = U V^T: the flow of small matrices, averaged over complex Gaussian starts.
+"""Untied factors M = U V^T: small matrices follow the flow, averaged over complex Gaussian starts.
 
     dU/dtau = -K V - gamma U,   dV/dtau = -K^T U - gamma V,   K = 2 (G1 M + G2 M^T + H1 M* + H2 M*^T)
 
-(arXiv 2609.03858, equations 28 to 32, scores centred). No closed form is known but for orthogonal starts.
-With complex matrices (transpose -> adjoint) the bias is of order 1/d^2; sizes 16 and 32 are extrapolated, and
-the standard error over starts is part of the answer. Moments of each start and target are matched: it is 3 to
-8 times smaller then.
+These are equations 28 to 32 of arXiv 2609.03858, with centred scores. M* is the target, tau the time and
+gamma the decay. A closed form is known only for orthogonal starts. Complex matrices (transpose -> adjoint)
+have a bias of order 1/d^2. So sizes d = 16 and 32 are extrapolated, and the result has a standard error over
+starts. The moments of each start and target are matched, which makes the error 3 to 8 times smaller.
 
-Labels see `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d, q2 = Tr M M/d, and m_eff likewise:
+Labels show `q_eff = (a1 q1 + a2 q2)/(a1 + a2)` with q1 = Tr M M^T/d and q2 = Tr M M/d. m_eff follows in the
+same way from m1 = Tr M M*^T/d and m2 = Tr M M*/d.
 
 | output | a1, a2 | potential |
 |---|---|---|
-| linear | T, 1 | that of the tied student at q_eff, m_eff and Q_eff = a1/(a1 + a2) |
+| linear, T tokens | T, 1 | that of the tied student at q_eff, m_eff and Q_eff = a1/(a1 + a2) |
 | softmax, T = 2 | 2, 1 | the same |
 | hermite, T = 1 | 1, 1 | the same |
 
-so G1 = G a1/(a1 + a2), G2 = G a2/(a1 + a2), H1 and H2 likewise. The target is `W_Q W_K^T/sqrt(m0 d)`, Q* = 1.
-At a finite learning rate `dU += N V, dV += N^T U` with Cov(N_ij, N_ij) = eta s1/d and
-Cov(N_ij, N_ji) = eta s2/d.
-`U^T U - V^T V` decays as e^(-2 gamma tau), exactly, without noise.
+With the gains G and H of this potential, G1 = G a1/(a1 + a2) and G2 = G a2/(a1 + a2); H1 and H2 follow in
+the same way. The target is `W_Q W_K^T/sqrt(m0 d)`, so that Q* = Tr M* M*^T/d = 1. At a finite learning rate
+eta, `dU += N V, dV += N^T U` with Cov(N_ij, N_ij) = eta s1/d and Cov(N_ij, N_ji) = eta s2/d. Without noise
+`U^T U - V^T V` decays exactly as e^(-2 gamma tau).
 
-`norm` is q1, `overlap` m1, `alignment` the correlation of the scores that labels see,
+`norm` is q1, `overlap` is m1, and `alignment` is the correlation of the scores that labels show,
 m_eff/sqrt(q_eff Q_eff).
 """
 
@@ -48,7 +49,7 @@ STEP, NOISY_STEP = 0.5, 0.2  # a step in time, times the fastest rate: without n
 
 @dataclass(frozen=True)
 class Factors:
-    """Starts and their targets: U, V of shape (starts, d, m'), M* of shape (starts, d, d)."""
+    """Several starts and their targets: U and V of shape (starts, d, m'), M* of shape (starts, d, d)."""
 
     U: Matrices
     V: Matrices
@@ -56,20 +57,20 @@ class Factors:
 
     @property
     def numbers(self) -> Reals:
-        """q1, q2, m1, m2 of each start."""
+        """The numbers q1, q2, m1, m2 of each start, shape (starts, 4)."""
         return order_parameters(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """What labels see of M: the weights of q1 and q2, and the tied student's potential."""
+    """What labels show of M: the weights a1 and a2 of q1 and q2, and the potential of the tied student."""
 
     a1: float
     a2: float
     potential: Potential
 
     def gains(self, numbers: Reals) -> tuple[float, float, float, float]:
-        """G1, G2, H1, H2 at q1, q2, m1, m2."""
+        """Return G1, G2, H1, H2 at q1, q2, m1, m2."""
         q1, q2, m1, m2 = numbers
         total = self.a1 + self.a2
         G, H = self.potential.gains(
@@ -78,7 +79,7 @@ class ObservedPairs:
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Reals, Reals, float]:
-        """q_eff, m_eff and Q_eff of q1, q2, m1, m2 in the last axis."""
+        """Return q_eff, m_eff and Q_eff, given q1, q2, m1, m2 in the last axis."""
         total = self.a1 + self.a2
         q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
         m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
@@ -86,7 +87,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """What labels see; a `BadSetting` where that is not one number."""
+    """Return what the labels of a problem show. Raise a `BadSetting` for problems without a theory."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -115,7 +116,13 @@ def draw(
     rng: np.random.Generator,
     real: bool = False,
 ) -> Factors:
-    """Gaussian starts and targets with matched moments, complex or real."""
+    """Draw Gaussian starts and targets with matched moments.
+
+    Args:
+        size: the dimension d.
+        count: how many starts are drawn.
+        real: draw real matrices for SGD, not complex ones for the theory.
+    """
 
     def normal(*shape: int) -> Matrices:
         return rng.standard_normal(shape) if real else _normal(shape, rng)
@@ -137,13 +144,13 @@ def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Matrices:
 
 
 def _scale_factor(factor: Matrices, scale: float) -> Matrices:
-    """With `Tr U U^H/d` equal to the scale."""
+    """Return the factor U rescaled so that `Tr U U^H/d` is the scale."""
     square = np.einsum("kij,kij->k", factor, factor.conj()).real / factor.shape[1]
     return np.asarray(factor * np.sqrt(scale / square)[:, None, None])
 
 
 def _project_out(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
-    """V less its components along some matrices, each start for itself."""
+    """Return V without its components along other matrices, for each start separately."""
     flat = np.stack([other.reshape(len(V), -1) for other in others], axis=2)
     basis = np.linalg.qr(flat)[0]
     vectors = V.reshape(len(V), -1, 1)
@@ -151,7 +158,7 @@ def _project_out(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
 
 
 def _targets(query: Matrices, key: Matrices) -> Matrices:
-    """`W_Q W_K^H` with Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
+    """Return targets `W_Q W_K^H` with Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
     for _ in range(6):
         key = _project_out(key, (query,))
         M = query @ key.conj().swapaxes(1, 2)
@@ -162,7 +169,7 @@ def _targets(query: Matrices, key: Matrices) -> Matrices:
 
 
 def order_parameters(M: Matrices, target: Matrices) -> Reals:
-    """q1, q2, m1, m2 of each product, shape (starts, 4)."""
+    """Return q1, q2, m1, m2 of each matrix M, shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
         ("kij,kji->k", M),
@@ -177,10 +184,14 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """The factors of each start at each time, by RK4 between two halves of the noise.
+    """Yield the factors of all starts at each time.
 
-    Gains, and the power of the noise, are those of the means. All of it after the drift would make the shift
-    of q1 40% too large at STEP; in two halves it is right to 2% there, and steps are finer still.
+    Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are those of the
+    means over starts. All of the noise after the drift would make the shift of q1 40% too large at STEP. In
+    two halves it is right to 2% there, and the steps with noise are finer.
+
+    Args:
+        rng: draws the noise; None is the flow without noise.
     """
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
@@ -221,17 +232,17 @@ def states(
 def path(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
-    """q1, q2, m1, m2 of each start at each time: shape (starts, times, 4)."""
+    """Return q1, q2, m1, m2 of each start at each time, shape (starts, times, 4)."""
     return np.stack([factors.numbers for factors in states(observed, start, schedule, tokens, rng)], axis=1)
 
 
 def _noise(
     mean: Reals, strength: float, tokens: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> Matrices:
-    """N of a step, linear output; the second half of the starts gets that of the first, negative.
+    """Return the noise N of a step with linear output. The second half of the starts gets the opposite noise.
 
-    `s1 = 4 (T^2 D1 + T D2)`, `s2 = 4 (T D1 + T^2 D2)`, D those of M - M*; N = a X + b X^H
-    with a +- b = sqrt(s1 +- s2).
+    `s1 = 4 (T^2 D1 + T D2)` and `s2 = 4 (T D1 + T^2 D2)`, with D1 and D2 the q1 and q2 of M - M*. N = a X +
+    b X^H has a +- b = sqrt(s1 +- s2).
     """
     q1, q2, m1, m2 = mean
     D1, D2, T = q1 - 2 * m1 + 1, q2 - 2 * m2, tokens
@@ -244,7 +255,7 @@ def _noise(
 
 
 def check(problem: Problem, schedule: Schedule) -> None:
-    """An `InputError` for what untied factors have no theory of."""
+    """Raise an `InputError` if untied factors have no theory for a problem and its schedule."""
     observed_pairs(problem)
     if schedule.learning_rate > 0 and problem.output != "linear":
         raise BadSetting(
@@ -253,7 +264,7 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """The arrays of a `Trajectory`, with standard errors."""
+    """Return the arrays of a `Trajectory` and their standard errors, by the names of its fields."""
     observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)
@@ -269,7 +280,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
-    """Extrapolated in 1/d^2; errors of functions of q1, q2, m1, m2 by their values over starts."""
+    """Extrapolate both sizes in 1/d^2, and compute errors from the effect of each start on the quantities."""
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
@@ -295,7 +306,7 @@ def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, A
 
 
 def untied_arrays(observed: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
-    """The arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
+    """Return the arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
     q, m, Q = observed.observed_numbers(numbers)
     rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
     return {

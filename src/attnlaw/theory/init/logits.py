@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnlaw.core.lazy import resolve
 from attnlaw.theory.init.architecture import Architecture
 from attnlaw.theory.init.chain import Chain, capped
 from attnlaw.theory.limit.inputs import gram_of
@@ -150,7 +149,7 @@ def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
 def _limit_transform(model: Architecture, gain: float, gram: Array) -> Array:
     inner = gain**2 * gram
     psi = activation(model.activation)
-    means = coefficients(resolve(psi.function), np.diagonal(inner, axis1=-2, axis2=-1))[..., 0]
+    means = coefficients(psi.function, np.diagonal(inner, axis1=-2, axis2=-1))[..., 0]
     kernel = kernel_map(model.activation, inner) - means[..., :, None] * means[..., None, :]
     lengths = np.sqrt(np.diagonal(kernel, axis1=-2, axis2=-1) + model.epsilon)
     scaled: Array = kernel / (lengths[..., :, None] * lengths[..., None, :])
