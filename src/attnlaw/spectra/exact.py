@@ -23,11 +23,9 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.numerics.symmetric import add_gram, symmetric_eigenvalues
 from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_ratio, power_scaled
-from attnlaw.spectra.spectrum import Applied, Spectrum, applied_matrix
+from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, applied_matrix
 
 GRAM_LIMIT = 2e-3
-# Entries worked on at a time where a copy is needed: 2 MB, which stays in a core's cache.
-BLOCK = 2**18
 # Entries of a slab, where a Gram matrix is made in another precision than the matrix has: 32 MB at most.
 SLAB = 2**22
 

@@ -28,9 +28,10 @@ import scipy
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
-from attnlaw.spectra.exact import BLOCK, rescale_spectrum
+from attnlaw.spectra.exact import rescale_spectrum
+from attnlaw.spectra.head_sizes import Root
 from attnlaw.spectra.precision import power_scaled
-from attnlaw.spectra.spectrum import Applied, Spectrum, root_sum_of_squares
+from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squares
 
 # Products of more entries than this are sampled, in so many columns at a time.
 LARGE = 2**20
@@ -67,8 +68,6 @@ def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -
 
 # The least 1-norm reciprocal condition of a Cholesky factor that is taken for R.
 CHOLESKY_LIMIT = 1e-3
-
-Root = tuple[Reals, float]
 
 
 def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | None = None) -> Spectrum:

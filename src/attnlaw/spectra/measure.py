@@ -23,8 +23,8 @@ from attnlaw.spectra.approximate import approximate_spectrum
 from attnlaw.spectra.cost import matrix_operations, operations_per_second, product_operations
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import LARGE as MANY_ENTRIES
-from attnlaw.spectra.factored import Root, spectrum_and_roots
-from attnlaw.spectra.head_sizes import block_factors
+from attnlaw.spectra.factored import spectrum_and_roots
+from attnlaw.spectra.head_sizes import Root, block_factors
 from attnlaw.spectra.precision import rounding
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum

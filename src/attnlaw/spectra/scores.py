@@ -28,8 +28,8 @@ import scipy
 from attnlaw.checkpoints.blocks import LAYER, NONE, Attention, Norm, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.core.arrays import Reals
-from attnlaw.spectra.factored import Root, triangular_factor
-from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
+from attnlaw.spectra.factored import triangular_factor
+from attnlaw.spectra.head_sizes import Lengths, Root, ScorePart, ScoreSizes
 
 
 @dataclass(frozen=True, eq=False)

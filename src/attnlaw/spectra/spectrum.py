@@ -39,6 +39,8 @@ from attnlaw.spectra.krylov import largest_value
 from attnlaw.spectra.precision import FLOAT32, FLOAT64, power_scaled, single_errors
 
 RANK_TOLERANCE = 1e-10
+# Entries that are worked on at a time if a copy is needed: 2 MB, which stay in the cache of a core.
+BLOCK = 2**18
 PAST_FLOAT64 = "with the gain of the norm before it, it exceeds float64"
 
 
@@ -259,10 +261,6 @@ def root_sum_of_squares(values: Reals) -> float:
     """The Frobenius norm of descending singular values; no square of them overflows or vanishes."""
     top = float(values[0])
     return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
-
-
-# Entries folded at a time: 2 MB, which stays in a core's cache.
-BLOCK = 2**18
 
 
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:

@@ -39,7 +39,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.variants import by_name
-from attnlaw.spectra.exact import BLOCK
+from attnlaw.spectra.spectrum import BLOCK
 
 EXPONENT = np.uint64(0x7FF0000000000000)
 

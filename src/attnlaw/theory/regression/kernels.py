@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Reals
-from attnlaw.core.lazy import resolve
 from attnlaw.core.settings import check_value
 from attnlaw.core.variants import by_name
 from attnlaw.theory.limit.kernels import activation, linearised
@@ -71,7 +70,7 @@ def _wide_layer_matrix(name: str, X: Reals, Y: Reals) -> Reals:
     a, b = np.broadcast_arrays((X**2).sum(1)[:, None] / p, (Y**2).sum(1) / p)
     kernel = activation(name).kernel
     assert kernel is not None, f"{name} has no kernel in closed form"
-    return np.asarray(resolve(kernel)(a, b, X @ Y.T / p))
+    return np.asarray(kernel(a, b, X @ Y.T / p))
 
 
 KERNELS = by_name(
