@@ -1,6 +1,7 @@
-"""Post hoc generalization proxies of a trained network, from its spectra: the table of them.
+"""Generalization proxies that are computed from the spectra of a trained network, in one table.
 
-A bound is an entry here: rows, JSON, tables, pages and the monitor take their names from it.
+A proxy is the leading factor of a generalization bound, without constants. `BOUNDS` lists all of them. Rows,
+JSON, tables, pages and the training monitor take their names from it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class Bound:
-    """A leading complexity factor of a network.
+    """One proxy: how it is called, and which numbers of the matrices it uses.
 
-    `norm` is the norm of each matrix that a norm-based one sums, `index` the Schatten index that all matrices
-    share; the others choose an index for each. `headline`: it heads a page. `monitored`: it is followed
-    during training.
+    Args:
+        name: key in results; columns are called `log10_NAME`.
+        label: full name in tables.
+        short: short name for charts and narrow tables.
+        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices.
+        index: Schatten index that all matrices share. If `norm` and `index` are both None, every matrix has
+            its own.
+        headline: whether the proxy is at the head of a page.
+        monitored: whether the training monitor follows it.
     """
 
     name: str

@@ -1,64 +1,66 @@
-"""Amplification and sensitivity factors, in natural logarithms throughout (they pass float64 with depth).
+"""Amplification and sensitivity factors of a network, as natural logarithms because they overflow with depth.
 
-Notation of arXiv 2605.07297, matrices on row vectors, c2 the spectral norm:
+The notation follows arXiv 2605.07297. Matrices act on row vectors, and c2 is the spectral norm.
 
 | letter | here | meaning |
 |---|---|---|
-| L, N | `depth`, `hidden_size` | layers, hidden size |
-| alpha_l | `log_alpha` | product over layers k > l of the layer's Lipschitz factor; 1 for the last |
-| gamma | `log_sensitivities` | how far an error in one matrix moves the output of its own layer |
+| L, N | `depth`, `hidden_size` | number of layers, hidden size |
+| alpha_l | `log_alpha` | product of the Lipschitz factors of all layers after layer l; 1 for the last layer |
+| gamma | `log_sensitivities` | how far an error in one matrix moves the output of its layer |
 | scale | `log_scale` | gamma * alpha_l * L |
 
-A layer's factor is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`, and gamma is
-`2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in, 1 for M_out.
+The factor of a layer is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`. The sensitivity gamma is
+`2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in and 1 for M_out.
 
-Extensions beyond the paper (every output that uses one says so)
-----------------------------------------------------------------
-Throughout, as in the paper, tokens have norm at most 1 where a block reads them, and residuals, norm
-gains (pre- or post-norm), biases, masks, rotary positions and query/key norms are ignored. Beside alpha
-stands what the same product makes of spectral norms as applied, the gain of the norm before folded in.
+Extensions beyond the paper
+---------------------------
+Every output that uses one of these extensions says so. As in the paper, the tokens that a block reads have
+norm at most 1, and residuals, norm gains (pre- or post-norm), biases, masks, rotary positions and query/key
+norms are ignored. `log_alphas_applied` computes alpha from spectral norms with the gain of the norm before
+each matrix folded in. Results show it next to alpha.
 
-Grouped-query attention: query head h with key/value head floor(h H_kv / H) is a head like any other.
+Grouped-query attention: query head h with key/value head floor(h H_kv / H) counts like any other head.
 
-Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
-`(phi'(xG) * dx G) * xU + phi(xG) * (dx U)`, and with |x| <= 1, |phi(t)| <= Lphi |t| both terms are at
-most `Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error
-dU moves the output by at most `Lphi c2(G) c2(M) |dU|`; the paper leaves Lphi out of gamma, and so do
-we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for G, 1 for M, and `c2(M_out) c2(M_in)` becomes
-`2 c2(G) c2(U) c2(M)` in the gammas of QK and VO. (As for M_out in the paper, gamma = 1 takes what M
-reads to have norm at most 1.)
+Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is `(phi'(xG) * dx G) * xU + phi(xG)
+* (dx U)`. With |x| <= 1 and |phi(t)| <= Lphi |t|, both terms are at most `Lphi c2(G) c2(U) |dx|`. So `Lphi
+c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error dU moves the output by at most `Lphi c2(G)
+c2(M) |dU|`. The paper leaves Lphi out of gamma, and so do we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for
+G and 1 for M. In the gammas of QK and VO, `c2(M_out) c2(M_in)` becomes `2 c2(G) c2(U) c2(M)`. (As for M_out
+in the paper, gamma = 1 assumes that the input of M has norm at most 1.)
 
-Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x
-and `c2(VO) (1 + 2 c2(QK))` in m, together `c2(VO) (1 + 4 c2(QK))` in the larger of the two errors: the
-factor of self attention. Encoder and decoder are one chain of L = L_enc + L_dec layers; a decoder
-layer's factor is the product of both attention factors and the feed-forward's (an upper bound while
-these factors are at least 1, so that the memory's own error never dominates). The gammas of self
-attention are multiplied by the cross attention's factor, which comes after it.
+Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x and
+`c2(VO) (1 + 2 c2(QK))`-Lipschitz in m. Together that is `c2(VO) (1 + 4 c2(QK))` in the larger of the two
+errors, the factor of self attention. Encoder and decoder are one chain of L = L_enc + L_dec layers. The
+factor of a decoder layer is the product of both attention factors and of the feed-forward factor. This is an
+upper bound while these factors are at least 1, so that the error of the memory never dominates. The gammas of
+self attention are multiplied by the factor of the cross attention, which comes after it.
 
-Shared layers: alpha counts every application. An error in a shared matrix enters at each of them, so
-its alpha is the sum of alpha over its applications; the sums over matrices count it once. The other
-count, every application as a layer of its own, is given beside it.
+Shared layers: alpha counts every application. An error in a shared matrix enters at each application, so its
+alpha is the sum of alpha over them. Sums over matrices count the matrix once. Results also give the other
+count, in which every application is a layer.
 
-Mixture of experts, y = F_0(x) + sum_e g_e F_e(x): a router gives each token weights g_e >= 0 with
-sum_e g_e <= s (1 for softmax weights, all or renormalised over the chosen; times `routed_scaling_factor`
-where a config has one), F_0 is the shared expert if there is one. The choice jumps where two experts tie,
-so no network of this kind is Lipschitz: **the routing is held fixed**, and the router's own map is not
-counted. Then |dy| <= (f_0 + sum_e g_e f_e) |dx| <= (f_0 + s max_e f_e) |dx|, f the factor of a
-feed-forward block as above: that sum replaces `Lphi c2(M_in) c2(M_out)`, and without Lphi it replaces
-`c2(M_out) c2(M_in)` in the gammas of QK and VO. An error in a matrix of expert e moves the output by at
-most g_e <= s times what it moves F_e: gamma is s times that of a block alone. The sums over matrices
-count every expert, used by few tokens or by many.
+Mixture of experts, y = F_0(x) + sum_e g_e F_e(x): a router gives each token weights g_e >= 0 with sum_e g_e
+<= s. Here s is 1 for softmax weights (all of them, or renormalised over the chosen ones), times
+`routed_scaling_factor` if the config has one. F_0 is the shared expert, if there is one. The choice jumps
+where two experts tie, so no such network is Lipschitz: **the routing is held fixed**, and the matrix of the
+router is not counted. Then |dy| <= (f_0 + sum_e g_e f_e) |dx| <= (f_0 + s max_e f_e) |dx|, where f is the
+factor of a feed-forward block as above. This sum replaces `Lphi c2(M_in) c2(M_out)`; without Lphi it replaces
+`c2(M_out) c2(M_in)` in the gammas of QK and VO. An error in a matrix of expert e moves the output by at most
+g_e <= s times what it moves F_e, so gamma is s times that of a block alone. Sums over matrices count every
+expert, whether few or many tokens use it.
 
-Parallel attention and feed-forward, x + A(x) + F(x): counted as if one followed the other. The product of
+Parallel attention and feed-forward, x + A(x) + F(x): they count as if one followed the other. The product of
 the two factors bounds their sum while both are at least 2.
 
 Latent attention: QK and VO of a head are products like any other; the norm inside is ignored.
 
-No feed-forward: its factors are 1.
+Layers without a feed-forward block: its factors are 1.
 
-Lipschitz constants of activations, rounded up to two decimals as arXiv 2605.07297 rounds them.
+Lipschitz constants of activations
+----------------------------------
+They are rounded up to two decimals, as in arXiv 2605.07297.
 
-| activation | sup of the derivative | constant |
+| activation | largest slope | constant |
 |---|---|---|
 | GELU, exact and tanh form | 1.12890, 1.12899 | 1.13 |
 | SiLU; quick GELU, x sigmoid(1.702 x) | 1.09984 | 1.10 |
@@ -99,7 +101,10 @@ LIPSCHITZ: dict[str, float] = {
 
 
 def lipschitz(activation: str) -> float:
-    """The constant of an activation by its Hugging Face name.
+    """Return the Lipschitz constant of an activation, given its Hugging Face name.
+
+    Raises:
+        InputError: the table `LIPSCHITZ` does not have the activation.
 
     >>> lipschitz("gelu")
     1.13
@@ -113,10 +118,15 @@ def lipschitz(activation: str) -> float:
 
 @dataclass(frozen=True)
 class MatrixFactors:
-    """One matrix with its place, its spectrum and the logarithms of its gamma and alpha.
+    """One matrix of a network with the factors that its contribution to a bound needs.
 
-    Their errors bound how far these may lie above where spectral norms are approximate; None where all are
-    exact. Applications of one matrix have one place.
+    Args:
+        location: layer, kind and head of the matrix. All applications of a shared matrix have the same
+            location.
+        spectrum: singular values and norms of the matrix.
+        log_gamma: ln gamma, its sensitivity. The error says how much larger the true value may be; None if
+            exact.
+        log_alpha: ln alpha, the amplification of the later layers, with the same kind of error.
     """
 
     location: MatrixLocation
@@ -132,12 +142,17 @@ class MatrixFactors:
 
     @property
     def log_norm_gamma(self) -> float:
-        """The norm-based bounds' gamma: the same without the 2 of QK."""
+        """The ln gamma of the norm-based bounds, which leave out the 2 of QK."""
         return self.log_gamma.value - (np.log(2.0) if KINDS[self.location.kind].scores else 0.0)
 
 
 def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
-    """Every matrix with its factors and their errors; each of its applications in an unrolled network."""
+    """Compute the factors of every matrix of a network, with errors if spectral norms are approximate.
+
+    Args:
+        network: spectra at the leaves, and a known activation. Shared layers count once; use
+            `network.unroll()` to get one entry for each application.
+    """
     logs, upper = _logs(network), with_upper_norms(network)
     highs = [(None, None)] * len(logs) if upper is None else _logs(upper)
     return network.with_leaves(
@@ -153,14 +168,14 @@ def _estimate(value: float, high: float | None) -> Estimate:
 
 
 def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
-    """ln gamma and ln alpha of every matrix; alpha of a shared layer is the sum over its applications."""
+    """Return (ln gamma, ln alpha) of every matrix; alpha of a shared layer is the sum over its applications."""
     sums = sum_alphas_by_layer(network, log_alpha(network))
     layers = zip(network.layers, sums, strict=True)
     return [(gamma, summed) for layer, summed in layers for _, gamma in log_sensitivities(layer).leaves()]
 
 
 def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
-    """ln alpha of each layer with its error, from those of its applications."""
+    """Return ln alpha of each layer with its error, from the values of all applications."""
     values = sum_alphas_by_layer(network, [alpha.value for alpha in alphas])
     if any(alpha.error is None for alpha in alphas):
         return [Estimate(value) for value in values]
@@ -169,7 +184,7 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """ln alpha of each layer, from those of its applications: of their sum."""
+    """Return, for each layer, ln of the sum of alpha over its applications."""
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
@@ -178,14 +193,18 @@ def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[f
 
 
 def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
-    """ln alpha after each application of a layer, with its error."""
+    """Return ln alpha after each application of a layer, with its error."""
     values, upper = log_alpha(network), with_upper_norms(network)
     highs: list[None] | list[float] = [None] * len(values) if upper is None else log_alpha(upper)
     return tuple(_estimate(value, high) for value, high in zip(values, highs, strict=True))
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """The same with spectral norms as applied; None where one of them is not known."""
+    """Return ln alpha like `log_alphas`, from spectral norms with the preceding norm folded in.
+
+    Returns:
+        One estimate for each application; None if the norm before some matrix is unknown.
+    """
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]
@@ -205,7 +224,7 @@ def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | Non
 
 
 def log_alpha(network: Network[Spectrum]) -> list[float]:
-    """ln alpha after each application of a layer: the product of the factors of all later ones."""
+    """Return ln alpha after each application of a layer: the summed log factors of all later applications."""
     assert network.activation is not None
     constant = lipschitz(network.activation)
     factors = [log_layer_factor(layer, constant) for layer in network.layers]
@@ -214,14 +233,14 @@ def log_alpha(network: Network[Spectrum]) -> list[float]:
 
 
 def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
-    """ln of the Lipschitz factor of one layer."""
+    """Return ln of the Lipschitz factor of one layer; `lipschitz` is the constant of its activation."""
     has_feed_forward = layer.feed_forward is not None or layer.experts
     feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
 
 
 def log_sensitivities(layer: Layer[Spectrum]) -> Layer[float]:
-    """ln gamma of every matrix of a layer: spectral norms of what comes after it there."""
+    """Return ln gamma of every matrix of a layer, from the spectral norms of the matrices after it."""
     after, routed = _log_feed_forward(layer), float(np.log(layer.router_sum))
     return Layer(
         layer.index,
@@ -249,7 +268,7 @@ def _feed_forward_sensitivities(block: Maps[Spectrum], routed: float) -> Maps[fl
 
 
 def _log_feed_forward(layer: Layer[Spectrum]) -> float:
-    """ln of (the shared block's norms + s times the largest of the experts'); no Lphi, 0 without any."""
+    """Return ln of (the norms of the shared block + s times the largest norms of an expert), without Lphi."""
     experts = [_log_block(expert) for expert in layer.experts]
     if not experts:
         return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)
@@ -259,13 +278,13 @@ def _log_feed_forward(layer: Layer[Spectrum]) -> float:
 
 
 def _log_block(block: Maps[Spectrum]) -> float:
-    """ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate."""
+    """Return ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate."""
     gate = 0.0 if block.gate is None else float(np.log(2.0)) + _log_norm(block.gate)
     return _log_norm(block.inner) + _log_norm(block.outer) + gate
 
 
 def _log_attention(block: Heads[Spectrum] | None) -> float:
-    """ln sum_h c2(VO_h) (1 + 4 c2(QK_h)); 0 where there is no such block."""
+    """Return ln sum_h c2(VO_h) (1 + 4 c2(QK_h)), or 0 without a block."""
     if block is None:
         return 0.0
     return log_sum(
@@ -277,7 +296,7 @@ def _log_attention(block: Heads[Spectrum] | None) -> float:
 
 
 def _log_norm(spectrum: Spectrum | None) -> float:
-    """ln c2; 0 for a matrix that is not there, -inf for a zero matrix."""
+    """Return ln c2: 0 if there is no matrix, -inf for a zero matrix."""
     if spectrum is None:
         return 0.0
     return float(np.log(spectrum.spectral)) if spectrum.spectral > 0 else -np.inf

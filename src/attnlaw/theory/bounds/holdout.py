@@ -1,4 +1,4 @@
-"""What labelled examples, held out and used once, say of an error rate: the bound of Clopper and Pearson."""
+"""Upper bound of an error rate from labelled examples that were held out and used once (Clopper and Pearson)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from attnlaw.core.settings import check_value
 
 
 def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
-    """An upper bound of the error rate of a fixed model that holds with probability 1 - delta.
+    """Return an upper bound of a model's error rate that holds with probability 1 - delta.
 
-    The (1 - delta)-quantile of Beta(errors + 1, examples - errors): the largest rate at which so few errors
-    have a probability of at least delta. It fails where the examples chose the model, or were used twice.
+    The bound is the (1 - delta)-quantile of Beta(errors + 1, examples - errors). This is the largest rate at
+    which so few errors have a probability of at least delta. It does not hold if the examples were used to
+    choose the model, or if they were used twice.
+
+    Args:
+        errors: wrong predictions of the fixed model.
+        examples: held-out examples.
+        delta: probability that the bound fails.
 
     >>> round(holdout_bound(41, 700), 7), holdout_bound(5, 5)
     (0.0753287, 1.0)

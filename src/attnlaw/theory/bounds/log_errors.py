@@ -1,13 +1,15 @@
-"""Errors of what follows from approximate (`spectra.approximate`) and float32 spectra, to first order.
+"""Errors of quantities that are computed from approximate (`spectra.approximate`) or float32 spectra.
 
-| source | moves | over matrices |
+The errors are propagated to first order.
+
+| source | what it moves | how it adds up over matrices |
 |---|---|---|
-| probes of one matrix | its own Schatten sum | independent: added in squares |
-| quadrature, within its bracket | its own Schatten sum, always the same way | common: added |
-| float32, within its bound | its own Schatten sum | common: added |
-| spectral norms, each within its bound | every gamma and alpha that it enters | common: added |
+| probes of one matrix | the Schatten sum of this matrix | independent: added in squares |
+| quadrature, within its bracket | the Schatten sum of this matrix, always the same way | common: added |
+| float32, within its bound | the Schatten sum of this matrix | common: added |
+| spectral norms, each within its bound | every gamma and alpha that contains the norm | common: added |
 
-Every factor grows with every spectral norm, so all norms raised by their bounds at once bound the factors.
+Every factor increases with every spectral norm. So the factors are bounded by raising all norms at once.
 """
 
 from __future__ import annotations
@@ -26,14 +28,25 @@ from attnlaw.spectra.spectrum import Spectrum
 
 @dataclass(frozen=True)
 class LogError:
-    """The error of a natural logarithm: `spread` by probes, `bound` by quadrature and spectral norms."""
+    """The error of a natural logarithm.
+
+    Args:
+        spread: random part, a standard error over probes.
+        bound: systematic part, from quadrature, float32 and spectral norms.
+    """
 
     spread: float
     bound: float
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Of a logarithm that a spectrum determines; `norms` is what spectral norms may move it by."""
+        """Return the error of a logarithm that a spectrum determines.
+
+        Args:
+            spectrum: the approximate spectrum.
+            value: computes the logarithm from a spectrum.
+            norms: how far spectral norms may move the logarithm.
+        """
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -42,7 +55,10 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """The error of a sum of weight times logarithm; terms are (matrix, weight, error of the logarithm).
+    """Return the error of a weighted sum of logarithms.
+
+    Args:
+        terms: (matrix, weight, error of the logarithm). Terms of the same matrix err together.
 
     >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
     0.05099019513592785
@@ -50,27 +66,27 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0
     for matrix, weight, error in terms:
-        spreads[matrix] += abs(weight) * error.spread  # a matrix that is used again errs in the same way
+        spreads[matrix] += abs(weight) * error.spread  # all uses of a matrix err together
         bound += abs(weight) * error.bound
     return hypot(*spreads.values(), bound)
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """The network with every approximate spectral norm raised by its error; None where all are exact."""
+    """Return the network with every approximate spectral norm raised by its error; None if all are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(lambda _, spectrum: with_spectral_norm(spectrum, _upper_norm(spectrum)))
 
 
 def log_increase(upper: float, value: float) -> float:
-    """How far a logarithm was raised; nothing for the logarithm of zero."""
+    """Return how far a logarithm was raised; 0 for the logarithm of zero."""
     return upper - value if np.isfinite(value) else 0.0
 
 
 def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
-    """The spectrum with another spectral norm, for the factors, which read no other value.
+    """Return the spectrum with another spectral norm, for factors that read no other value.
 
-    The first value moves alone: it leads an approximate spectrum with multiplicity zero, in no sum.
+    Only the first value changes. In an approximate spectrum it has multiplicity zero, so no sum contains it.
     """
     return replace(spectrum, values=np.append(norm, spectrum.values[1:]))
 

@@ -1,37 +1,37 @@
 r"""How large the logits of a head can get, from its weights alone: bound, typical size, probable maximum.
 
-`logit_bounds(model)` gives a `Logits` for the place of every QK; `head_logits` and `logits_of` give one from
-sizes that are measured already. Logits are `s q . k`, capped where the model caps them; what positions
-(ALiBi, T5, DeBERTa) or masks add on top is not counted.
+`logit_bounds(model)` returns a `Logits` for every head. `head_logits` and `logits_of` start from sizes that
+are already measured. Logits are `s q . k`, capped if the model caps them. They do not contain what positions
+(ALiBi, T5, DeBERTa) or masks add on top.
 
 | letter | meaning |
 |---|---|
 | s, c | `Scores.scale`, `Scores.cap` |
 | q = z R_Q + q0, k = z' R_K + k0 | queries and keys, \|z\|^2 <= S_Q and \|z'\|^2 <= S_K (`spectra.scores`) |
-| v, sigma, tau | singular values, descending, of R_Q R_K^T, of R_Q, of R_K |
+| v, sigma, tau | singular values, descending, of R_Q R_K^T, of R_Q and of R_K |
 
 - **Bound**, for any input: `s [sqrt(S_Q S_K) v_1 + sqrt(S_Q) |R_Q k0| + sqrt(S_K) |R_K q0| + |q0 . k0|]`.
-- **Positions that turn** queries and keys (rotary) come between R_Q and R_K^T, and v_1 bounds nothing;
-  lengths stay. Of the numbers that are turned it is `s max|q| max|k|`, added to the bound of those that are
-  not. The largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l /
-  (l - sigma_i^2)]`, e_i the right singular vectors (a quadratic with one constraint has no duality gap).
-  Clipping keeps no products, and lengthens nothing either: the same.
-- **Cap**: `c tanh(l / c)` increases with l, so it is taken of the bound.
-- **Typical**: over isotropic tokens a row of logits has, in the root mean square over rows, the standard
-  deviation `s sqrt(sum v_i^2 + |R_K q0|^2)`. Positions are left out.
-- **Probable**: with `L = ln(2 n^2 / delta)`, w = s v and `A^2 = s^2 (|R_Q k0|^2 + |R_K q0|^2)`, no logit of n
-  isotropic tokens (query and key of two of them) is larger, but for a chance delta, than
+- **Rotary positions** turn queries and keys between R_Q and R_K^T, so v_1 bounds nothing, but lengths stay
+  the same. The bound of the turned entries is `s max|q| max|k|`; it is added to the bound of the others. The
+  largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l -
+  sigma_i^2)]`, where e_i are the right singular vectors (a quadratic with one constraint has no duality gap).
+  Clipping does not preserve products either, and it lengthens nothing, so it is treated in the same way.
+- **Cap**: `c tanh(l / c)` increases with l, so the cap is applied to the bound.
+- **Typical**: over isotropic tokens, the root mean square over rows of the standard deviation of a row of
+  logits is `s sqrt(sum v_i^2 + |R_K q0|^2)`. Positions are left out.
+- **Probable**: take `L = ln(2 n^2 / delta)`, w = s v and `A^2 = s^2 (|R_Q k0|^2 + |R_K q0|^2)`. With
+  probability 1 - delta, no logit of n isotropic tokens (query and key of two different tokens) exceeds
 
       s |q0 . k0| + min over 0 < t < 1/w_1 of [L - sum ln(1 - t^2 w_i^2) / 2 + t^2 A^2 / (2 (1 - t w_1))] / t
 
-  The moment generating function of Gaussian z dominates that of z on the sphere. Under rotary positions
-  w_i = s sigma_i tau_i, since the sum is convex and increasing in ln w_i, and the singular values of
-  R_Q T R_K^T are log-majorised by those products for every rotation T (Horn 1950); |R_Q k0| becomes
-  sigma_1 |k0|, |R_K q0| tau_1 |q0|, and q0 . k0 becomes |q0| |k0|.
+  The moment generating function of Gaussian z dominates that of z on the sphere. Under rotary positions w_i =
+  s sigma_i tau_i, because the sum is convex and increasing in ln w_i, and the singular values of R_Q T R_K^T
+  are log-majorised by these products for every rotation T (Horn 1950). |R_Q k0| becomes sigma_1 |k0|, |R_K
+  q0| becomes tau_1 |q0|, and q0 . k0 becomes |q0| |k0|.
 
-Bound and probable maximum are ours; arXiv 2602.18851 bounds logits of isotropic tokens by the rank where this
-has all singular values. Isotropic tokens are a fiction: in training tokens line up with what a head looks
-for, and its logits become several times as large.
+Bound and probable maximum are ours. arXiv 2602.18851 bounds logits of isotropic tokens by the rank; we use
+all singular values. Real tokens are not isotropic: in training they line up with what a head looks for, and
+its logits become several times as large.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.spectra.head_sizes import Lengths, ScorePart, ScoreSizes
 from attnlaw.spectra.scores import block_scores, missing_sizes_reason
 
-# The probable maximum is of so many tokens, but for this chance.
+# The probable maximum holds for this many tokens, except with this probability.
 TOKENS, CHANCE = 512, 0.05
-# Bounds are enlarged by this share of themselves: far more than round-off of float64 takes off.
+# Relative enlargement of bounds, far above the round-off of float64.
 SLACK = 1e-12
-# Largest finite numbers of the types that logits are kept in.
+# Largest finite numbers of the types that store logits.
 FLOAT8_E4M3, FLOAT16 = 448.0, 65504.0
 APPLIED_AGAIN = "the layer is applied several times, the first time not behind the norm that it reads later"
 PAST_FLOAT64 = "it exceeds float64"
@@ -59,7 +59,7 @@ PAST_FLOAT64 = "it exceeds float64"
 
 @dataclass(frozen=True)
 class Logits:
-    """The size of a head's logits; None where it is not known, and `reason` says why there is no bound."""
+    """Sizes of the logits of one head. A size is None if it is unknown; `reason` says why there is no bound."""
 
     bound: float | None = None
     typical: float | None = None
@@ -68,12 +68,12 @@ class Logits:
 
 
 def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
-    """The logits of every head, self and cross attention, by the place of its QK.
+    """Return the sizes of the logits of every head, in self and cross attention, by the location of its QK.
 
     >>> import numpy as np
     >>> from attnlaw.checkpoints.open import open_model
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.eye(4)}
-    >>> [found.reason for found in logit_bounds(open_model(block, heads=2)).values()]
+    >>> [logits.reason for logits in logit_bounds(open_model(block, heads=2)).values()]
     ['the norm before it is not known', 'the norm before it is not known']
     """
     logits: dict[MatrixLocation, Logits] = {}
@@ -88,7 +88,7 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
 
 
 def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """The logits of one head of a block, of sizes that are measured; where there is no bound, the reason."""
+    """Return the logits of one head from measured sizes; without a bound, `reason` says why."""
     reason = why_no_bound(model, location, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)
@@ -97,17 +97,21 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Why no input-free bound of the logits of a block exists; None where one does."""
+    """Return why the logits of a block have no bound that holds for every input; None if they have one."""
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Bound, typical size and probable maximum of a head's logits, from the sizes of its queries and keys.
+    """Return bound, typical size and probable maximum of a head's logits.
+
+    Args:
+        sizes: sizes of the queries and keys of the head (`spectra.scores`).
+        scores: how the model turns queries and keys into logits: scale, cap, clipping, rotary positions.
 
     >>> part = ScorePart(np.array([3.0]), 0.0, 0.0, 0.0, (4.0, 4.0))
-    >>> found = logits_of(ScoreSizes(part, (part,)), Scores(0.5))
-    >>> round(found.bound, 9), found.typical
+    >>> logits = logits_of(ScoreSizes(part, (part,)), Scores(0.5))
+    >>> round(logits.bound, 9), logits.typical
     (6.0, 1.5)
     """
     whole = sizes.whole
@@ -127,7 +131,7 @@ def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
 
 
 def _largest_score(part: ScorePart) -> float:
-    """The largest q . k of some numbers of queries and keys."""
+    """Return the largest q . k over some entries of queries and keys."""
     if part.lengths is not None:
         return largest_length(part.lengths[0]) * largest_length(part.lengths[1])
     query, key = map(sqrt, part.squares)
@@ -136,7 +140,7 @@ def _largest_score(part: ScorePart) -> float:
 
 
 def largest_length(side: Lengths) -> float:
-    """The largest |z R + y0| over |z|^2 <= S, by bisection of the dual in l - sigma_1^2.
+    """Return the largest |z R + y0| over |z|^2 <= S, by bisection of the dual in l - sigma_1^2.
 
     >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
     7.0
@@ -144,12 +148,12 @@ def largest_length(side: Lengths) -> float:
     size = max(float(side.values[0]), float(np.sqrt(side.along.sum() / side.square)))
     if size == 0:
         return 0.0
-    # In units of `size`: squares of large numbers stay in range.
+    # In units of `size`, squares of large numbers do not overflow.
     squares, along = (side.values / size) ** 2, side.along / size**2
     below = squares[0] - squares
     slope = along * squares
     high = sqrt(float(slope.sum()) / side.square)
-    if high == 0:  # nothing of y0 lies where R leads
+    if high == 0:  # y0 is orthogonal to the range of R
         return size * sqrt(squares[0] * side.square + float(along.sum()))
     low = max(sqrt(float(slope[0]) / side.square), 1e-16 * high)
     for _ in range(50):
@@ -163,7 +167,7 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable_maximum(part: ScorePart, scale: float) -> float:
-    """What no logit of isotropic tokens passes but by chance; any t gives such a number, the least counts."""
+    """Return the probable maximum. Every t gives a valid one, so a grid of t is enough."""
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths
@@ -175,7 +179,7 @@ def _probable_maximum(part: ScorePart, scale: float) -> float:
     variance = float(values @ values) + linear_variance
     if variance == 0 or not isfinite(variance):
         return scale * (shifts + variance)
-    size = sqrt(variance)  # t in units of 1 / size
+    size = sqrt(variance)  # t is in units of 1 / size
     w, linear_share = values / size, linear_variance / variance
     most = min(sqrt(2 * level), (1 - 1e-6) / w[0] if w[0] > 0 else np.inf)
     low, high = 0.0, most

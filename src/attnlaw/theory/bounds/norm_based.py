@@ -2,8 +2,9 @@
 
     B = (1 + sum over matrices of (alpha_l gamma' |W|)^(2/3))^(3/2)
 
-with |W| the (2,1) norm (Edelman) or the (1,1) norm (Trauger-Tewari), and gamma' the sensitivity without
-the 2 of QK. As adapted in arXiv 2605.07297; leading factors only, not guarantees.
+Here |W| is the (2,1) norm (Edelman) or the (1,1) norm (Trauger-Tewari), alpha_l the amplification of
+`factors`, and gamma' the sensitivity without the 2 of QK. Both are adapted as in arXiv 2605.07297. They are
+leading factors only, not guarantees.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
 
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
-    """ln of the norm-based proxy with the given norm of each matrix (an attribute of its spectrum).
+    """Return ln of the norm-based proxy.
 
-    Its error is how far it may lie above by gamma and alpha, and the standard error of norms that are from a
-    sample, in quadrature: with weights w of the terms in the sum, d ln B = sum w d ln |W|.
+    The error combines two parts in quadrature: how far gamma and alpha may raise the proxy, and the standard
+    error of norms that were estimated from a sample. With weights w of the terms in the sum, d ln B = sum w d
+    ln |W|.
+
+    Args:
+        matrices: all matrices of a network with their factors.
+        norm: attribute of `Spectrum` that holds the norm, such as "norm_21".
     """
     terms = _terms(matrices, norm, [m.log_alpha.value for m in matrices])
     value = _total(terms)
@@ -57,7 +63,7 @@ def _total(terms: NDArray[np.float64]) -> float:
 
 
 def _relative_error(spectrum: Spectrum) -> float | None:
-    """Of its (1,1) norm; None where every entry was summed."""
+    """Return the relative error of the (1,1) norm; None if every entry was summed."""
     return spectrum.norm_11_error / spectrum.norm_11 if spectrum.norm_11_error else None
 
 

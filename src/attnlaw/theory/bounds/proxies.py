@@ -1,6 +1,7 @@
-"""All proxies of a network at once, with their errors: post hoc, fixed index, norm-based, adaptivity.
+"""All proxies of a network at once, with their errors: adaptive, fixed index, norm-based and adaptivity.
 
-Where spectra are approximate a proxy errs as its sum does: d ln(sum C) = sum (C / sum C) d ln C.
+If spectra are approximate, a proxy errs as its sum does: d ln(sum C) = sum (C / sum C) d ln C, where C are
+the contributions of the matrices.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, 
 
 @dataclass(frozen=True, eq=False)
 class Proxies:
-    """Leading complexity factors of a network, as natural logarithms; each includes its sqrt(L).
+    """The proxies of a network as natural logarithms; each one includes its sqrt(L).
 
-    `values` has every entry of `BOUNDS`. `adaptivity` is the value of adaptivity over the whole network;
-    `per_layer_adaptivity` by layer. `rank_count` is True when p = 0 won for every matrix that contributes:
-    the proxy then only counts ranks, and the rest of the spectrum played no part. Errors are None where all
-    spectra are exact. `log_alpha_applied` is `log_alpha` with spectral norms as applied, None where one is
-    not known: it stands beside the others and enters none of them.
+    Errors are None if all spectra are exact.
+
+    Args:
+        contributions: what each matrix adds, in the tree of the network.
+        log_alpha: ln alpha after each application of a layer.
+        log_alpha_applied: ln alpha from spectral norms with the preceding norm folded in, None if one of
+            these norms is unknown. No proxy uses it.
+        values: ln of each proxy in `BOUNDS`.
+        adaptivity: value of adaptivity of the whole network.
+        per_layer_adaptivity: value of adaptivity of each layer.
+        rank_count: True if p = 0 won for every matrix that contributes. The proxy then only counts ranks.
     """
 
     contributions: Network[Contribution]
@@ -48,7 +55,7 @@ class Proxies:
 
 
 def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
-    """Why a network has no proxies; None where it has."""
+    """Return why a network has no proxies; None if it has them."""
     if not network.layers or network.activation is None:
         return "an adapter is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
@@ -67,9 +74,13 @@ def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
 
 
 def proxies(network: Network[Any]) -> Proxies:
-    """Evaluate every proxy of a network of spectra without an `obstacle`; see `factors` for the conventions.
+    """Compute every proxy of a network of spectra.
 
-    Shared matrices count once; every application counts in `proxies(network.unroll())`.
+    Shared matrices count once. To count every application, call `proxies(network.unroll())`. The module
+    `factors` states the conventions.
+
+    Args:
+        network: spectra at the leaves; `why_no_proxies(network)` must return None.
     """
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size
@@ -100,7 +111,7 @@ def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
             depth,
         ),
     }
-    # The grid {0, 1/m, ..., 2} holds 0, 1 and 2 at its ends and its middle.
+    # The grid {0, 1/m, ..., 2} has 0 and 2 at its ends and 1 in the middle.
     middle = parts[0].log_curve.size // 2
     for bound in BOUNDS.values():
         if bound.index is not None:
@@ -118,7 +129,7 @@ def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
 def _log_proxy(
     parts: Sequence[Contribution], logs: Sequence[float], errors: Sequence[LogError | None], depth: int
 ) -> Estimate:
-    """ln(sum of exponentials + sqrt(L)), with its error."""
+    """Return ln(sum of exponentials + sqrt(L)) with its error."""
     total = proxy(np.array(logs), depth)
     if all(error is None for error in errors):
         return Estimate(total)

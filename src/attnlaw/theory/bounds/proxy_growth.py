@@ -1,10 +1,10 @@
-"""How a proxy grows with depth and width over a family of models: exponents by least squares.
+"""How proxies grow with depth and width over a family of models: exponents by least squares.
 
     log proxy = constant + a log depth + b log width + residual
 
-Standard errors are those of ordinary least squares: they hold the spread between seeds and, where the
-growth is no power law, the misfit. `seed_spread` holds the spread between models of equal depth and
-width alone, so a residual far above it says that the power law is a summary and not a law.
+The standard errors of ordinary least squares contain the spread between seeds and, if the growth is not a
+power law, the misfit. `seed_spread` contains only the spread between models of equal depth and width. So if
+the residual is far above `seed_spread`, the exponents only summarise the growth.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class Growth:
-    """proxy ~ depth^a width^b; `residual` and `seed_spread` are standard deviations of log10 proxy.
+    """Fitted growth, proxy ~ depth^a width^b, with standard errors.
 
-    What the models do not determine is None: errors with three models or fewer, the spread without
-    two models of equal depth and width.
+    A value is None if the models do not determine it: errors need four models, and the spread needs two
+    models of equal depth and width.
+
+    Args:
+        depth: exponent a.
+        width: exponent b.
+        residual: standard deviation of log10 proxy around the fit.
+        seed_spread: standard deviation of log10 proxy between models of equal depth and width.
     """
 
     depth: float
@@ -37,8 +43,16 @@ class Growth:
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
     """Fit the exponents of depth and width to one proxy of many models.
 
-    >>> found = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
-    >>> round(found.depth, 12), round(found.width, 12)
+    Args:
+        depth: number of layers of each model.
+        width: hidden size of each model.
+        log10_proxy: log10 of the proxy of each model.
+
+    Raises:
+        InputError: the models do not differ in both depth and width.
+
+    >>> fit = growth([2, 4, 8, 2, 4, 8], [64, 64, 64, 128, 128, 128], np.log10([1, 2, 4, 8, 16, 32]))
+    >>> round(fit.depth, 12), round(fit.width, 12)
     (1.0, 3.0)
     """
     L, N, y = (np.asarray(values, dtype=np.float64) for values in (depth, width, log10_proxy))
@@ -62,7 +76,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:
-    """The pooled standard deviation of models that share depth and width."""
+    """Return the pooled standard deviation of models that share depth and width."""
     cells, cell = np.unique(np.column_stack([depth, width]), axis=0, return_inverse=True)
     cell = cell.ravel()
     freedom = y.size - len(cells)

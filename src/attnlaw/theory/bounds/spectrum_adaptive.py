@@ -1,26 +1,28 @@
-"""Spectrum-adaptive proxies: the Schatten index of every matrix chosen after training.
+"""Spectrum-adaptive proxies, which choose a Schatten index for every matrix after training.
 
-Paper: M. Sakai, M. Imaizumi, arXiv 2605.07297. The contribution of one matrix at index p in [0, 2] is
+M. Sakai, M. Imaizumi, arXiv 2605.07297. The contribution of one matrix with singular values s_i at index p is
 
-    C(p) = (sum_i s_i^p)^(1/(p+2)) * scale^(p/(p+2)) * N^((p+1)/(p+2)),    scale = gamma alpha L,
+    C(p) = (sum_i s_i^p)^(1/(p+2)) * scale^(p/(p+2)) * N^((p+1)/(p+2)),   scale = gamma alpha L,  0 <= p <= 2,
 
-with the numerical rank in place of the sum at p = 0; the proxy is `sum over matrices of min_p C(p)
-+ sqrt(L)`. It is the leading factor of a bound: no constants, no logarithms, not a guarantee.
+where N is the hidden size and `factors` defines gamma, alpha and L. At p = 0 the sum is the numerical rank.
+The proxy is `sum over matrices of min_p C(p) + sqrt(L)`. It is the leading factor of a bound: it has no
+constants and no logarithms, and it is not a guarantee.
 
-ln C(p) = f(p) / (p + 2) with f convex (a log-sum-exp plus a linear function), so C has one valley:
-{p : f(p) <= t (p + 2)} is convex for every t. Its bottom is where f'(p)(p + 2) - f(p), which increases,
-changes sign; the continuous choice below is therefore the global minimiser.
+ln C(p) = f(p) / (p + 2), where f is convex (a log-sum-exp plus a linear function). So C has one valley,
+because {p : f(p) <= t (p + 2)} is convex for every t. Its bottom is where the increasing function f'(p)(p +
+2) - f(p) changes sign. The continuous choice below is therefore the global minimiser.
 
-The value of adaptivity: what one common Schatten index costs over the post hoc choice per matrix.
+**Value of adaptivity**: the ratio min_p sum_i C_i(p) / sum_i min_p C_i(p) >= 1. A value of 1 means that the
+choice per matrix gained nothing over one index for all.
 
-How many directions of a matrix count at a scale.
+**Effective directions** are the number of directions of a matrix that count at a scale. They come from a
+lower bound of C (ours):
 
     B(M) = min_r max(sqrt(N r), N scale s_{r+1}) <= min_p C(p)        0 <= r <= rank, s_{rank+1} = 0
 
-with C(p) of `spectrum_adaptive` (arXiv 2605.07297; this bound from below is ours). Proof: let v = C(p) and
-t = v / (N scale). Of the s_i at most sum_i s_i^p / t^p = v^2 / N exceed t; with that many for r, both terms
-are at most v. The smallest minimising r counts the effective directions: those below them move the output too
-little at this scale to be worth their rank.
+Proof: let v = C(p) and t = v / (N scale). At most sum_i s_i^p / t^p = v^2 / N of the s_i exceed t. With this
+number for r, both terms are at most v. The smallest minimising r is the number of effective directions. The
+directions below them move the output too little at this scale to be worth their rank.
 """
 
 from __future__ import annotations
@@ -39,15 +41,26 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.factors import MatrixFactors
 from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
-MOST_STEPS = 60  # of Newton's method: as many halvings leave nothing of [0, 2]
+MOST_STEPS = 60  # of Newton's method; as many halvings shrink [0, 2] below round-off
 
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """What one matrix adds: ln C on the grid, the best index on the grid and over all of [0, 2].
+    """The contribution of one matrix, for all p on the grid and at the best p.
 
-    The errors are of `log_value`, of `continuous_log_value` and of ln C at p = 0, 1 and 2; None where both
-    the spectrum and the scale are exact.
+    Errors are None if the spectrum and the scale are exact.
+
+    Args:
+        factors: the matrix with gamma and alpha.
+        log_scale: ln(gamma alpha L).
+        log_curve: ln C on `index_grid`.
+        p: best index on the grid.
+        log_value: ln C at `p`.
+        continuous_p: best index in [0, 2].
+        continuous_log_value: ln C at `continuous_p`.
+        log_error: error of `log_value`.
+        continuous_log_error: error of `continuous_log_value`.
+        fixed_log_errors: errors of ln C at p = 0, 1 and 2.
     """
 
     factors: MatrixFactors
@@ -63,7 +76,7 @@ class Contribution:
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
-    """The paper's grid {0, 1/m, ..., 2} with m = ceil(L + ln N).
+    """Return the paper's grid of indices {0, 1/m, ..., 2} with m = ceil(L + ln N).
 
     >>> index_grid(depth=1, hidden_size=2)
     array([0. , 0.5, 1. , 1.5, 2. ])
@@ -73,7 +86,13 @@ def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
 
 
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
-    """C(p) of one matrix on the grid, with the post hoc choice of p on it and over continuous p."""
+    """Compute C(p) of one matrix on the grid, and the best p on the grid and in [0, 2].
+
+    Args:
+        factors: the matrix with gamma and alpha.
+        depth: number of layers L.
+        hidden_size: width N.
+    """
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
@@ -83,7 +102,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     def value(index: float, spectrum: Spectrum) -> float:
         return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
 
-    # A minimum errs as a minimum: with another spectrum within the errors another index may win.
+    # The error is that of the minimum: for another spectrum within the errors, another index may win.
     def grid_minimum(spectrum: Spectrum) -> float:
         return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
 
@@ -111,23 +130,26 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
 def log_contribution(
     p: NDArray[np.float64], spectrum: Spectrum, log_scale: float, hidden_size: int
 ) -> NDArray[np.float64]:
-    """ln C at every index in `p`; -inf where C is zero (a zero matrix, or scale 0 and p > 0)."""
+    """Return ln C at every index in `p`.
+
+    The value is -inf if C is zero: for a zero matrix, or for scale 0 and p > 0.
+    """
     log_values = np.log(spectrum.above_tolerance)
     if log_values.size == 0:
         return np.full(p.shape, -np.inf)
     powers = log_sums(np.multiply.outer(p, log_values), spectrum.counts_above_tolerance)
-    # p ln(scale) with 0 * -inf = 0: at p = 0 the scale plays no part.
+    # p ln(scale) with 0 * -inf = 0, because C does not depend on the scale at p = 0.
     scaled = np.multiply(p, log_scale, out=np.zeros_like(p), where=p > 0)
     return np.asarray((powers + scaled + (p + 1) * log(hidden_size)) / (p + 2))
 
 
 def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
-    """ln of (the sum of contributions + sqrt(L))."""
+    """Return ln of (the sum of contributions + sqrt(L))."""
     return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
 
 
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
-    """The error of a value ln C, taken at p: it is linear in ln(scale) with slope p / (p + 2)."""
+    """Return the error of a value ln C at p, which is linear in ln(scale) with slope p / (p + 2)."""
     spectrum = factors.spectrum
     if spectrum.is_exact and factors.log_scale_error is None:
         return None
@@ -138,9 +160,10 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
 
 
 def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
-    """The minimiser of C over [0, 2]: the root of the increasing `f'(p)(p + 2) - f(p)`, by Newton's method.
+    """Return the minimiser of C over [0, 2], the root of the increasing `f'(p)(p + 2) - f(p)`.
 
-    Its slope is `f''(p)(p + 2)`, f'' a variance of logarithms; the bracket halves where a step leaves it.
+    Newton's method uses the slope `f''(p)(p + 2)`, where f'' is a variance of logarithms. If a step leaves
+    the bracket, the bracket is halved instead.
     """
     log_values, counts = np.log(spectrum.above_tolerance), spectrum.counts_above_tolerance
     if log_values.size == 0:
@@ -176,14 +199,20 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """The smallest sum over matrices with one common p, over the post hoc sum; 1 means no gain.
+    """Return the ratio of the best sum with one common index to the sum with an index per matrix.
 
-    None where every contribution is zero.
+    Args:
+        contributions: one for each matrix, with its curve ln C(p) on the index grid.
+        depth: number of layers L. Together with `hidden_size` it fixes the grid of p.
+        hidden_size: width N.
+
+    Returns:
+        The ratio, with an error if some spectra are approximate; None if all contributions are zero.
     """
     total = log_sum([part.log_value for part in contributions])
     if total == -np.inf:
         return None
-    # At least 1 by definition; two orders of summation may differ in the last digit.
+    # The two sums are added in different orders, so rounding could give 1 - 1e-16.
     value = max(1.0, float(np.exp(np.min(_log_sums_by_index(contributions)) - total)))
     if all(part.log_error is None for part in contributions):
         return Estimate(value)
@@ -191,7 +220,7 @@ def value_of_adaptivity(
 
 
 def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float:
-    """Of its logarithm where spectra are approximate: both sums err together, as their ratio does."""
+    """Return the error of ln(value of adaptivity). Both sums err together, so their ratio errs less."""
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
@@ -208,7 +237,7 @@ def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size
 
 
 def _log_sums_by_index(parts: Sequence[Contribution]) -> NDArray[np.float64]:
-    """ln of the sum over matrices at each index of the grid."""
+    """Return ln of the sum over matrices at each index of the grid."""
     return log_sums(np.array([part.log_curve for part in parts]).T)
 
 
@@ -219,7 +248,7 @@ def _log_error_of_matrix(
     grid: NDArray[np.float64],
     hidden_size: int,
 ) -> LogError:
-    """Of ln(value of adaptivity) as the spectrum of one matrix varies beside the curves of the others."""
+    """Return how the spectrum of one matrix moves ln(value of adaptivity); the other curves stay fixed."""
     common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)
     post_hoc = log_sum(others.min(axis=1)) if len(others) else -np.inf
 
@@ -231,7 +260,7 @@ def _log_error_of_matrix(
 
 
 def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> NDArray[np.float64]:
-    """ln max(sqrt(N r), N scale s_{r+1}) for r = 0 .. rank, of an exact spectrum.
+    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0 .. rank of an exact spectrum.
 
     >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
     >>> np.exp(log_truncations(spectrum, log(0.01), 256)).round(2)
@@ -245,7 +274,7 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:
-    """The smallest r at which B(M) is reached.
+    """Return the number of effective directions: the smallest r at which B(M) is reached.
 
     >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
     >>> [effective_directions(spectrum, log(scale), 256) for scale in (0.01, 0.1, 1.0)]
