@@ -1,1 +1,1 @@
-"""Numerical tools that know nothing of attention."""
+"""Numerical tools that have nothing to do with attention."""

@@ -1,4 +1,4 @@
-"""Repeated draws: a generator for each, and the mean of what they gave."""
+"""Repeated random draws: one generator for each draw, and the mean of their results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from attnlaw.core.settings import check_value
 
 
 def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
-    """One for each draw: the children of a seed, in order."""
+    """Return `seeds` random generators, the children of one seed in order."""
     count = check_value("seeds", seeds, int, minimum=1)
     return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    """The mean with its standard error, which one value does not have.
+    """Return the mean with its standard error; a single value has no error.
 
     >>> str(mean_of([1.0, 2.0, 3.0]))
     '2.0(6)'

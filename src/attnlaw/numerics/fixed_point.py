@@ -1,6 +1,6 @@
-"""Solvers that always stop and say how: bracketed roots of many equations at once, accelerated iteration.
+"""Solvers that always stop: bracketed roots of many equations at once, and accelerated fixed-point iteration.
 
-Both return values, never exceptions: a residual, the steps used and a status.
+Neither solver raises an exception if it fails. The result has the residual and the number of steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attnlaw.core.arrays import Reals
 
 @dataclass(frozen=True)
 class Roots:
-    """Roots of a batch of scalar equations, with the values there and the width of the final brackets."""
+    """Roots of a batch of scalar equations, with the residuals there and the widths of the final brackets."""
 
     x: Reals
     residual: Reals
@@ -35,10 +35,14 @@ def bracketed_roots(
 ) -> Roots:
     """Solve `function(x, which) = 0` for each member of a batch by Chandrupatla's method (1997).
 
-    `function` gets the points of the members still active and their indices, and returns their values; the
-    signs at `low` and `high` must differ (a member for which they do not keeps its end of smaller absolute
-    value). `ends` are the values there, where they are known. `tolerance` is on the width of the bracket
-    relative to `|x|`.
+    Args:
+        function: takes the points of the members that are still active and their indices, and returns the
+            values there.
+        low: lower ends of the brackets.
+        high: upper ends. If the signs at both ends of a member agree, its result is the end with the smaller
+            absolute value.
+        ends: values at `low` and `high`, if they are known.
+        tolerance: width of the final bracket relative to |x|.
 
     >>> targets = np.array([2.0, 5.0])
     >>> bracketed_roots(lambda x, i: x * x - targets[i], np.zeros(2), np.full(2, 9.0)).x.round(12).tolist()
@@ -71,7 +75,7 @@ def bracketed_roots(
 
 
 def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, least: Reals) -> Reals:
-    """Inverse quadratic interpolation where it is safe, else bisection, kept off the ends of the bracket."""
+    """Return an inverse quadratic step if it is safe, else bisection, away from the ends of the bracket."""
     with np.errstate(divide="ignore", invalid="ignore"):
         xi = (a - b) / (c - b)
         phi = (fa - fb) / (fc - fb)
@@ -84,9 +88,12 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 
 @dataclass(frozen=True)
 class Iteration:
-    """Outcome of an iteration: `converged`, else it stopped where the residual fell no more or at its limit.
+    """The end of a fixed-point iteration.
 
-    `error` estimates the distance of the state from the fixed point: the next step, if larger the residual.
+    Args:
+        state: the fixed point, or the best state if the iteration did not converge.
+        residual: `max |update(x) - x|` at the state.
+        error: estimated distance from the fixed point: the next step or the residual, whichever is larger.
     """
 
     state: Reals
@@ -106,12 +113,21 @@ def accelerated_iteration(
     patience: int = 40,
     largest_step: float = 1.0,
 ) -> Iteration:
-    """A fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
+    """Find a fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
 
-    A plain step is `x <- damping x + (1 - damping) update(x)`. From as many past steps as there are unknowns
-    the method learns the slope of `update(x) - x`, so a slow contraction costs few steps. A step beyond
-    `largest_step` is shortened to it. The residual is `max |update(x) - x|`. It stops early, not converged,
-    when the residual has not halved for `patience` steps: then the best state so far is returned.
+    A plain step is `x <- damping x + (1 - damping) update(x)`. The method learns the slope of `update(x) - x`
+    from as many past steps as there are unknowns, so a slow contraction takes few steps.
+
+    Args:
+        update: the map whose fixed point is wanted.
+        start: first state.
+        damping: share of the old state in a plain step.
+        tolerance: largest residual `max |update(x) - x|` of a converged state.
+        patience: the iteration gives up if the residual has not halved for so many steps.
+        largest_step: longer steps are shortened to this length.
+
+    Returns:
+        The fixed point; if the iteration gave up, the best state with `converged` False.
 
     >>> result = accelerated_iteration(np.cos, np.array([1.0]))
     >>> result.converged, float(result.state[0].round(6)), result.steps < 10
@@ -131,7 +147,7 @@ def accelerated_iteration(
         length = float(np.max(np.abs(move)))
         if residual < least:
             best, least = x, residual
-        # One secant is the least that tells a fixed point near from one far away.
+        # At least one secant is needed to know whether the fixed point is near.
         if residual <= tolerance and (len(points) > 1 or residual == 0):
             return Iteration(x, residual, max(length, residual), step, True)
         since = 0 if least < 0.5 * mark else since + 1
@@ -143,7 +159,7 @@ def accelerated_iteration(
 
 
 def _anderson_step(points: Reals, misses: Reals, damping: float) -> Reals:
-    """The plain step from the point that the secants of past steps (rows, the last is now) foretell."""
+    """Return the plain step from the point that secants of past steps predict (rows, the last is now)."""
     if len(points) == 1:
         return np.asarray((1 - damping) * misses[-1])
     moved, changed = np.diff(points, axis=0).T, np.diff(misses, axis=0).T

@@ -1,7 +1,4 @@
-"""Sums of numbers that are only held as natural logarithms.
-
-The power with which one positive quantity follows another.
-"""
+"""Numbers on a logarithmic scale: sums of numbers that are given as logarithms, and exponents of power laws."""
 
 from __future__ import annotations
 
@@ -14,7 +11,11 @@ LN10 = float(np.log(10.0))
 
 
 def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """ln of the sum of exponentials along the last axis (each `counts` times); -inf for a sum of zeros.
+    """Return ln of the sum of exponentials along the last axis, or -inf for a sum of zeros.
+
+    Args:
+        logs: natural logarithms, of any shape.
+        counts: how often each term counts; once by default.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])
@@ -28,12 +29,16 @@ def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = Non
 
 
 def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
-    """ln of the sum of exponentials of a list."""
+    """Return ln of the sum of exponentials of a list."""
     return float(log_sums(np.asarray(logs, dtype=np.float64)))
 
 
 def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
-    """Least-squares slope of log error against log ratio and its standard error, None below three points.
+    """Fit the exponent with which `errors` follow `ratios`.
+
+    Returns:
+        The least-squares slope of log error against log ratio, and its standard error (None below three
+            points).
 
     >>> slope, error = fit_exponent([1, 2, 4, 8], [1, 0.5, 0.25, 0.125])
     >>> round(slope, 12), error < 1e-12

@@ -1,8 +1,8 @@
-"""Routines of the OpenBLAS that scipy's wheels bring, by ctypes, which lets Python's lock go meanwhile.
+"""Routines of the OpenBLAS in SciPy's wheels, called by ctypes, which releases Python's lock meanwhile.
 
-scipy's wrappers of `?syrk`, `?sytrd` and `dsterf` keep the lock, so that every other thread waits for them;
-the two stages of a tridiagonalisation have no wrapper at all. Where the library is not there (other builds,
-other platforms), `library` is None, and who calls takes another way to the same numbers.
+SciPy's wrappers of `?syrk`, `?sytrd` and `dsterf` keep the lock, so every other thread waits for them. The
+two stages of a tridiagonalisation have no wrapper at all. If the library is missing (other builds, other
+platforms), `library` returns None, and callers compute the same numbers in another way.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from threadpoolctl import threadpool_info
 
 LETTERS = {"float32": "s", "float64": "d"}
 
-# Of Fortran's arguments: a letter, an integer, an array.
+# An argument of a Fortran routine: a letter, an integer or an array.
 Argument = bytes | int | np.ndarray
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """scipy's own OpenBLAS, where it exports what is called here, with 32-bit integers."""
-    import scipy.linalg  # noqa: F401  (loads it)
+    """Return SciPy's OpenBLAS, or None if it does not export the routines used here with 32-bit integers."""
+    import scipy.linalg  # noqa: F401  (loads the library)
 
     for pool in threadpool_info():
         shared_library = ctypes.CDLL(pool["filepath"])
@@ -33,12 +33,12 @@ def library() -> ctypes.CDLL | None:
 
 
 def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a routine; arrays are those that Fortran expects, and may be overwritten."""
+    """Call a BLAS routine. Arrays must have the layout that Fortran expects, and may be overwritten."""
     _routine(dll, name)(*map(_by_reference, arguments), *_lengths(arguments))
 
 
 def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a routine that ends with a status; a `LinAlgError` where that is not zero."""
+    """Call a LAPACK routine whose last argument is a status; raise a `LinAlgError` if the status is not zero."""
     status = ctypes.c_int(0)
     _routine(dll, name)(*map(_by_reference, arguments), ctypes.byref(status), *_lengths(arguments))
     if status.value:
@@ -50,7 +50,7 @@ def _routine(dll: ctypes.CDLL, name: str) -> Any:
 
 
 def _by_reference(argument: Argument) -> Any:
-    """By reference, as Fortran takes everything."""
+    """Return a pointer to the argument, because Fortran takes everything by reference."""
     if isinstance(argument, bytes):
         return argument
     if isinstance(argument, int):
@@ -59,5 +59,5 @@ def _by_reference(argument: Argument) -> Any:
 
 
 def _lengths(arguments: tuple[Argument, ...]) -> list[Any]:
-    """Fortran's hidden lengths of its letters."""
+    """Return the hidden lengths that Fortran expects for its letters."""
     return [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, bytes)]

@@ -1,4 +1,4 @@
-"""Stieltjes transforms that are roots of a polynomial: all roots at once, then the physical one."""
+"""Stieltjes transforms that are roots of a polynomial: compute all roots, then choose the physical one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from attnlaw.core.arrays import Complexes
 
 
 def monic_roots(coefficients: Complexes) -> Complexes:
-    """Roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n); shape (..., n).
+    """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`.
 
-    Eigenvalues of the companion matrices, then two Newton steps where they reduce the residual.
+    They are eigenvalues of companion matrices, improved by two Newton steps if these reduce the residual.
+
+    Args:
+        coefficients: c_1 to c_n along the last axis, shape (..., n).
+
+    Returns:
+        Roots of shape (..., n).
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]
@@ -32,7 +38,7 @@ def monic_roots(coefficients: Complexes) -> Complexes:
 
 
 def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes]:
-    """Value and slope of the monic polynomial at `y` of shape (..., roots)."""
+    """Return value and slope of the monic polynomial at `y` of shape (..., roots)."""
     value, slope = np.ones_like(y), np.zeros_like(y)
     for k in range(coefficients.shape[-1]):
         slope = slope * y + value
@@ -43,12 +49,17 @@ def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes
 def smallest_root(
     candidates: Callable[[Complexes], Complexes], z: ArrayLike, intervals: tuple[tuple[float, float], ...]
 ) -> Complexes:
-    """The smallest in modulus among `candidates(z)` of shape (..., roots), which vanishes at infinity.
+    """Return the root of smallest modulus, which is the one that vanishes at infinity.
 
-    If all branch points are real, its ratio to any other root is analytic in the upper half plane; where it
-    is the smallest on the real line and at infinity it is so everywhere (maximum principle). On the support
-    it ties with its conjugate: the one below the line belongs to z + i0. The lower half plane is the mirror
-    image of the upper one; at real z off the support the root is real.
+    If all branch points are real, the ratio of this root to any other root is analytic in the upper half
+    plane. So if it is the smallest on the real line and at infinity, it is the smallest everywhere (maximum
+    principle). On the support it ties with its conjugate, and the root below the line belongs to z + i0. The
+    lower half plane mirrors the upper one. At real z outside the support the root is real.
+
+    Args:
+        candidates: returns all roots at z, shape (..., roots).
+        z: real or complex points.
+        intervals: support of the law, as (low, high) pairs.
     """
     z = np.asarray(z)
     if np.iscomplexobj(z):

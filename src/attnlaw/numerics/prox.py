@@ -24,11 +24,16 @@ MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss: its value, slope and curvature in z at (y, z), and its proximal operator (y, omega, V).
+    """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
-    `corners(V)` are the places of y omega at which the proximal operator bends, so that an integral over it
-    is cut there. Where a loss has a corner of its own (`smooth` false) the slope is one of its subgradients.
-    `signs`: labels are -1 and 1.
+    Args:
+        value: l at (y, z).
+        slope: first derivative; a subgradient where the loss has a corner.
+        curvature: second derivative.
+        proximal: prox at (y, omega, V).
+        corners: values of y omega at which the proximal operator for V bends. Integrals are cut there.
+        smooth: False if the loss itself has a corner.
+        signs: True if labels are -1 and 1.
     """
 
     name: str
@@ -41,7 +46,7 @@ class Loss:
     signs: bool = False
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """g = (prox - omega)/V and -dg/domega, its curvature; at V = 0 those of the loss itself.
+        """Return g = (prox - omega)/V and its curvature -dg/domega; for V = 0, those of the loss itself.
 
         >>> g, bend = HINGE.pull(np.ones(3), np.array([-3.0, 0.5, 2.0]), 1.0)
         >>> g.tolist(), bend.tolist()
@@ -58,11 +63,11 @@ class Loss:
 
 
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    """The root of z = u + V/(1 + e^z), u = y omega, in [u, u + V], by Newton's method from its bend at z = 0.
+    """Return y z, where z = u + V/(1 + e^z) in [u, u + V] and u = y omega, by Newton's method from z = 0.
 
-    From elsewhere the method falls into cycles of two for V above about 4, even inside a bracket. The
-    equation is convex below 0 and concave above: from 0 (or the end of the interval next to it) every step
-    goes towards the root and none beyond it.
+    From other starts the method falls into cycles of two for V above about 4, even inside a bracket. The
+    equation is convex below 0 and concave above. So from 0 (or the end of the interval next to it), every
+    step goes towards the root, and no step goes beyond it.
 
     >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)
     >>> bool(np.abs(z - np.array([-30.0, 3.0]) - 26 * scipy.special.expit(-z)).max() < 1e-13)
@@ -98,7 +103,7 @@ LOGISTIC = Loss(
     slope=lambda y, z: -y * scipy.special.expit(-y * z),
     curvature=lambda y, z: scipy.special.expit(z) * scipy.special.expit(-z),
     proximal=_logistic_prox,
-    # From -V to 0 it holds z back near 0; the bends at both ends are a few units wide.
+    # Between -V and 0 it keeps z near 0; the bends at both ends are a few units wide.
     corners=lambda V: tuple(place + wide for place in (-V, 0.0) for wide in (-8.0, -3.0, 0.0, 3.0, 8.0)),
     signs=True,
 )

@@ -1,10 +1,8 @@
-"""Gauss-Legendre quadrature rules, made once and kept; pieces of them between cuts.
+"""Quadrature: Gauss-Legendre rules, and cosine series for densities with square-root edges.
 
-Integrals of densities with square-root edges, as cosine series of an angle.
-
-On an interval write `x = x(theta)`, theta from 0 to pi, with `x = middle - half cos(theta)` or a smooth
-function of it. For a density with square-root edges `F = f(x) density dx/dtheta` is an even periodic
-function of theta, so the midpoint rule converges exponentially and the integral from any angle to pi is a
+On an interval, write `x = x(theta)` for theta from 0 to pi, with `x = middle - half cos(theta)` or a smooth
+function of it. For a density with square-root edges, `F = f(x) density dx/dtheta` is an even periodic
+function of theta. So the midpoint rule converges exponentially, and the integral from any angle to pi is a
 sine series: one transform gives the integral above every threshold.
 """
 
@@ -21,7 +19,7 @@ from attnlaw.core.arrays import Reals
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[Reals, Reals]:
-    """Nodes and weights on [0, 1] (read-only).
+    """Return nodes and weights on [0, 1], as read-only arrays that are computed once.
 
     >>> x, w = gauss_legendre(5)
     >>> round(float(w @ x**9), 12)
@@ -35,7 +33,7 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
 
 
 def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
-    """`count` nodes and weights between neighbouring cuts, from the least to the largest of them.
+    """Return nodes and weights from the smallest to the largest cut, with `count` nodes between neighbours.
 
     >>> x, w = panels([2.0, 0.0, 1.0], 3)
     >>> x.size, round(float(w @ np.abs(x - 1)), 12)
@@ -49,14 +47,14 @@ def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def midpoint_angles(count: int) -> Reals:
-    """`theta_j = (j + 1/2) pi / count` (read-only)."""
+    """Return `theta_j = (j + 1/2) pi / count` as a read-only array."""
     theta = np.asarray((np.arange(count) + 0.5) * (np.pi / count), dtype=float)
     theta.setflags(write=False)
     return theta
 
 
 def cosine_coefficients(values: Reals) -> Reals:
-    """Coefficients c with `F(theta) = sum_k c_k cos(k theta)` from values at the midpoints (last axis)."""
+    """Return c with `F(theta) = sum_k c_k cos(k theta)`, from values at the midpoints along the last axis."""
     count = values.shape[-1]
     coefficients = scipy.fft.dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5
@@ -64,7 +62,11 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """`int_theta^pi F` for series of shape (functions, ..., count) at angles of shape (...).
+    """Return `int_theta^pi F` of cosine series.
+
+    Args:
+        coefficients: cosine series of several functions F, shape (functions, ..., count).
+        theta: angles of shape (...).
 
     >>> F = np.sin(midpoint_angles(32)) ** 2
     >>> value = integral_above(cosine_coefficients(F)[None], np.array(np.pi / 2))
@@ -79,10 +81,14 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """The angle where an increasing cosine series reaches `level`, which must lie in its range.
+    """Return the angle at which an increasing cosine series reaches `level`, which must be in its range.
 
-    `coefficients` has shape (..., count) and `level` shape (...). Newton's method kept inside a bracket,
-    from the angle of the first two terms, which is all there is for `x = middle - half cos(theta)`.
+    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
+    `x = middle - half cos(theta)`.
+
+    Args:
+        coefficients: cosine series, shape (..., count).
+        level: values of shape (...).
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

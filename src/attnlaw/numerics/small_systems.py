@@ -1,7 +1,7 @@
-"""Symmetric linear systems of many draws at once, draws on the last axis: `A = L D L^T`.
+"""Small symmetric linear systems for many draws at once, `A = L D L^T`, with the draws on the last axis.
 
-There is no pivoting: it is exact to rounding where A is positive definite. Where it is not, a pivot may be
-tiny and the solution poor; Newton's method then sees that it does not lead downhill.
+There is no pivoting, so the result is exact to rounding if A is positive definite. Otherwise a pivot may be
+tiny and the solution poor. Newton's method then notices that the step does not lead downhill.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from attnlaw.core.arrays import Reals
 
 
 def factor(A: Reals) -> Reals:
-    """L below the diagonal and 1/D on it, written over A: symmetric, of shape (P, P, N).
+    """Overwrite the symmetric A of shape (P, P, N) with L below the diagonal and 1/D on it, and return it.
 
     >>> A = np.array([[4.0, 2.0], [2.0, 5.0]])[..., None]
     >>> solve(factor(A), np.array([[8.0], [12.0]])).ravel().tolist()
@@ -30,7 +30,7 @@ def factor(A: Reals) -> Reals:
 
 
 def solve(L: Reals, b: Reals) -> Reals:
-    """The solution of `A x = b` for right-hand sides of shape (P, N)."""
+    """Solve `A x = b` for right-hand sides of shape (P, N), given `factor(A)`."""
     size = L.shape[0]
     x = b.copy()
     with np.errstate(invalid="ignore", over="ignore"):
@@ -43,7 +43,7 @@ def solve(L: Reals, b: Reals) -> Reals:
 
 
 def inverse(L: Reals) -> Reals:
-    """`A^-1`, shape (P, P, N): `M^T D^-1 M` with the lower triangle `M = L^-1`."""
+    """Return `A^-1` of shape (P, P, N), given `factor(A)`: `M^T D^-1 M` with the lower triangle `M = L^-1`."""
     size = L.shape[0]
     M = np.zeros_like(L)
     for k in range(size):

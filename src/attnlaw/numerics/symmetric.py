@@ -1,17 +1,12 @@
-"""Symmetric matrices: eigenvalues and Gram matrices, computed while other threads go on.
-
-Eigenvalues of a large symmetric matrix: dense to band, band to tridiagonal, both by blocks.
+"""Eigenvalues and Gram matrices of large matrices, computed without blocking other threads.
 
 One-stage tridiagonalisation spends half of its operations in matrix-vector products, which wait for memory.
-LAPACK's `?sytrd_sy2sb` and `?sytrd_sb2st` reduce to a band of width `BANDS` first, all in matrix products,
-then chase the band away. Where they are not there (see `openblas`), one stage answers.
+LAPACK's `?sytrd_sy2sb` and `?sytrd_sb2st` first reduce the matrix to a band of width `BANDS`, all in matrix
+products, and then reduce the band to a tridiagonal. If these routines are missing (see `openblas`), one stage
+computes the same numbers.
 
-Of a float32 matrix the reduction is float32, which is nearly all the work, and the tridiagonal's eigenvalues
-are found in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to 4096 rows), the reduction by 3.
-
-Eigenvalues of a symmetric tridiagonal matrix, while other threads go on.
-
-Half of a Gram matrix, added to, while other threads go on.
+A float32 matrix is reduced in float32, which is nearly all the work. The eigenvalues of its tridiagonal are
+computed in float64: `ssterf` itself was off by 20 to 270 eps |A| (512 to 4096 rows), the reduction by 3.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ from attnlaw.numerics import openblas
 
 
 def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
-    """All eigenvalues, ascending, by LAPACK's `dsterf`; to the same bits whoever calls it.
+    """Return all eigenvalues of a symmetric tridiagonal matrix, ascending, by LAPACK's `dsterf`.
 
     >>> tridiagonal_eigenvalues(np.array([2.0, 2.0]), np.array([1.0])).round(12)
     array([1., 3.])
@@ -41,15 +36,16 @@ def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
     return values
 
 
-# Rows from which two stages are faster than one (measured on one core), and the width of the band between.
+# Two stages are faster than one from this many rows (measured on one core). The band between has this width.
 LARGE = 1536
 BANDS = {"float32": 64, "float64": 48}
 
 
 def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
-    """All eigenvalues, ascending, of a float32 or float64 matrix, which may be overwritten.
+    """Return all eigenvalues, ascending, of a symmetric float32 or float64 matrix, which may be overwritten.
 
-    Each is right to about eps |A| of the matrix's own precision. Of float32 the upper triangle alone is read.
+    Each eigenvalue is right to about eps |A| in the precision of the matrix. Only the upper triangle of a
+    float32 matrix is read.
 
     >>> symmetric_eigenvalues(np.array([[2.0, 1.0], [1.0, 2.0]])).round(12)
     array([1., 3.])
@@ -59,7 +55,7 @@ def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
         return _float64_eigenvalues(*_two_stages(library, matrix))
     if matrix.dtype == np.float64:
         return np.asarray(np.linalg.eigvalsh(matrix))
-    # numpy would find the eigenvalues of a float32 matrix in float64 from the start.
+    # NumPy would convert a float32 matrix to float64 first.
     return _float64_eigenvalues(*_one_stage(library, matrix))
 
 
@@ -85,7 +81,7 @@ def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal
 
 
 def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
-    transpose = np.asarray(matrix.T, order="F")  # what Fortran takes, and no copy of rows that lie together
+    transpose = np.asarray(matrix.T, order="F")  # Fortran order, without a copy if rows are contiguous
     n, letter, band = len(transpose), openblas.LETTERS[transpose.dtype.name], BANDS[transpose.dtype.name]
 
     def zeros(*shape: int) -> NDArray[Any]:
@@ -106,7 +102,7 @@ def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
 
 
 def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
-    """Add W W^T to the lower triangle of a matrix in Fortran's order, of the same type.
+    """Add W W^T to the lower triangle of `gram`, which has the same type and is in Fortran order.
 
     >>> gram = np.zeros((2, 2), order="F")
     >>> add_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), gram)
@@ -116,7 +112,7 @@ def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
     """
     library = openblas.library()
     by_columns = wide.flags.f_contiguous
-    laid = wide if by_columns else np.ascontiguousarray(wide).T  # in Fortran's order, both
+    laid = wide if by_columns else np.ascontiguousarray(wide).T  # both are in Fortran order
     if library is None:
         (update,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=gram.dtype)
         gram[...] = update(1.0, laid, 1.0, gram, not by_columns, lower=1, overwrite_c=1)

@@ -1,8 +1,8 @@
-"""Run work in threads, with results in order and memory within a budget.
+"""Run functions in threads, with results in order and memory within a budget.
 
-`in_threads` runs functions that say how much memory they take. A `MemoryGate` lets them start while their sum
-stays within the budget, so more threads never need more memory. Each function uses one BLAS thread, so the
-numbers do not depend on how many threads there are.
+`in_threads` runs functions that state how much memory they need. A `MemoryGate` lets them start while their
+sum stays within the budget, so more threads never need more memory. Each function uses one BLAS thread, so
+the numbers do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
-# Seconds after which a thread that computes in Python lets another one go on.
+# Seconds after which a thread that runs Python code lets another one continue.
 SWITCH = 0.0005
 
 
 def usable_cores() -> int:
-    """Cores this process may use.
+    """Return how many cores this process may use.
 
     >>> usable_cores() >= 1
     True
@@ -34,9 +34,9 @@ def usable_cores() -> int:
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Inside, threads that come back from BLAS, or a page in hand, wait at most `SWITCH` for their turn.
+    """Let threads that return from BLAS wait at most `SWITCH` seconds for Python's lock, inside the block.
 
-    Python's own interval, 5 ms, is as long as what BLAS does for a head.
+    Python's default interval of 5 ms is as long as the work of BLAS for one head.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
@@ -47,7 +47,7 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """Lets work of a given size in while the sizes inside stay within the budget; anything alone may enter.
+    """A gate that admits work while the sizes inside stay within the budget. Work may always enter alone.
 
     >>> gate = MemoryGate(budget=10)
     >>> with gate.reserve(6), gate.reserve(4):
@@ -62,7 +62,7 @@ class MemoryGate:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Wait until `size` fits (or nothing else is inside), and hold it for the block."""
+        """Wait until `size` fits (or nothing else is inside), and hold it during the block."""
         with self._changed:
             self._changed.wait_for(lambda: self.bytes_in_use == 0 or self.bytes_in_use + size <= self.budget)
             self.bytes_in_use += size
@@ -80,9 +80,13 @@ R = TypeVar("R")
 def in_threads(
     work: Sequence[tuple[int, Callable[[], R]]], budget: int, jobs: int | None, on_done: Callable[[int], None]
 ) -> list[R]:
-    """The results of (bytes in memory, function), in their order; `on_done` hears how many are done.
+    """Run functions in threads and return their results in order.
 
-    Each thread works with one BLAS thread, so the numbers do not depend on `jobs`.
+    Args:
+        work: pairs of (bytes in memory, function).
+        budget: bytes that running functions may need together.
+        jobs: number of threads; None means all usable cores.
+        on_done: called with the number of finished functions.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']
@@ -102,5 +106,5 @@ def in_threads(
                 on_done(done)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    # Work begins in its order: of those that failed the first is told, whichever ended first.
+    # Functions start in order, so this raises the error of the first that failed, whichever ended first.
     return [future.result() for future in futures]

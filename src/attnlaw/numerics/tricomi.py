@@ -1,17 +1,17 @@
 """Tricomi's function on its cut, to rounding, by Taylor steps along the cut.
 
 `f(y) = U(b, -a, -y + i0)` up to a constant factor solves `y f'' + (y - a) f' + b f = 0`, whose only singular
-point is y = 0: around a centre m its Taylor series converges for |y - m| < m. The cut is covered by steps
-short enough that no digits cancel; on each step f is a combination of two real polynomials, and the steps are
-joined by the values and slopes at their ends.
+point is y = 0. So the Taylor series around a centre m converges for |y - m| < m. The steps that cover the cut
+are so short that no digits cancel. On each step f is a combination of two real polynomials. The values and
+slopes at the ends join the steps.
 
 The start is off the cut, where `-f'/(b f)` is the Stieltjes transform of the associated Laguerre polynomials
-(Ismail, Letessier and Valent 1988, model II) and its continued fraction
+(Ismail, Letessier and Valent 1988, model II). Its continued fraction
 
     g(y) = 1/(y - l_0/(1 - m_1/(y - l_1/(1 - m_2/...)))),    l_n = n + a + b + 1,  m_n = n + b
 
-converges; from there the same Taylor steps lead down to the cut. Along the cut f stays as large as the other
-solution, so that nothing is lost on the way to either end. Checked against 30-digit values of U in the tests.
+converges there, and Taylor steps lead from there down to the cut. Along the cut f stays as large as the other
+solution, so nothing is lost on the way to either end. The tests compare with 30-digit values of U.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Complexes, Reals
 
-SHORT = 0.35  # half a step over its centre, which is the radius of convergence
-TERMS = 44  # SHORT^44 < 1e-20, and 6e-14 at sqrt(2) times the distance, off the cut
+SHORT = 0.35  # ratio of half a step to its centre, the radius of convergence
+TERMS = 44  # SHORT^44 < 1e-20; off the cut, at sqrt(2) times the distance, 6e-14
 REACH = 2.5  # growth exponent of a solution over half a step: about one digit is lost
 
 
@@ -35,8 +35,11 @@ REACH = 2.5  # growth exponent of a solution over half a step: about one digit i
 class Cut:
     """f on the steps [edges[k], edges[k+1]]: `f = exp(scale_k) sum_j coefficients_kj t^j`, -1 <= t <= 1.
 
-    `f(start) = 1`; `transform` is `-f'/(b f)` there, with a negative imaginary part; `phase` is the
-    continuous argument of f at the middle of each step, and `phase_at_zero` its limit at y = 0.
+    Args:
+        start: the point with f = 1.
+        transform: `-f'/(b f)` at the start, with a negative imaginary part.
+        phase: continuous argument of f at the middle of each step.
+        phase_at_zero: limit of the argument at y = 0.
     """
 
     a: float
@@ -50,9 +53,9 @@ class Cut:
     phase_at_zero: float
 
     def at(self, y: Any) -> tuple[Any, Any]:
-        """`log f` and `f'/f` between the first and the last edge, and closer to the cut than half a step.
+        """Return `log f` and `f'/f` at y, which is between the edges and within half a step of the cut.
 
-        The imaginary part of the logarithm, on the cut, is the continuous argument.
+        On the cut, the imaginary part of the logarithm is the continuous argument.
         """
         step = self.step(y)
         half = 0.5 * (self.edges[step + 1] - self.edges[step])
@@ -64,7 +67,7 @@ class Cut:
         )
 
     def step(self, y: Any) -> NDArray[np.intp]:
-        """Which step covers y."""
+        """Return the index of the step that covers y."""
         place = np.searchsorted(self.edges, np.real(y), side="right") - 1
         return np.asarray(np.clip(place, 0, self.edges.size - 2))
 
@@ -82,7 +85,7 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
     up, down = range(first, half.size), range(first - 1, -1, -1)
     for steps, entry, leave in ((up, left, right), (down, right, left)):
         value, slope, level, turned = 1.0 + 0.0j, -b * g, 0.0, 0.0
-        # Plain numbers: the chain is sequential. Ends have shape (value and slope, basis, step).
+        # The chain is sequential, so it uses plain numbers. Ends have shape (value and slope, basis, step).
         ends = np.concatenate([entry, leave]).reshape(8, -1).T.tolist()
         for k in steps:
             e0, e1, d0, d1, l0, l1, s0, s1 = ends[k]
@@ -105,7 +108,7 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Ends of the steps, and the place among them of the start, in the midst of the oscillations."""
+    """Return the ends of the steps, and the index of the start, which is in the middle of the oscillations."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -117,16 +120,16 @@ def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
 
 
 def _half_step(a: float, b: float, y: float, direction: int) -> float:
-    """Half the step from y: short beside its centre, of little growth judged by the rates at both ends."""
+    """Return half the step from y, limited by the radius of convergence and by the rates at both ends."""
     half = min(y * SHORT / (1 - direction * SHORT), REACH / _rate(a, b, y))
     return min(half, REACH / _rate(a, b, y + 2 * direction * half))
 
 
 def log_growth(a: float, b: float, y: Any) -> Any:
-    """`int s dy`, s the slower root of `y s^2 + (y - a) s + b = 0`: log f to leading order, up to a constant.
+    """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    Valid on either side of the stretch `(y - a)^2 < 4 b y` of oscillations; s is about `b/(a - y)` below it
-    and `-b/y` far above.
+    This is log f to leading order, up to a constant. It holds on both sides of the stretch `(y - a)^2 < 4 b
+    y` of oscillations. There s is about `b/(a - y)` below the stretch and `-b/y` far above it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -136,7 +139,7 @@ def log_growth(a: float, b: float, y: Any) -> Any:
 
 
 def _rate(a: float, b: float, y: complex) -> float:
-    """The fastest exponent of a solution near y: a bound on the roots s of `y s^2 + (y - a) s + b = 0`."""
+    """Return the fastest exponent of a solution near y: a bound on the roots s of `log_growth`."""
     bend = (y - a) ** 2 - 4 * b * y
     if bend.imag == 0 and bend.real < 0:
         return math.sqrt(b / abs(y))
@@ -144,7 +147,7 @@ def _rate(a: float, b: float, y: complex) -> float:
 
 
 def _transform_at(a: float, b: float, y: float) -> complex:
-    """`-f'/(b f)` at y + i0: the continued fraction at a height above y, then down by Taylor steps."""
+    """Return `-f'/(b f)` at y + i0: the continued fraction above y, followed down by Taylor steps."""
     height = max(math.sqrt(b * b + max(a, 0.0) * b), 2 * math.sqrt(y))
     place = complex(y, height)
     g = continued_fraction(a, b, np.array(place)).item()
@@ -161,15 +164,16 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """`-f'/(b f)` off the cut, with ever more levels until two depths agree.
+    """Return `-f'/(b f)` off the cut, with more levels until two depths agree.
 
-    n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`; 65536 are too few within 1e-3 of zero.
+    n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Within 1e-3 of zero, 65536 levels are too
+    few.
     """
     y = np.asarray(y, dtype=complex)
     g = np.zeros(y.shape, dtype=complex)
     left = np.ones(y.shape, dtype=bool)
     for levels in (64, 256, 1024, 4096, 16384, 65536):
-        # A single point is followed in plain numbers, which is ten times faster.
+        # Plain numbers are ten times faster for a single point.
         place: Any = y[left].item() if left.sum() == 1 else y[left]
         value: Any = 0.0 * place
         for n in range(levels, -1, -1):
@@ -183,9 +187,10 @@ def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
 
 
 def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
-    """Coefficients in `t = (y - centre)/half` of the solutions with (f, df/dt) = (1, 0) and (0, 1).
+    """Return coefficients in `t = (y - centre)/half` of the solutions with (f, df/dt) = (1, 0) and (0, 1).
 
-    Shape (2, terms, centres); `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) - (j + b) h^2 f_j`.
+    The shape is (2, terms, centres). The recursion is `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) -
+    (j + b) h^2 f_j`.
     """
     F = np.zeros((2, TERMS, centre.size), dtype=np.result_type(centre, half))
     F[0, 0], F[1, 1] = 1.0, 1.0
@@ -198,7 +203,7 @@ def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
 
 
 def _horner(coefficients: Any, t: Any) -> tuple[Any, Any]:
-    """Value and derivative at t of polynomials whose coefficients run along the first axis."""
+    """Return value and derivative at t of polynomials whose coefficients run along the first axis."""
     value, slope = coefficients[-1], np.zeros_like(coefficients[-1])
     for row in coefficients[-2::-1]:
         slope = slope * t + value

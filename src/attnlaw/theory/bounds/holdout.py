@@ -1,4 +1,4 @@
-"""Upper bound of an error rate from labelled examples that were held out and used once (Clopper and Pearson)."""
+"""Upper bound of an error rate from held-out examples that were used once (Clopper and Pearson)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ PAST_FLOAT64 = "it exceeds float64"
 
 @dataclass(frozen=True)
 class Logits:
-    """Sizes of the logits of one head. A size is None if it is unknown; `reason` says why there is no bound."""
+    """Sizes of the logits of one head; None if unknown. `reason` says why there is no bound."""
 
     bound: float | None = None
     typical: float | None = None
