@@ -1,4 +1,4 @@
-"""Numbers on a logarithmic scale: sums of numbers that are given as logarithms, and exponents of power laws."""
+"""Numbers on a logarithmic scale: sums of numbers given as logarithms, and exponents of power laws."""
 
 from __future__ import annotations
 

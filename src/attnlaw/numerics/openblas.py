@@ -38,7 +38,7 @@ def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
 
 
 def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a LAPACK routine whose last argument is a status; raise a `LinAlgError` if the status is not zero."""
+    """Call a LAPACK routine that ends with a status; raise a `LinAlgError` if the status is not zero."""
     status = ctypes.c_int(0)
     _routine(dll, name)(*map(_by_reference, arguments), ctypes.byref(status), *_lengths(arguments))
     if status.value:

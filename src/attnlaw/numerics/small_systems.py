@@ -43,7 +43,7 @@ def solve(L: Reals, b: Reals) -> Reals:
 
 
 def inverse(L: Reals) -> Reals:
-    """Return `A^-1` of shape (P, P, N), given `factor(A)`: `M^T D^-1 M` with the lower triangle `M = L^-1`."""
+    """Return `A^-1` of shape (P, P, N), given `factor(A)`: it is `M^T D^-1 M` with `M = L^-1`."""
     size = L.shape[0]
     M = np.zeros_like(L)
     for k in range(size):

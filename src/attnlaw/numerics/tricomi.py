@@ -108,7 +108,7 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the start, which is in the middle of the oscillations."""
+    """Return the ends of the steps, and the index of the start, which is amid the oscillations."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:

@@ -1,23 +1,25 @@
-"""Schatten sums of a matrix too large to factorise: stochastic Lanczos quadrature with deflation.
+"""Spectra of matrices that are too large to factorise: stochastic Lanczos quadrature with deflation.
 
-With A = M M^T (n x n, n the shorter side) a sum over singular values is a trace, sum f(s_i) = tr f(A^(1/2)).
-An orthonormal U (n x k) that nearly spans the leading singular vectors splits it without bias,
+With A = M M^T (n x n, where n is the shorter side), a sum over singular values is a trace: sum f(s_i) = tr
+f(A^(1/2)). An orthonormal U (n x k) that nearly spans the leading singular vectors splits the trace without
+bias,
 
-    tr f = sum_i u_i^T f u_i + E[z^T f z],    z = (I - U U^T) g,  g with random signs,
+    tr f = sum_i u_i^T f u_i + E[z^T f z],    z = (I - U U^T) g,  g with random signs.
 
-and every term v^T f v is a Gauss rule: the eigenvalues of the Lanczos tridiagonal of A started at v, weighted
-with the squared first entries of its eigenvectors times |v|^2 (Golub and Meurant 2010). Leading vectors are
-almost invariant, so three steps each suffice; the rest has little variance left, because U took the large
-values away.
+Every term v^T f v is a Gauss rule. Its nodes are the eigenvalues of the Lanczos tridiagonal of A started at
+v. Its weights are the squared first entries of the eigenvectors times |v|^2 (Golub and Meurant 2010). Leading
+vectors are almost invariant, so three steps are enough for each. The rest has little variance, because U took
+the large values away.
 
-Two sums are known exactly, the number of values (n) and the sum of their squares (|M|_F^2): the weights of
-every probe are multiplied by a + b s^2 so that both come out. The spread over probes is the standard error.
+Two sums are known exactly: the number of values (n) and the sum of their squares (|M|_F^2). The weights of
+every probe are multiplied by a + b s^2 so that both are right. The spread over probes is the standard error.
 
-The quadrature is bracketed. With x = s^2 a sum of s^p is one of x^(p/2). For 0 < p < 2 its even derivatives
-are negative and its odd ones positive, so the Gauss rule lies above it, and the Gauss-Radau rule with a node
-at 0 below. The weight of that node is the most that can lie at zero (Chebyshev, Markov, Stieltjes), so it is
-how uncertain a rank is: the Gauss rule counts that weight, the other rule does not. The tolerance of ranks
-lies far below what the steps resolve and moves neither side.
+The quadrature has a lower and an upper rule. With x = s^2, a sum of s^p is a sum of x^(p/2). For 0 < p < 2
+the even derivatives of x^(p/2) are negative and the odd ones positive. So the Gauss rule is above the true
+sum, and the Gauss-Radau rule with a node at 0 is below it. The weight of that node is the largest weight that
+zero can have (Chebyshev, Markov, Stieltjes), so it is the uncertainty of a rank: the Gauss rule counts this
+weight, the other rule does not. The tolerance of ranks is far below what the steps resolve, and moves neither
+side.
 """
 
 from __future__ import annotations
@@ -39,10 +41,15 @@ POWER_STEPS = 1
 
 
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
-    """Nodes and multiplicities that stand for the spectrum of a float64 matrix, with their errors.
+    """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
 
     The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
-    up to 2 k), which would gain nothing, is factorised. With `fold` its sizes as applied stand beside it.
+    up to 2 k, with k = `DEFLATED`) would gain nothing and is factorised.
+
+    Args:
+        matrix: of any shape.
+        seed: of the random probes.
+        fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
     >>> spectrum = approximate_spectrum(matrix)
@@ -64,7 +71,7 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
     probes = rng.choice([-1.0, 1.0], size=(size, PROBES))
     probes -= leading @ (leading.T @ probes)
     leading_run = lanczos(gram, leading, LEADING_STEPS)
-    # The foremost vector joins the probes, for the sake of the largest value.
+    # The leading vector joins the probes, to find the largest value.
     run = lanczos(gram, np.column_stack([probes, leading[:, -1]]), STEPS)
     top, top_error = _largest(run.rows(slice(PROBES, None)))
     deflated_trace = float(np.sum(leading_run.squared_norm * leading_run.diagonal[:, 0]))
@@ -86,7 +93,7 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
 
 
 def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Generator) -> Reals:
-    """Ritz vectors of a randomised subspace iteration, ascending."""
+    """Return the Ritz vectors of a randomised subspace iteration, in ascending order."""
     basis = np.linalg.qr(gram(rng.standard_normal((size, count))))[0]
     for _ in range(POWER_STEPS):
         basis = np.linalg.qr(gram(basis))[0]
@@ -94,7 +101,7 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
 
 
 def _largest(run: KrylovRun) -> tuple[float, float]:
-    """The largest singular value of a run of one start, and how far from it a singular value surely lies."""
+    """Return the largest singular value that a run found, and a distance within which there surely is one."""
     values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.off_diagonal[0, -1] * abs(vectors[-1, -1]))
@@ -102,17 +109,17 @@ def _largest(run: KrylovRun) -> tuple[float, float]:
 
 
 def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
-    """Nodes (eigenvalues of the Gram matrix) and weights, both (starts, steps)."""
+    """Return nodes (eigenvalues of the Gram matrix) and weights, both of shape (starts, steps)."""
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
 def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
-    """Nodes and weights of the rules with one node more, which is 0; both (starts, steps + 1).
+    """Return nodes and weights of the rules with an additional node 0, both of shape (starts, steps + 1).
 
-    Their tridiagonals are singular and end in a row of their own: T = B B^T with B lower bidiagonal,
-    (steps + 1) x steps, the Cholesky factor of the Lanczos tridiagonal and the row that follows it. A pivot
-    of round-off means that the steps have found an eigenvalue 0 themselves: the rule ends there.
+    Their tridiagonals are singular and have one more row: T = B B^T, where B is lower bidiagonal with shape
+    (steps + 1) x steps. B is the Cholesky factor of the Lanczos tridiagonal with the row that follows it. If
+    a pivot is round-off, the steps have found an eigenvalue 0 themselves, and the rule ends there.
     """
     count, steps = run.diagonal.shape
     factors = np.zeros((count, steps + 1, steps))
@@ -128,11 +135,11 @@ def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
 
 
 def _calibrate(rules: tuple[Reals, Reals], mass: float, trace: float) -> tuple[Reals, Reals]:
-    """Weights times a + b node, so that every rule has the known mass and first moment."""
+    """Multiply weights by a + b node so that every rule has the known mass and first moment."""
     nodes, weights = rules
     m0, m1, m2 = ((weights * nodes**k).sum(axis=1) for k in range(3))
     spread = m0 * m2 - m1**2
-    # All nodes equal: the mass alone is set right.
+    # If all nodes are equal, only the mass can be corrected.
     known = spread > 1e-12 * m0 * m2
     b = np.divide(trace * m0 - mass * m1, spread, out=np.zeros_like(m0), where=known)
     a = (mass - b * m1) / m0
@@ -140,9 +147,9 @@ def _calibrate(rules: tuple[Reals, Reals], mass: float, trace: float) -> tuple[R
 
 
 def _spectrum(top: float, deflated: tuple[Reals, Reals], rest: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
-    """Singular values in descending order, and how often each counts according to each probe.
+    """Return singular values in descending order, and how often each counts according to each probe.
 
-    The largest value leads with multiplicity zero: the deflated nodes count it already.
+    The largest value comes first with multiplicity zero, because the deflated nodes count it already.
     """
     probes = rest[0].shape[0]
     values = np.sqrt(np.concatenate([[top**2], deflated[0].ravel(), rest[0].ravel()]))

@@ -1,4 +1,4 @@
-"""Estimate how long a measurement takes: operations of each factorisation over a measured rate."""
+"""Estimates of how long a measurement takes: the operations of each factorisation over a measured rate."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from threadpoolctl import threadpool_limits
 from attnlaw.spectra.approximate import DEFLATED, LEADING_STEPS, POWER_STEPS, PROBES, STEPS
 from attnlaw.spectra.factored import COLUMNS
 
-# Operations that do not run at the rate of a float64 matrix product, as multiples of those that do (measured
-# at 4096 x 11008): the symmetric eigenproblem, all of it in float32, products with few columns, which wait
-# for memory.
+# Cost of other operations in units of a float64 matrix product (measured at 4096 x 11008): the symmetric
+# eigenproblem, everything in float32, and products with few columns, which wait for memory.
 EIGENPROBLEM = 4.4
 SINGLE = 0.55
 NARROW = 4.6
 
 
 def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
-    """Operations for the spectrum of one matrix, in units of a large float64 matrix product's.
+    """Return the operations for the spectrum of one matrix, in units of those of a float64 matrix product.
+
+    Args:
+        approximate: whether the spectrum is approximated.
+        single: whether the arithmetic is float32.
 
     >>> matrix_operations(8192, 28672, True) < matrix_operations(8192, 28672, False)
     True
@@ -34,17 +37,19 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 
 
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
-    """Operations for the spectrum of a product of thin factors.
+    """Return the operations for the spectrum of a product of thin factors.
 
-    Its (1,1) norm is from `every` entry, or from a sample. Its factors are made triangular twice: as stored,
-    and as applied.
+    The factors are made triangular twice, as stored and as applied.
+
+    Args:
+        every: whether the (1,1) norm sums all entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)
 
 
 def operations_per_second() -> float:
-    """The rate of a product of matrices on one thread, measured in a few hundredths of a second."""
+    """Measure the rate of a matrix product on one thread, in a few hundredths of a second."""
     matrix = np.full((768, 768), 0.5)
     with threadpool_limits(1):
         matrix @ matrix

@@ -1,15 +1,15 @@
-"""The worst entry of a low-rank approximation: what the truncated singular value decomposition leaves.
+"""Largest error of an entry if a matrix is truncated to a low rank by its singular value decomposition.
 
 | here | formula, with A = U S V^T of n rows and m columns, E = A - A_r |
 |---|---|
 | largest | max |E_ij| |
-| rms | (sum_{l>r} s_l^2 / (n m))^(1/2), what Frobenius optimality controls |
-| tail | sum_{l>r} s_l / (n m)^(1/2), what the spectrum alone predicts of the worst entry |
-| bound | max_ij (P_i R_j)^(1/2), P = U_>^2 s_>, R = V_>^2 s_>, never below `largest` |
-| coherence | largest / tail; at least 1 for a positive semidefinite A |
+| rms | (sum_{l>r} s_l^2 / (n m))^(1/2), the error that Frobenius optimality controls |
+| tail | sum_{l>r} s_l / (n m)^(1/2), the largest error that the spectrum alone predicts |
+| bound | max_ij (P_i R_j)^(1/2) with P = U_>^2 s_> and R = V_>^2 s_>, never below `largest` |
+| coherence | largest / tail; at least 1 if A is positive semidefinite |
 
-Entrywise bounds for kernel matrices: arXiv 2405.14494. The identities are ours: of a positive semidefinite
-A the largest error stands on the diagonal, and by Cauchy and Schwarz `|E_ij| <= (P_i R_j)^(1/2)`.
+arXiv 2405.14494 has entrywise bounds for kernel matrices. The identities are ours: if A is positive
+semidefinite, the largest error is on the diagonal, and by Cauchy and Schwarz `|E_ij| <= (P_i R_j)^(1/2)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class EntrywiseError:
-    """What rank `rank` leaves of a matrix; `coherence` is None where nothing but round-off is left."""
+    """The error of the best approximation of rank `rank`; `coherence` is None if only round-off is left."""
 
     rank: int
     largest: float
@@ -38,15 +38,19 @@ class EntrywiseError:
 
 
 def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[EntrywiseError, ...]:
-    """The errors of the best approximations in Frobenius norm of some ranks, a record for each in order.
+    """Return the entrywise errors of the best approximations in Frobenius norm, one record for each rank.
 
-    `matrix` is n x m, such as the attention weights of a head (queries in rows): after the softmax, because
-    scores have the rank of the head anyway. Rank 0 leaves the matrix itself. One singular value decomposition
-    serves all ranks. The decomposition is not the best approximation of its rank entry by entry, and
-    `bound` needs all of it: it explains the error and guarantees nothing for another matrix.
+    One singular value decomposition serves all ranks. The truncated decomposition is not the best
+    approximation entry by entry. `bound` needs the whole decomposition: it explains the error, and guarantees
+    nothing for another matrix.
 
-    >>> found = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
-    >>> [(one.rank, one.largest, round(one.tail, 6), one.coherence) for one in found]
+    Args:
+        matrix: n x m, such as the attention weights of a head (queries in rows). Take them after the softmax,
+            because scores have the rank of the head anyway.
+        ranks: from 0, which leaves the matrix itself, to min(n, m).
+
+    >>> errors = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
+    >>> [(error.rank, error.largest, round(error.tail, 6), error.coherence) for error in errors]
     [(0, 3.0, 2.0, 1.5), (1, 2.0, 1.0, 2.0), (3, 0.0, 0.0, None)]
     """
     A, U, s, Vt = _decompose(matrix)
@@ -72,10 +76,10 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
 
 
 def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
-    """The least rank whose best approximation in Frobenius norm misses no entry by more than `error`.
+    """Return the smallest rank whose truncated decomposition misses no entry by more than `error`.
 
-    It asks more than the mean square: the worst entry is never below it. A higher rank may miss an entry by
-    more again, though seldom.
+    This asks for more than the mean square, which is never above the largest error. A higher rank may, though
+    rarely, miss an entry by more than `error` again.
 
     >>> rank_within(np.diag([3.0, 2.0, 1.0]), 1.5)
     2
@@ -92,7 +96,7 @@ def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
 
 
 def _decompose(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
-    """A and its singular value decomposition; an `InputError` where it is no matrix."""
+    """Return A and its singular value decomposition; raise an `InputError` if A is not a finite matrix."""
     A = np.asarray(matrix, dtype=float)
     if A.ndim != 2 or not A.size or not np.isfinite(A).all():
         raise InputError(

@@ -1,12 +1,13 @@
-"""Singular values of a matrix that is held whole: a Gram matrix, or the SVD where that is too coarse.
+"""Singular values of a matrix in memory, from its Gram matrix, or by SVD if that is not precise enough.
 
-The eigenvalues of M^T M carry an absolute error e s_1^2, where e was at most 0.5 eps sqrt(n) over many
-spectra and sizes n = min(rows, cols); a singular value s then carries e s_1^2 / (2 s). While the smallest
-one stays above 2e-3 s_1, every value of a matrix up to n = 4096 is right to 1e-12 s_1 and to 1e-9 of
-itself; below that the SVD is used. Where weights were stored in 16 bits or less, a float32 Gram matrix is
-tried first (see `precision`).
+The eigenvalues of M^T M have an absolute error e s_1^2. Over many spectra and sizes n = min(rows, cols), e
+was at most 0.5 eps sqrt(n). A singular value s then has the error e s_1^2 / (2 s). While the smallest value
+is above 2e-3 s_1, every value of a matrix up to n = 4096 is right to 1e-12 s_1 and to a relative 1e-9. Below
+that, attnlaw uses the SVD. If weights were stored in 16 bits or less, attnlaw tries a float32 Gram matrix
+first (see `precision`).
 
-A matrix of another type than its Gram matrix is converted in slabs, so that it never stands twice in memory.
+If the Gram matrix has another type than the matrix, the matrix is converted in slabs, so that memory never
+holds it twice.
 """
 
 from __future__ import annotations
@@ -26,16 +27,21 @@ from attnlaw.spectra.precision import CONSTANT, EPS, FLOAT32, FLOAT64, least_rat
 from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, applied_matrix
 
 GRAM_LIMIT = 2e-3
-# Entries of a slab, where a Gram matrix is made in another precision than the matrix has: 32 MB at most.
+# Entries of a slab that is converted to the precision of the Gram matrix: 32 MB at most.
 SLAB = 2**22
 
 
 def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float | None = None) -> Spectrum:
-    """The spectrum of a matrix; all min(rows, cols) singular values.
+    """Compute the spectrum of a matrix: all min(rows, cols) singular values, and norms of its entries.
 
-    With `fold` its sizes as applied stand beside them. `rounding` is the relative error that its entries were
-    stored with (see `precision`), None where they take float64. Raises OverflowError where a norm of the
-    matrix exceeds float64.
+    Args:
+        matrix: rows x cols.
+        fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
+        rounding: relative error with which the entries were stored (see `precision`). None means that the
+            arithmetic must be float64.
+
+    Raises:
+        OverflowError: a norm of the matrix exceeds float64.
 
     >>> matrix_spectrum(np.array([[3.0, 0.0, 0.0], [0.0, 4.0, 0.0]])).values
     array([4., 3.])
@@ -54,13 +60,13 @@ SingularValueResult = tuple[Reals, Applied | None, str, str]
 
 
 def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
-    """Singular values, sizes as applied, route, precision; None where float32 adds more than storing did."""
+    """Return the singular values from float32, or None if float32 adds a larger error than storing did."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
     least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
     if eigenvalues[-1] <= least**2 * eigenvalues[0]:
         return None
     if applied is not None and fold is not None and applied.spectral.value > 0:
-        # What the Gram matrix is off by goes through the fold on both sides.
+        # The fold multiplies the error of the Gram matrix from both sides.
         off = CONSTANT * EPS * float(eigenvalues[0]) * float(np.abs(fold.gain).max()) ** 2
         top, error = applied.spectral.value, applied.spectral.error or 0.0
         applied = replace(applied, spectral=Estimate(top, error + off / (2 * top)))
@@ -74,7 +80,7 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """The eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
+    """Return the eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
     applied = None if fold is None else applied_matrix(matrix, fold, gram if rows <= cols else None)
@@ -82,7 +88,7 @@ def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> 
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """W W^T in the given precision, whatever that of W; of float32 the upper triangle alone, above zeros.
+    """Return W W^T in the given precision; in float32 only the upper triangle, with zeros below.
 
     >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
     array([[5.]])
@@ -95,7 +101,7 @@ def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     for at in range(0, wide.shape[1], step):
         add_gram(wide[:, at : at + step].astype(dtype, copy=False), gram)
     if dtype == np.float64:
-        for at in range(0, size, 512):  # BLAS leaves the other triangle out
+        for at in range(0, size, 512):  # BLAS computes one triangle only
             rows = slice(at, at + 512)
             block = gram[rows, rows]
             block += np.tril(block, -1).T
@@ -104,7 +110,7 @@ def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
-    """The (2,1) and the (1,1) norm, summed in float64."""
+    """Return the (2,1) and the (1,1) norm, summed in float64."""
     if matrix.dtype == np.float64:
         return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
     norm_21, norm_11 = 0.0, 0.0
@@ -117,11 +123,11 @@ def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
 
 
 def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
-    """The spectrum of the matrix times `scale`."""
+    """Return the spectrum of the matrix times `scale`; raise an OverflowError if a norm exceeds float64."""
     if scale == 1:
         return spectrum
     norm_21, norm_11, error = spectrum.norm_21 * scale, spectrum.norm_11 * scale, spectrum.norm_11_error
-    # The (1,1) norm bounds the (2,1) norm, and that the nuclear norm: no sum of values overflows.
+    # The (1,1) norm bounds the (2,1) norm, which bounds the nuclear norm, so no sum of values overflows.
     if not np.isfinite(norm_11):
         raise OverflowError("the sum of its absolute entries exceeds float64")
     multiplicities = spectrum.multiplicities
@@ -143,16 +149,16 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 
 
 def absolute_sum(matrix: Reals) -> float:
-    """Sum of absolute entries of an array that is contiguous in either order, in blocks.
+    """Return the sum of absolute entries of an array that is contiguous in either order, in blocks.
 
-    Not BLAS: its sum depends on where the array lies in memory, so two runs could differ in a last digit.
+    The sum of BLAS depends on the memory address of the array, so two runs could differ in the last digit.
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))
 
 
 def _singular_values(matrix: Reals, eigenvalues: Reals) -> tuple[Reals, str]:
-    """From the Gram matrix's eigenvalues, descending, where they are fine enough, and the route taken."""
+    """Return singular values and their route: the Gram matrix if it is precise enough, else the SVD."""
     if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
         return np.sqrt(eigenvalues), "gram"
     return scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False), "svd"

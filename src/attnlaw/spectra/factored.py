@@ -1,22 +1,20 @@
-"""Singular values of a product A B of thin factors, N x d and d x M, without forming the N x M product.
+"""Spectra of products A B of thin factors, N x d and d x M, without forming the N x M product.
 
-With QR factorisations A = Q_A R_A and B^T = Q_B R_B, the singular values of A B are those of the d x d
-matrix R_A R_B^T: exactly d of them, and none of the N - d round-off values that a dense SVD leaves.
-|A B|_21 is that of R_A B; |A B|_11 needs the entries: all of them in blocks, or some columns (sampled).
+With QR factorisations A = Q_A R_A and B^T = Q_B R_B, the singular values of A B are those of the d x d matrix
+R_A R_B^T. There are exactly d of them, without the N - d round-off values that a dense SVD leaves. The (2,1)
+norm of A B is that of R_A B.
 
-R is also the Cholesky factor of A^T A. That costs a sixth of a QR factorisation (at 4096 x 128; float32 QR
-costs more than half), and is off by eps (s_1 / s)^2 of float64 where QR is off by eps s_1 / s: of factors
-whose condition stays below 1e3, 1e-10 at most. That is far below what storing took from weights of 16 bits,
-and is the way to sizes as applied of all weights.
+R is also the Cholesky factor of A^T A. It costs a sixth of a QR factorisation (at 4096 x 128; float32 QR
+costs more than half). Its error is eps (s_1 / s)^2 in float64, and that of QR is eps s_1 / s. For factors
+with a condition below 1e3 the error is at most 1e-10. This is far below the rounding of weights stored in 16
+bits, and precise enough for the sizes as applied of all weights.
 
-The (1,1) norm of a large product A B, N x M, from some of its columns.
-
-Column j of A B has the Euclidean norm l_j, known without forming it, and the sum of absolute entries a_j,
-which needs 2 N d operations. Columns drawn with probabilities l_j / sum l, with replacement, give the
-estimate (sum l) mean(a_j / l_j) of sum a: without bias, and with little variance, because a_j / l_j hardly
-varies (of Gaussian entries it is (2 N / pi)^(1/2), give or take (pi / 2 - 1)^(1/2) / N^(1/2) of itself).
-More are drawn until the standard error is at most `ACCURACY`; where that takes as many columns as there
-are, all are summed.
+The (1,1) norm of a large product is estimated from a sample of its columns. Column j has a Euclidean norm
+l_j, which is known without forming it, and a sum of absolute entries a_j, which takes 2 N d operations.
+Columns are drawn with probabilities l_j / sum l, with replacement. Then (sum l) mean(a_j / l_j) is an
+unbiased estimate of sum a. Its variance is small, because a_j / l_j hardly varies: for Gaussian entries it is
+(2 N / pi)^(1/2), with a relative spread of (pi / 2 - 1)^(1/2) / N^(1/2). Columns are added until the standard
+error is at most `ACCURACY`. If that takes as many columns as there are, all are summed.
 """
 
 from __future__ import annotations
@@ -33,21 +31,23 @@ from attnlaw.spectra.head_sizes import Root
 from attnlaw.spectra.precision import power_scaled
 from attnlaw.spectra.spectrum import BLOCK, Applied, Spectrum, root_sum_of_squares
 
-# Products of more entries than this are sampled, in so many columns at a time.
+# Products with more entries than LARGE are sampled, COLUMNS columns at a time.
 LARGE = 2**20
 COLUMNS = 32
-# The largest standard error, relative.
+# Largest relative standard error of a sample.
 ACCURACY = 0.005
 
 
 def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -> Estimate:
-    """The sum of absolute entries of `left @ right` with its standard error; the same in every run.
+    """Estimate the sum of absolute entries of `left @ right`, with its standard error.
 
-    `lengths` are the Euclidean norms of the columns of the product.
+    Args:
+        lengths: Euclidean norms of the columns of the product.
+        seed: the same seed gives the same sample.
 
     >>> ones = np.ones((3, 200))
-    >>> found = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
-    >>> round(found.value, 6), found.error
+    >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
+    >>> round(total.value, 6), total.error
     (120000.0, 0.0)
     """
     total = float(lengths.sum())
@@ -66,15 +66,21 @@ def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -
     return Estimate(sum(float(np.abs(left @ right[:, at : at + COLUMNS]).sum()) for at in starts))
 
 
-# The least 1-norm reciprocal condition of a Cholesky factor that is taken for R.
+# Smallest reciprocal condition (1-norm) at which a Cholesky factor is used as R.
 CHOLESKY_LIMIT = 1e-3
 
 
 def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | None = None) -> Spectrum:
-    """The spectrum of `left @ right`; min(rows, inner, cols) singular values.
+    """Compute the spectrum of `left @ right`: min(rows, inner, cols) singular values, and norms of entries.
 
-    `folded` are the factors with the norms before them folded in: the sizes of their product, without norms
-    of its entries, stand beside it. Raises OverflowError where a norm of a product exceeds float64.
+    Args:
+        left: rows x inner.
+        right: inner x cols.
+        folded: both factors with the norms before them folded in. With them, the spectrum also has the sizes
+            of the product as applied.
+
+    Raises:
+        OverflowError: a norm of a product exceeds float64.
 
     >>> rank_one = product_spectrum(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
     >>> rank_one.values, rank_one.norm_21, rank_one.norm_11
@@ -90,10 +96,14 @@ def spectrum_and_roots(
     quick: bool = False,
     seed: int | None = None,
 ) -> tuple[Spectrum, tuple[Root, Root], tuple[Root, Root] | None]:
-    """The same, with the triangular factors of both, and of the folded ones (of the second transposed).
+    """Compute the spectrum of a product together with the triangular factors of both sides.
 
-    `quick` takes Cholesky factors where they are precise enough; folded ones are always such. With a `seed`
-    the (1,1) norm is estimated from some columns.
+    Args:
+        quick: use Cholesky factors if they are precise enough; folded factors always do.
+        seed: estimate the (1,1) norm from a sample of columns; None means all entries.
+
+    Returns:
+        The spectrum, the triangular factors of `left` and `right.T`, and those of the folded pair (or None).
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
@@ -112,34 +122,34 @@ def spectrum_and_roots(
         norm_21=float(lengths.sum()),
         norm_11=norm_11.value,
         norm_11_error=norm_11.error,
-        route=max(left_route, right_route),  # "qr" where one of both is
+        route=max(left_route, right_route),  # "qr" if one of both is
         inner=left.shape[1],
     )
     true_spectrum = rescale_spectrum(spectrum, left_scale * right_scale)
     roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:
         return true_spectrum, roots, None
-    # A factor that nothing was folded into is triangular already.
+    # A factor without a fold has its triangular factor already.
     first = roots[0] if folded[0] is left else triangular_factor(folded[0], quick=True)
     second = roots[1] if folded[1] is right else triangular_factor(folded[1].T, quick=True)
     return replace(true_spectrum, applied=_applied_sizes(first, second)), roots, (first, second)
 
 
 def _applied_sizes(left: Root, right: Root) -> Applied:
-    """The sizes of a product, from its triangular factors and the powers of two that they lack."""
+    """Return the sizes of a product from its triangular factors and their powers of two."""
     values = scipy.linalg.svdvals(left[0] @ right[0].T, check_finite=False)
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
     return sizes.rescale(left[1]).rescale(right[1])
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """R of a QR factorisation of the matrix over a power of two, and that power."""
+    """Return R of a QR factorisation of the matrix divided by a power of two, and that power."""
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
 
 def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
-    """R of the QR factorisation, by LAPACK itself: numpy's wrapper would keep other threads waiting."""
+    """Return R and its route. It calls LAPACK itself, because NumPy's wrapper blocks other threads."""
     if quick and matrix.shape[0] >= matrix.shape[1]:
         root, status = scipy.linalg.lapack.dpotrf(matrix.T @ matrix, overwrite_a=1)
         if status == 0 and scipy.linalg.lapack.dtrcon(root)[0] >= CHOLESKY_LIMIT:
@@ -149,7 +159,7 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 
 
 def _absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Sum of the absolute entries of the product, formed block by block in one small buffer."""
+    """Return the sum of absolute entries of the product, formed block by block in one small buffer."""
     rows = max(1, BLOCK // right.shape[1])
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))
     total = 0.0

@@ -1,27 +1,27 @@
-r"""Sizes of a head: of its two factors, and of its queries and keys.
+r"""Sizes of a head: of its two factors, from which its balance follows, and of its queries and keys.
 
-Sizes of the two factors of a head, A = W_Q and B = W_K (or W_V and W_O^T): what its balance follows from.
-
-Scores, or outputs, stay what they are where A becomes A G and B becomes B G^(-T): the gauge of the head.
+The factors are A = W_Q and B = W_K, or A = W_V and B = W_O^T. Scores, or outputs, do not change if A becomes
+A G and B becomes B G^(-T). The set of such G is the gauge of the head.
 
 | gauge | G | least \|A G\|_F^2 + \|B G^(-T)\|_F^2, halved |
 |---|---|---|
 | `full` | any invertible matrix | \|A B^T\|_* |
 | `rotary` | a complex number for each plane, any matrix on the rest | sum_j \|A_j\| \|B_j\| + \|A B^T\|_* |
-| `none` | nothing: norms, clipping or gates stand between the factors | |
+| `none` | nothing: norms, clipping or gates are between the factors | |
 
-j runs over planes that positions turn; beside them A B^T is of the columns that they do not turn.
+In the row `rotary`, j runs over the planes that positions turn, and A B^T is the product of the columns that
+they do not turn.
 
-D = A^T A - B^T B vanishes on the directions in which G can move exactly where the least is reached: all of
-it, or the trace of each plane and all of the rest. Its size and those of both Gram matrices are taken there
-(for planes that is ours).
+D = A^T A - B^T B vanishes on the directions in which G can move exactly if the least value is reached: all of
+D, or the trace of each plane and all of the rest. The sizes of D and of both Gram matrices are taken there
+(for planes this is ours).
 
-Under grouped queries B is shared: A is made of the queries of a group, one below the other (of VO the outputs
-are stacked), and every head of the group has the sizes of the group. The bias of queries is one more row of
-A: D = 0 then holds under a decay of it too. Factors are those that are stored. Latent
-attention and keys of an earlier layer are left out: there other factors share the gauge.
+Under grouped queries B is shared. A then stacks the queries of a group (for VO the outputs are stacked), and
+every head of the group has the sizes of the group. The bias of queries is one more row of A: then D = 0 holds
+if weight decay acts on the bias too. The factors are those that are stored. Latent attention and keys of an
+earlier layer are left out, because other factors share the gauge there.
 
-Sizes of a head's queries and keys, q = z R_Q + q0 and k = z' R_K + k0, as plain numbers (see `scores`).
+Queries and keys are q = z R_Q + q0 and k = z' R_K + k0; `scores` computes their sizes.
 """
 
 from __future__ import annotations
@@ -38,18 +38,23 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.arrays import Reals
 
-# A triangular factor, or whatever has the same Gram matrix, and the power of two that it lacks.
+# A triangular factor (or a matrix with the same Gram matrix) and the power of two it was divided by.
 Root = tuple[Reals, float]
 FULL, ROTARY, NO_GAUGE = GAUGES = ("full", "rotary", "none")
 
 
 @dataclass(frozen=True)
 class FactorSizes:
-    """A, rows x inner, and B, cols x inner, of whose columns `turned` are in planes; all over one `scale`.
+    """Sizes of the factors A (rows x inner) and B (cols x inner) of a head, all divided by one `scale`.
 
-    `squares` are |A|_F^2 and |B|_F^2, `least` the least of half their sum, `nuclear` |A B^T|_*, `difference`
-    |D|_F and `grams` |A^T A|_F + |B^T B|_F. `weights` has the same without the bias of queries; None where
-    there is no bias.
+    Args:
+        turned: number of columns in planes that rotary positions turn.
+        squares: |A|_F^2 and |B|_F^2.
+        least: least value of half their sum over the gauge.
+        nuclear: |A B^T|_*.
+        difference: |D|_F with D = A^T A - B^T B.
+        grams: |A^T A|_F + |B^T B|_F.
+        weights: the same sizes without the bias of queries; None if there is no bias.
     """
 
     rows: int
@@ -68,7 +73,14 @@ class FactorSizes:
 def factor_sizes(
     left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
 ) -> FactorSizes | None:
-    """The sizes of a pair of factors of `sides` rows from their roots; None where they exceed float64."""
+    """Return the sizes of a pair of factors, or None if they exceed float64.
+
+    Args:
+        left: triangular factor of A with its power of two.
+        right: triangular factor of B with its power of two.
+        sides: numbers of rows of A and B.
+        rotary: planes that positions turn, if any.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
         a, b = left[0] * share, right[0] / share
@@ -97,7 +109,7 @@ def factor_sizes(
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:
-    """The columns that turn together, a row for each plane.
+    """Return the columns that rotary positions turn together, a row for each plane.
 
     >>> planes(Rotary(4)).tolist(), planes(Rotary(4, adjacent=True, start=2)).tolist()
     ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
@@ -109,7 +121,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """The gauge of a block's heads; None where other factors share it, or planes do not fit."""
+    """Return the gauge of a block's heads; None if other factors share it, or if planes do not fit."""
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -127,7 +139,12 @@ def gauge_of(block: Attention, kind: str) -> str | None:
 def block_factors(
     model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
 ) -> list[FactorSizes | None]:
-    """The sizes of the factors of every head, from the roots of the stored ones and the product's shape."""
+    """Return the sizes of the factors of every head of a block.
+
+    Args:
+        shape: shape of the product A B^T of one head.
+        roots: triangular factors of the stored A and B of every head.
+    """
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
     scores = KINDS[kind].scores
@@ -150,7 +167,7 @@ def block_factors(
 
 
 def _stack_roots(roots: Sequence[Root]) -> Root:
-    """Several roots one below the other, with the largest of their powers."""
+    """Stack roots one below the other, with the largest of their powers."""
     if len(roots) == 1:
         return roots[0]
     scale = max(scale for _, scale in roots)
@@ -159,9 +176,12 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """What tells how long y can be: the singular values of R, padded with zeros to the size of y.
+    """What determines the largest length of y = z R + y0.
 
-    `along` are the squares of what y0 has of the right singular vectors.
+    Args:
+        values: singular values of R, padded with zeros to the size of y.
+        along: squared components of y0 along the right singular vectors of R.
+        square: upper bound of |z|^2.
     """
 
     values: Reals
@@ -171,11 +191,16 @@ class Lengths:
 
 @dataclass(frozen=True, eq=False)
 class ScorePart:
-    """Some numbers of queries and keys: `values` are the singular values of R_Q R_K^T.
+    """Sizes of some entries of the queries and keys of a head.
 
-    `query` is |R_Q k0|, `key` |R_K q0|, `shifts` q0 . k0, `squares` bound |z|^2 on both sides. `lengths` are
-    there where positions turn queries and keys, or clipping bends them, before they meet: then all else is
-    of what stands before that.
+    Args:
+        values: singular values of R_Q R_K^T.
+        query: |R_Q k0|.
+        key: |R_K q0|.
+        shifts: q0 . k0.
+        squares: upper bounds of |z|^2 for queries and keys.
+        lengths: of queries and keys, if rotary positions or clipping change them before they meet. All other
+            sizes then describe them before that.
     """
 
     values: Reals
@@ -188,7 +213,7 @@ class ScorePart:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSizes:
-    """A head: all its numbers, and the parts that add up to a score, those that positions turn apart."""
+    """Sizes of a head: of all entries together, and of the parts that add up to a score."""
 
     whole: ScorePart
     parts: tuple[ScorePart, ...]

@@ -1,11 +1,12 @@
-"""Lanczos tridiagonals of a symmetric matrix that is known by its products, and its largest eigenvalue.
+"""Lanczos's method for symmetric matrices that are known by their products, and their largest eigenvalue.
 
-From a start of unit length, k steps give a k x k tridiagonal T with entries b_1 ... b_k beside its diagonal
-(b_k leads out of it). Its largest eigenvalue t is a lower bound of the largest l of the matrix. How far below
-it lies no residual can tell: that bounds the distance to *some* eigenvalue. A random start v can. With p the
-characteristic polynomial of T, |p(A) v|^2 = (b_1 ... b_k)^2 holds, and is at least c^2 p(l)^2, where c is
-what v has of the leading eigenvector. A start without preferred direction in n dimensions has
-|c| >= d (pi / 2n)^(1/2) but for a chance d, and p increases beyond t: so l is at most where
+From a start of unit length, k steps give a k x k tridiagonal T with off-diagonal entries b_1 ... b_k, where
+b_k leads out of T. The largest eigenvalue t of T is a lower bound of the largest eigenvalue l of the matrix.
+A residual cannot say how far below it is, because it bounds the distance to *some* eigenvalue. A random start
+v can. Let p be the characteristic polynomial of T. Then |p(A) v|^2 = (b_1 ... b_k)^2, and this is at least
+c^2 p(l)^2, where c is the component of v along the leading eigenvector. A start without a preferred direction
+in n dimensions has |c| >= d (pi / 2n)^(1/2) except with probability d, and p increases beyond t. So l is at
+most the solution of
 
     ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t
 
@@ -23,9 +24,9 @@ from attnlaw.core.arrays import Reals
 from attnlaw.core.estimate import Estimate
 
 ROUND_OFF = 1e-13
-# Steps towards a largest value: more of them where the first do not find it to so much of itself.
+# A largest value takes FIRST_CHECK steps, or MAX_STEPS if its relative error is then above CONVERGED_ERROR.
 FIRST_CHECK, MAX_STEPS, CONVERGED_ERROR = 40, 100, 1e-4
-# The chance that a stated error is too small.
+# Probability that a stated error is too small.
 CHANCE = 1e-3
 
 Operator = Callable[[Reals], Reals]
@@ -33,7 +34,7 @@ Operator = Callable[[Reals], Reals]
 
 @dataclass(frozen=True, eq=False)
 class KrylovRun:
-    """Lanczos tridiagonals, one row for each start: its squared norm, the diagonal, the entries beside it."""
+    """Lanczos tridiagonals, one row for each start: its squared norm, diagonal and off-diagonal entries."""
 
     squared_norm: Reals
     diagonal: Reals
@@ -46,9 +47,13 @@ class KrylovRun:
 def lanczos(
     gram: Operator, starts: Reals, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
 ) -> KrylovRun:
-    """Lanczos from each column of `starts`, in lockstep, each orthogonalised twice against its own past.
+    """Run Lanczos's method from each column of `starts`, in lockstep.
 
-    It ends after `FIRST_CHECK` steps where these are `should_stop`.
+    Every vector is orthogonalised twice against the earlier ones of its start.
+
+    Args:
+        gram: multiplies a block of columns by the matrix.
+        should_stop: called once, after `FIRST_CHECK` steps; the run ends if it returns True.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -64,7 +69,7 @@ def lanczos(
             shares = np.einsum("jci,ic->jc", past[: step + 1], image)
             image -= np.einsum("jci,jc->ic", past[: step + 1], shares)
         left = np.linalg.norm(image, axis=0)
-        # What is left is round-off: an invariant space was reached, and its rule is exact already.
+        # If only round-off is left, an invariant space was reached, and its rule is exact.
         largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
         beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
         vector = _divide_columns(image, beside[:, step])
@@ -76,7 +81,7 @@ def lanczos(
 
 
 def _divide_columns(columns: Reals, norms: Reals) -> Reals:
-    """Unit columns; a column of zeros (an invariant space was reached) stays zero."""
+    """Return unit columns; a column of zeros (an invariant space was reached) stays zero."""
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
@@ -90,9 +95,14 @@ def tridiagonals(run: KrylovRun) -> Reals:
 
 
 def largest_value(gram: Operator, size: int) -> Estimate:
-    """The root of the largest eigenvalue of a positive semidefinite matrix, with its error (from below).
+    """Return the square root of the largest eigenvalue of a positive semidefinite matrix, with its error.
 
-    The start is the same in every run.
+    The value is a lower bound, and the error says how far above it the true one may be. The start is the same
+    in every run.
+
+    Args:
+        gram: multiplies a block of columns by the matrix.
+        size: number of rows of the matrix.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0
@@ -108,7 +118,7 @@ def _has_converged(top: Estimate) -> bool:
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:
-    """The root of the largest eigenvalue that a run of one start found, and how far above it may lie."""
+    """Return the root of the largest eigenvalue that a run found, and how far above it the true one may be."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     beyond = _distance_above(values, run.off_diagonal[0], size)
@@ -116,12 +126,12 @@ def _largest(run: KrylovRun, size: int) -> Estimate:
 
 
 def _distance_above(values: Reals, off_diagonal: Reals, size: int) -> float:
-    """How far beyond the last of `values`, ascending, the largest eigenvalue may lie; by bisection of ln."""
-    if np.any(off_diagonal == 0):  # the run ended in an invariant space, which holds the leading eigenvector
+    """Return how far above the last of `values` (ascending) the largest eigenvalue may be, by bisection."""
+    if np.any(off_diagonal == 0):  # the invariant space contains the leading eigenvector
         return 0.0
     most = float(np.sum(np.log(off_diagonal))) - np.log(CHANCE) - np.log(np.pi / (2 * size)) / 2
     gaps = values[-1] - values[:-1]
-    # Every factor of p is at least as large as the last: the equation holds below its k-th root.
+    # The last factor of p is the smallest, so the solution is at most the k-th root of the right-hand side.
     high = most / values.size
     low = min(high, float(np.log(values[-1]) + np.log(ROUND_OFF)))
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Every matrix of a model, measured: read, factorised and dropped again, in threads, in a fixed order."""
+"""Measure every matrix of a model in threads: read it, factorise it and drop it again."""
 
 from __future__ import annotations
 
@@ -29,20 +29,23 @@ from attnlaw.spectra.precision import rounding
 from attnlaw.spectra.scores import ScoreReader, missing_sizes_reason
 from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 
-# Bytes of matrices in flight at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
+# Bytes of matrices in memory at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
 IN_FLIGHT = 8 * 10**8
-# On request, matrices whose shorter side is at least this are approximated, of 16 bits or less twice this:
-# below it that saves no time (measured by benchmarks/growth.py).
+# With `approximate`, matrices are approximated if their shorter side is at least this (twice this if stored in
+# 16 bits or less). Below it an approximation saves no time (measured by benchmarks/growth.py).
 LARGE = 8192
-# A measurement that takes more seconds than this is announced.
+# The expected time is logged if it is longer than this.
 ANNOUNCED_SECONDS = 20
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which layers (None: all) and groups of matrices to measure, and how carefully.
+    """Which matrices of a model to measure, and how precisely.
 
-    `excluded` are places that cannot be measured.
+    Args:
+        layers: numbers of the layers; None means all.
+        groups: names of `LAYER_GROUPS`.
+        excluded: locations that cannot be measured.
     """
 
     layers: range | None = None
@@ -52,17 +55,14 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing was chosen: every matrix of every layer is measured, or was to be."""
+        """Whether every matrix of every layer was selected."""
         return self.layers is None and set(LAYER_GROUPS) <= {*self.groups}
 
     @classmethod
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """What the settings choose of a network.
-
-        An adapter by itself has no layers to choose from: it is measured whole.
-        """
+        """Return what the settings select of a network; an adapter without layers is measured whole."""
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -85,9 +85,13 @@ class Selection:
 class Unit:
     """What is read together: one matrix, or all heads of one product of two tensors.
 
-    `first` is the number of its first matrix among all of the model, in the order of rows, whatever is
-    selected: with the model it says all. `rounding` is what its tensors were stored with where float32 may do
-    (see `precision`), None where all is float64; `exact`: norms of entries are from every entry.
+    Args:
+        first: number of its first matrix among all matrices of the model, in the order of rows. It does not
+            depend on the selection.
+        members: number of matrices.
+        rounding: relative error with which its tensors were stored, if float32 may be enough (see
+            `precision`). None means float64.
+        exact: whether norms of entries use every entry.
     """
 
     first: int
@@ -100,12 +104,12 @@ class Unit:
 
     @property
     def bytes(self) -> int:
-        """In memory when it is read."""
+        """Memory of its tensors when they are read."""
         return self.product.elements * (8 if self.rounding is None else 4)
 
     @property
     def seed(self) -> int:
-        """Its own, the same in every run: errors of different matrices are independent."""
+        """A seed that is the same in every run and differs between units, so their errors are independent."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
@@ -118,13 +122,13 @@ class Unit:
 
 
 def expected_seconds(model: Model, selection: Selection, jobs: int | None = None) -> float:
-    """About how long `measure` will take: operations over the rate of this machine's matrix products."""
+    """Estimate how long `measure` will take, from the rate of matrix products on this machine."""
     operations = sum(unit.operations for unit in units_of(model, selection))
     return operations / operations_per_second() / (jobs or usable_cores())
 
 
 def log_expected_time(model: Model, selection: Selection, jobs: int | None = None) -> None:
-    """Log how long `measure` will take, where that is long enough to matter."""
+    """Log how long `measure` will take, if that is longer than `ANNOUNCED_SECONDS`."""
     log = logging.getLogger("attnlaw")
     if (
         log.isEnabledFor(logging.INFO)
@@ -141,11 +145,19 @@ def measure(
     progress: Progress = no_progress,
     on_spectrum: Callable[[Spectrum], object] = lambda spectrum: None,
 ) -> Network[Spectrum | None]:
-    """Measure the selected matrices, whatever the number of threads to the same bits; others are None.
+    """Measure the selected matrices of a model.
 
-    Large ones first, so that no thread waits for one in the end. While a unit is factorised, the tensors of
-    the one that its thread is likely to take next are read into the system's cache. The thread
-    that measured a spectrum calls `on_spectrum` with it.
+    Large matrices go first, so that no thread waits for one at the end. While a unit is factorised, the
+    system reads the tensors of the unit that its thread will probably take next. The numbers do not depend on
+    `jobs`.
+
+    Args:
+        jobs: number of threads; None means all usable cores.
+        progress: called with the number of finished units and the number of all units.
+        on_spectrum: called with each spectrum, in the thread that measured it.
+
+    Returns:
+        The network with a spectrum at every selected leaf, and None at the others.
     """
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
@@ -175,13 +187,13 @@ def _read_ahead(
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
-    """The tree of the spectra of the selected matrices, given in the order of rows; others are None."""
+    """Return the network with `spectra`, in the order of rows, at the selected leaves and None elsewhere."""
     following = iter(spectra)
     return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
-    """The selected leaves in their order, those that differ in their head alone as one."""
+    """Return the selected matrices in order; those that differ only in their head form one unit."""
     leaves = enumerate(model.network.leaves())
     chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:
@@ -199,7 +211,6 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
 
 
 def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
-    """The unit, with how it is to be measured."""
     product, how = unit.product, selection.arithmetic
     narrow = how.precision == STORAGE and all(model.is_narrow(view) for view in product.views)
     if selection.approximates(product, narrow):
@@ -209,7 +220,7 @@ def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
 
 
 def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
-    """The spectra of a unit's matrices, in their order; its tensors are read and dropped again."""
+    """Read a unit and return the spectra of its matrices, in order."""
     names = ", ".join(unit.product.tensors)
     try:
         return _spectra(model, unit)
@@ -253,10 +264,9 @@ def _head(
     pair: tuple[Reals, Reals],
     reader: ScoreReader | None,
 ) -> tuple[Spectrum, tuple[Root, Root]]:
-    """The spectrum of one product of thin factors, as stored and, where its norms are known, as applied.
+    """Return the spectrum of one product of thin factors, and the triangular factors of the stored pair.
 
-    The triangular factors of its stored ones stand beside it. `reader` makes the sizes of queries and keys
-    from the same factorisation.
+    `reader` computes the sizes of queries and keys from the same factorisation.
     """
     left, right = (factor.astype(np.float64, copy=False) for factor in pair)
     pair = left, right
@@ -275,7 +285,7 @@ def _head(
 def _with_factors(
     model: Model, unit: Unit, block: FactorSource, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
 ) -> list[Spectrum]:
-    """The spectra of a block with the sizes of their factors, which heads of a group share."""
+    """Add the sizes of the factors to the spectra of a block; heads of a group share them."""
     spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
     if not isinstance(block, Attention):
         return spectra

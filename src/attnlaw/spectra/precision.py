@@ -1,32 +1,33 @@
-r"""How precisely a matrix is factorised: float32 where that adds less than storing the weights took away.
+r"""When float32 is precise enough to factorise a matrix: if it adds less error than storing the weights did.
 
 | letter | meaning |
 |---|---|
-| W, n, m | a matrix as it is stored, n x m; s_1 >= ... >= s its singular values, \|W\|_F its Frobenius norm |
+| W, n, m | a stored matrix, n x m, with singular values s_1 >= ... >= s and Frobenius norm \|W\|_F |
 | u | root mean square of the relative errors of its entries: 0.42 times half a unit in the last place |
-| c | what the float32 route leaves in an eigenvalue of the Gram matrix: at most c eps s_1^2, eps = 2^-23 |
+| c | the float32 route moves an eigenvalue of the Gram matrix by at most c eps s_1^2, with eps = 2^-23 |
 
-Storing. Entries w (1 + d) with independent d move a singular value by x^T (w d) y to first order, x and y
-its singular vectors: by u \|W\|_F / (n m)^(1/2) in the root mean square. (0.42 is the root mean square of an
-error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1 (3/8) / ln 2)^(1/2).)
+Storing: entries w (1 + d) with independent d move a singular value by x^T (w d) y to first order, where x and
+y are its singular vectors. The root mean square is u \|W\|_F / (n m)^(1/2). (0.42 is the root mean square of
+an error uniform in the last place, over magnitudes uniform in their logarithm: (3^-1 (3/8) / ln 2)^(1/2).)
 
-Arithmetic. An eigenvalue s^2 that is off by c eps s_1^2 is a singular value off by c eps s_1^2 / (2 s),
-relative c eps (s_1 / s)^2 / 2. Measured from 384 to 4096 rows: products of float32 leave 0.5 to 1.6, the
-reduction to a tridiagonal 0.7 to 2.4 (see `numerics.symmetric`), together below c = 4.
+Arithmetic: if an eigenvalue s^2 is off by c eps s_1^2, the singular value is off by c eps s_1^2 / (2 s),
+which is relative c eps (s_1 / s)^2 / 2. Measured from 384 to 4096 rows, products in float32 leave 0.5 to 1.6,
+and the reduction to a tridiagonal leaves 0.7 to 2.4 (see `numerics.symmetric`). Together they are below c =
+4.
 
-The second stays below the first for every value where it does for the smallest:
+The second error is below the first for every value if it is for the smallest:
 
     s / s_1 >= c eps s_1 (n m)^(1/2) / (2 u |W|_F)
 
-Of a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u): for bfloat16 0.012 at 768 x
-3072 and 0.025 at 4096 x 11008; of a trained one larger, by what its largest value has over the rest. float16
-keeps three bits more, so its ratio is eight times as large. What is stored in less than bfloat16 is held to
-bfloat16's ratio. Below the ratio a matrix goes the float64 way. A rank is then never counted in float32: the
-tolerance of ranks lies far below the ratio.
+For a Gaussian matrix the right-hand side is c eps (n^(1/2) + m^(1/2)) / (2 u): in bfloat16 0.012 at 768 x
+3072 and 0.025 at 4096 x 11008. For a trained matrix it is larger, because its largest value exceeds the
+others by more. float16 has three more bits, so its ratio is eight times as large. Types with fewer bits than
+bfloat16 use the ratio of bfloat16. A matrix with a smaller s / s_1 is factorised in float64. So float32 never
+decides a rank, because the tolerance of ranks is far below the ratio.
 
-Heads are another matter: their thin factors are small, and float64 is the faster way (see `factored`).
+The thin factors of heads are small, and float64 is the faster way for them (see `factored`).
 
-Powers of two that keep squares of entries within float64: exact, and undone in the end.
+`power_scaled` divides a matrix by a power of two, which is exact, so that squares of entries do not overflow.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from attnlaw.core.errors import InputError
 FLOAT32, FLOAT64 = "float32", "float64"
 EPS = 2.0**-23
 CONSTANT = 4.0
-# Half a unit in the last place: of float16, and of bfloat16, which all that is narrower is held to.
+# Half a unit in the last place. Types with fewer bits than bfloat16 count as bfloat16.
 HALF_UNITS = {"float64": None, "float32": None, "float16": 2.0**-11}
 COARSEST = 2.0**-8
 UNIFORM = 0.42
 
 
 def rounding(dtype: str) -> float | None:
-    """u of weights that are stored so; None where they are stored in more than 16 bits.
+    """Return u for weights stored in `dtype`; None if that has more than 16 bits.
 
     >>> rounding("float32") is None, rounding("bfloat16") == 8 * rounding("float16") == rounding("Q4_K")
     (True, True)
@@ -56,7 +57,12 @@ def rounding(dtype: str) -> float | None:
 
 
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
-    """The s / s_1 down to which float32 adds less than storing did, from the eigenvalues of the Gram matrix.
+    """Return the smallest s / s_1 at which float32 adds less error than storing did.
+
+    Args:
+        eigenvalues: of the Gram matrix.
+        shape: shape of the matrix.
+        rounding: relative error u of the stored entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"
@@ -69,15 +75,14 @@ def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> 
 
 
 def single_errors(values: Reals) -> Reals:
-    """What float32 may have moved each singular value by, descending ones: c eps s_1^2 / (2 s)."""
+    """Return the largest float32 error of each singular value, c eps s_1^2 / (2 s), for descending values."""
     return np.asarray(CONSTANT * EPS * values[0] ** 2 / (2 * values))
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """The matrix over a power of two (exact), and that power; ordinary matrices come back as they are.
+    """Divide a matrix by a power of two, and return both; ordinary matrices are returned unchanged with 1.
 
-    Squares of the result, and of a product of two such results, stay in range: of float64, or of float32 if
-    the matrix is such and comes back so.
+    Squares of the result, and of a product of two results, stay in the range of its type, float64 or float32.
     """
     if matrix.size == 0:
         raise InputError(f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave it out")

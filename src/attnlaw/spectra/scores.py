@@ -1,19 +1,19 @@
-r"""Queries and keys of a head as sizes: all that its largest logit follows from (see `theory.bounds.logits`).
+r"""Sizes of the queries and keys of a head; its largest logit follows from them (`theory.bounds.logits`).
 
-A query or a key is y = z R + y0, where z is what a norm makes of a token before its gain and bias.
+A query or a key is y = z R + y0, where z is the output of a norm before its gain and bias.
 
 | letter | meaning |
 |---|---|
-| zhat, N | what the norm itself makes, and of how many numbers: \|zhat\|^2 <= N (epsilon only shrinks it) |
-| f | N / (N - 1) where the norm takes the mean off, else 1 |
-| z | zhat / sqrt(f), \|z\|^2 <= N / f; of isotropic tokens of variance 1 in every direction that it has |
-| G, y0 | sqrt(f) C diag(g) W and b W + bias: the norm's gain g and bias b folded into the map W |
-| R | what is left of G by a QR factorisation: \|G x\| = \|R x\| for every x |
+| zhat, N | output of the norm itself and its size: \|zhat\|^2 <= N (epsilon only shrinks it) |
+| f | N / (N - 1) if the norm subtracts the mean, else 1 |
+| z | zhat / sqrt(f), so \|z\|^2 <= N / f; isotropic tokens have variance 1 along each of its directions |
+| G, y0 | sqrt(f) C diag(g) W and b W + bias: gain g and bias b of the norm folded into the matrix W |
+| R | triangular factor of G by QR: \|G x\| = \|R x\| for every x |
 
-A norm of the queries or keys themselves stands for the norm before the block: then W drops out, G is
-sqrt(f) C diag(g) of that norm, N the numbers of a head (of all heads if `joint`: one head may have them all).
-So does the norm between the two maps of latent attention; the part of its keys that all heads share reads the
-norm before the block.
+A norm of the queries or keys themselves replaces the norm before the block. Then W drops out, G is sqrt(f) C
+diag(g) of that norm, and N is the size of a head (or of all heads if `joint`, because one head may have all
+of |zhat|^2). The norm between the two matrices of latent attention does the same. The part of its keys that
+all heads share reads the norm before the block.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Side:
     square: float
 
     def columns(self, chosen: slice) -> Side:
-        """Some numbers of it."""
+        """Return the side of some entries of y."""
         return replace(self, root=self.root[:, chosen], shift=self.shift[chosen])
 
     def scale_columns(self, chosen: slice, factor: float) -> Side:
-        """With some numbers multiplied by a factor."""
+        """Return the side with some entries of y multiplied by a factor."""
         if factor == 1:
             return self
         scale = np.ones(self.shift.size)
@@ -54,7 +54,7 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Why there are no sizes of a block's heads: not everything that they read is known to be normalised."""
+    """Return why the heads of a block have no sizes, or None if they have; every input must be normalised."""
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
         return "the norm before it is not known"
@@ -72,7 +72,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """Both sides of the heads of a block of which there are sizes; what its heads share is read once."""
+    """Computes the sizes of the queries and keys of a block's heads; it reads what the heads share once."""
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm
@@ -85,7 +85,7 @@ class ScoreReader:
     def __call__(
         self, head: int, factors: tuple[Reals, Reals], roots: tuple[Root, Root]
     ) -> ScoreSizes | None:
-        """The sizes of a head, from its factors and their folded roots; None where they exceed float64."""
+        """Return the sizes of a head from its factors and their folded roots; None if they exceed float64."""
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
             query, keys = self._query(head, factors[0], roots[0]), self._keys(head, factors[1].T, roots[1])
@@ -108,7 +108,7 @@ class ScoreReader:
             return ScoreSizes(whole, tuple(parts))
 
     def _keys(self, head: int, factor: Reals, root: Root) -> list[Side]:
-        """Keys as one side, or in latent attention with a norm inside, their own part and the shared one."""
+        """Return the keys as one side, or as head part and shared part if latent attention has a norm."""
         block = self._block
         group = block.kv_head(head)
         if self._shared is None:
@@ -125,7 +125,7 @@ class ScoreReader:
 
 
 def _turned_columns(block: Attention) -> slice | None:
-    """The numbers of a head that are turned or bent before they meet; None where there are none."""
+    """Return the entries of a head that positions turn or clipping changes; None if there are none."""
     how = block.scores
     if how.clip is not None:
         return slice(0, block.head_size)
@@ -137,7 +137,7 @@ def _turned_columns(block: Attention) -> slice | None:
 def _side_builder(
     model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
 ) -> SideBuilder:
-    """Return how one side of each head is built; `qk_norm` is the norm of the queries or keys themselves."""
+    """Return a function that builds one side of each head; `qk_norm` is the norm of the queries or keys."""
     size = view.shape[1] // heads
     if qk_norm is not None:
         return _normed_side_builder(model, qk_norm, heads, size)
@@ -159,7 +159,7 @@ def _side_builder(
 
 
 def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> SideBuilder:
-    """Queries or keys that a norm of their own makes: of each head, or of all heads together."""
+    """Return the builder for queries or keys that have a norm themselves, per head or over all heads."""
     gain, bias = (
         np.broadcast_to(vector if vector.size in (1, size) else vector.reshape(heads, size), (heads, size))
         for vector in (model.gain(norm), model.shift(norm))
@@ -175,13 +175,13 @@ def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> Sid
 
 
 def _spread(kind: str, count: int) -> tuple[float, float]:
-    """f, and the most of |z|^2, of a norm of `count` numbers."""
+    """Return f and the upper bound of |z|^2 for a norm of `count` numbers."""
     f = count / (count - 1) if kind == LAYER and count > 1 else 1.0
     return f, count / f
 
 
 def _output_at_zero(model: Model, view: View) -> Reals:
-    """What a map with its biases adds to every output; behind a norm the maps before it add nothing."""
+    """Return the constant that biases add to every output; after a norm, earlier matrices add nothing."""
     if view.after is None or view.norm is not None:
         return model.bias(view)
     return np.asarray(
@@ -190,7 +190,7 @@ def _output_at_zero(model: Model, view: View) -> Reals:
 
 
 def _turned_in_last_key(turned: slice, keys: list[Side]) -> slice:
-    """The turned numbers within the last of the sides that make up the keys."""
+    """Return where the turned entries are within the last side of the keys."""
     before = sum(side.shift.size for side in keys[:-1])
     return slice(turned.start - before, turned.stop - before)
 
@@ -225,7 +225,7 @@ def _lengths(side: Side) -> Lengths:
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
-    """The sizes of every head of a block; None where there are none."""
+    """Return the sizes of every head of a block; None for heads without sizes."""
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)

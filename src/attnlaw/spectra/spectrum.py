@@ -1,4 +1,4 @@
-"""The singular values of one matrix, and what follows from them.
+"""The singular values of one matrix, numbers that follow from them, and sizes of the matrix as applied.
 
 | word | formula, with singular values s_1 >= s_2 >= ... |
 |---|---|
@@ -10,15 +10,15 @@
 | numerical rank | #{s_i > 1e-10 * min(rows, cols) * max(s_1, 1)} (arXiv 2605.07297) |
 | condition | s_1 / s_k, k the number of values kept |
 
-An exact spectrum lists every value once. An approximate one (see `lanczos`) lists the nodes of a quadrature
-rule with multiplicities; every sum over values then carries an error. So does one that was found in float32,
-a much smaller one (see `precision`).
+An exact spectrum lists every value once. An approximate one (see `approximate`) lists the nodes of a
+quadrature rule with multiplicities, so every sum over values has an error. A spectrum computed in float32 has
+an error too, a much smaller one (see `precision`).
 
-Sizes of a map as the model applies it, C diag(g) M, without a second factorisation.
-
-With B = C diag(g) the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T,
-whose products with vectors are those of M M^T between two cheap ones. Its Frobenius norm is summed entry by
-entry: the trace of that matrix would lose digits where C takes most of M off.
+A model applies a matrix M as C diag(g) M, where g is the gain of the norm before M and C subtracts the mean
+if the norm does. `applied_matrix` computes the sizes of this product without a second factorisation. With B =
+C diag(g), the largest singular value of B M is the root of the largest eigenvalue of B M M^T B^T. Products
+with this matrix are products with M M^T between two cheap ones. The Frobenius norm is summed entry by entry:
+the trace would lose digits if C removes most of M.
 """
 
 from __future__ import annotations
@@ -46,11 +46,14 @@ PAST_FLOAT64 = "with the gain of the norm before it, it exceeds float64"
 
 @dataclass(frozen=True, eq=False)
 class Multiplicities:
-    """How often each node of an approximate spectrum counts, once per random probe.
+    """How often each node of an approximate spectrum counts, according to each random probe.
 
-    `weights` has shape (probes, nodes): each row alone is an estimate of the multiplicities, for a rule that
-    bounds Schatten sums from above. `lower_values` and `lower_weights` are those of a rule that bounds them
-    from below; `spectral_error` bounds the error of the largest value.
+    Args:
+        weights: shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule that bounds
+            Schatten sums from above.
+        lower_values: nodes of a rule that bounds Schatten sums from below.
+        lower_weights: multiplicities of these nodes, shape (probes, nodes).
+        spectral_error: bound on the error of the largest value.
     """
 
     weights: Reals
@@ -65,10 +68,11 @@ class Multiplicities:
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """Sizes of a matrix as the model applies it: the norm before it folded in (see `checkpoints.norms`).
+    """Sizes of a matrix as the model applies it, with the norm before it folded in (see `checkpoints.norms`).
 
-    `values` are all its singular values, of thin factors alone. The error of the spectral norm bounds how far
-    above it may lie; None where it is exact.
+    Args:
+        spectral: spectral norm. Its error says how far above it the true one may be; None if it is exact.
+        values: all singular values, only for a product of thin factors.
     """
 
     spectral: Estimate
@@ -77,14 +81,14 @@ class Applied:
 
     @property
     def stable_rank(self) -> float | None:
-        """None of a zero matrix, and without all values."""
+        """None for a zero matrix, or if not all values are known."""
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
         return (self.frobenius / top) ** 2
 
     def rescale(self, scale: float) -> Applied:
-        """Those of the matrix times a power of two; OverflowError where they exceed float64."""
+        """Return the sizes times a power of two; raise an OverflowError if they exceed float64."""
         if scale == 1:
             return self
         error = self.spectral.error
@@ -96,16 +100,25 @@ class Applied:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """All singular values that can differ from zero, in descending order, with two norms of the entries.
+    """The singular values of a matrix that can differ from zero, descending, and norms of its entries.
 
-    A matrix keeps min(rows, cols) values; a product through d dimensions keeps min(rows, cols, d).
-    `route` says how they were computed: "gram", "svd", "qr" or "cholesky" (of thin factors) or "lanczos"
-    (approximate: then `multiplicities` says how often each of `values` counts), `precision` in which type.
-    `norm_11_error` is a standard error; None where every entry was summed. `inner` is the d of a product,
-    None of a matrix; `latent` says that a factor of it is a product itself (latent attention). `applied` has
-    its sizes with the norm before it folded in; None where that norm is not known. `scores` has the sizes of
-    queries and keys; None where they are not known, and of what is no QK. `factors` has those of the factors
-    of a head; None where it has no gauge.
+    A matrix has min(rows, cols) values; a product through d dimensions has min(rows, cols, d).
+
+    Args:
+        values: singular values, or the nodes of an approximate spectrum.
+        shape: rows and columns of the matrix.
+        norm_21: sum over columns of their Euclidean norms.
+        norm_11: sum of absolute entries.
+        route: how the values were computed: "gram", "svd", "qr" or "cholesky" (thin factors), or "lanczos"
+            (approximate).
+        multiplicities: how often each value counts; None for an exact spectrum.
+        inner: d of a product; None for a matrix.
+        latent: whether a factor of the product is a product itself (latent attention).
+        applied: sizes with the norm before the matrix folded in; None if that norm is unknown.
+        scores: sizes of queries and keys; only for QK, and None if they are unknown.
+        factors: sizes of the factors of a head; None if the head has no gauge.
+        precision: type of the arithmetic, "float64" or "float32".
+        norm_11_error: standard error of `norm_11`; None if every entry was summed.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
@@ -128,12 +141,12 @@ class Spectrum:
 
     @property
     def is_exact(self) -> bool:
-        """Whether its values carry no error but float64's."""
+        """Whether the values have no error except the round-off of float64."""
         return self.multiplicities is None and self.precision == FLOAT64
 
     @property
     def spectral_error(self) -> float | None:
-        """Of the largest value; None for an exact spectrum."""
+        """Error of the largest value; None for an exact spectrum."""
         if self.multiplicities is not None:
             return self.multiplicities.spectral_error
         return float(single_errors(self.values)[0]) if self.precision == FLOAT32 else None
@@ -153,7 +166,7 @@ class Spectrum:
 
     @property
     def as_stored(self) -> Applied:
-        """Its sizes as applied where no norm stands before it."""
+        """The sizes as applied of a matrix that has no norm before it."""
         return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
@@ -177,17 +190,17 @@ class Spectrum:
 
     @property
     def tolerance(self) -> float:
-        """Values at or below it are round-off and count as zero in ranks and Schatten sums."""
+        """Values up to it are round-off and count as zero in ranks and Schatten sums."""
         return RANK_TOLERANCE * min(self.shape) * max(self.spectral, 1.0)
 
     @property
     def above_tolerance(self) -> Reals:
-        """The values that count."""
+        """The values that count in ranks and Schatten sums."""
         return self.values[self.values > self.tolerance]
 
     @property
     def counts_above_tolerance(self) -> Reals:
-        """How often each of them counts."""
+        """How often each value of `above_tolerance` counts."""
         return self.counts[self.values > self.tolerance]
 
     @property
@@ -196,19 +209,22 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """None where the smallest value is zero, unknown, or so small that the ratio leaves float64."""
+        """None if the smallest value is zero or unknown, or if the ratio exceeds float64."""
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
-        """sum s_i^p over the values above the tolerance; the numerical rank at p = 0."""
+        """Return sum s_i^p over the values above the tolerance; at p = 0 this is the numerical rank."""
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """The error of a quantity computed from an approximate or float32 spectrum; None for an exact one.
+        """Return the error of a quantity of an approximate or float32 spectrum; None for an exact one.
 
-        The standard error over the probes and the width of the bracket, in quadrature.
+        It combines the standard error over the probes and the width of the bracket in quadrature.
+
+        Args:
+            quantity: computes a number from a spectrum.
 
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
         >>> exact.error(lambda spectrum: spectrum.nuclear) is None
@@ -218,7 +234,7 @@ class Spectrum:
         return None if spread is None or width is None else float(np.hypot(spread, width))
 
     def spread(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """The standard error of a quantity over the probes: the random part of its error."""
+        """Return the random part of the error of a quantity: its standard error over the probes."""
         multiplicities = self.multiplicities
         if multiplicities is None:
             return None if self.is_exact else 0.0
@@ -229,13 +245,14 @@ class Spectrum:
         if None in per_probe:
             return None
         estimates = np.array(per_probe, dtype=float)
-        scale = float(np.abs(estimates).max()) or 1.0  # squares of very large and small values leave float64
+        scale = float(np.abs(estimates).max()) or 1.0  # so that squares do not overflow or vanish
         return scale * float(np.std(estimates / scale, ddof=1) / np.sqrt(len(per_probe)))
 
     def bracket(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """How far the rule from below lies from the rule from above: the part that all probes share.
+        """Return the part of the error of a quantity that all probes share.
 
-        In float32: how far all values moved by their errors, the same way, move the quantity.
+        It is the distance between the lower and the upper rule. In float32 it is the change of the quantity
+        if all values move by their errors in the same direction.
         """
         if self.is_exact:
             return None
@@ -253,21 +270,24 @@ class Spectrum:
 
     @property
     def _relative(self) -> Reals:
-        """Values over the largest: squares of them neither overflow nor vanish."""
+        """Values divided by the largest, so that their squares do not overflow or vanish."""
         return self.values / self.spectral if self.spectral > 0 else self.values
 
 
 def root_sum_of_squares(values: Reals) -> float:
-    """The Frobenius norm of descending singular values; no square of them overflows or vanishes."""
+    """Return the Frobenius norm of descending singular values, without overflow of their squares."""
     top = float(values[0])
     return top * float(np.sqrt(np.sum((values / top) ** 2))) if top > 0 else 0.0
 
 
 def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> Applied:
-    """The spectral norm with its error and the Frobenius norm of a folded matrix, of `power_scaled` entries.
+    """Compute the spectral norm, with its error, and the Frobenius norm of a folded matrix.
 
-    `gram` is M M^T where it is there anyway (of float32 its upper triangle is enough); without it products go
-    through M twice, in the precision of M.
+    Args:
+        matrix: M, with entries scaled by `power_scaled`.
+        fold: the norm before the matrix.
+        gram: M M^T, if the caller has it. In float32 its upper triangle is enough. Without it, every product
+            multiplies by M twice, in the precision of M.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)
@@ -277,7 +297,7 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
     frobenius = _frobenius(matrix, NormFold(gain, fold.centred))
     if frobenius == 0:
         return Applied(Estimate(0.0), 0.0)
-    # The Frobenius norm about one, by a power of two: Lanczos squares what it meets.
+    # Scale the Frobenius norm to about one by a power of two, because Lanczos's method squares.
     size = 2.0 ** int(np.frexp(frobenius)[1])
     unit = NormFold(gain / size, fold.centred)
 
@@ -290,7 +310,7 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
 
 def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """The product with one column; of float32 from the upper triangle, which is half of what memory gives."""
+    """Multiply by one column. In float32 this reads only the upper triangle, half of the memory."""
     if gram.dtype == np.float64:
         return np.asarray(gram @ vector)
     return np.asarray(scipy.linalg.blas.ssymv(1.0, gram.T, vector[:, 0], lower=1))[:, None]
@@ -299,7 +319,7 @@ def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
 def _frobenius(matrix: Reals, fold: NormFold) -> float:
     columns = max(1, BLOCK // matrix.shape[0])
     starts = range(0, matrix.shape[1], columns)
-    # Float64 in one order, so that the sum does not depend on how the matrix lies in memory.
+    # A fixed order in float64, so that the sum does not depend on the memory layout of the matrix.
     float64 = matrix.dtype == np.float64
     blocks = (matrix[:, at : at + columns] for at in starts)
     parts = (fold(np.ascontiguousarray(part) if float64 else part.astype(np.float64)) for part in blocks)
