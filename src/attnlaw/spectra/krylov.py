@@ -118,7 +118,7 @@ def _has_converged(top: Estimate) -> bool:
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:
-    """Return the root of the largest eigenvalue that a run found, and how far above it the true one may be."""
+    """Return the root of the largest eigenvalue of a run, and how far above it the true one may be."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     beyond = _distance_above(values, run.off_diagonal[0], size)

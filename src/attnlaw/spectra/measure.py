@@ -31,8 +31,8 @@ from attnlaw.spectra.spectrum import PAST_FLOAT64, Spectrum
 
 # Bytes of matrices in memory at a time: 0.8 GB, two feed-forward matrices of LLaMA-7B in float64.
 IN_FLIGHT = 8 * 10**8
-# With `approximate`, matrices are approximated if their shorter side is at least this (twice this if stored in
-# 16 bits or less). Below it an approximation saves no time (measured by benchmarks/growth.py).
+# With `approximate`, matrices are approximated if their shorter side is at least this (twice this if stored
+# in 16 bits or less). Below it an approximation saves no time (measured by benchmarks/growth.py).
 LARGE = 8192
 # The expected time is logged if it is longer than this.
 ANNOUNCED_SECONDS = 20
