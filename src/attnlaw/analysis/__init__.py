@@ -1,1 +1,1 @@
-"""What is measured on trained models: spectra become audits, fits, differences, findings, verdicts."""
+"""Analysis of trained models: audits, fitted laws, differences between checkpoints, findings, and gates."""

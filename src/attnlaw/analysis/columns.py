@@ -1,24 +1,26 @@
-"""The tables of an audit and of its fits: what stands in their columns, in order. Missing is null.
+"""Columns of the tables of an audit, in order. A missing value is null.
 
-| table | one row per |
+| table | one row for each |
 |---|---|
 | `MATRICES` | matrix |
 | `SPECTRA` | matrix, with all its singular values |
 | `LAYERS` | layer |
-| `APPLICATIONS` | application of a layer, where layers are shared |
-| `TOWERS` | tower, where there are several |
-| `ATLAS` | number in which the model is compared with those of the atlas |
-| `FINDINGS` | thing that a rule of `analysis.findings` found |
-| `FITS` | matrix, with what laws say of it |
-| `CURVES` | null, and law of a matrix that is not random: what a report draws over a spectrum |
+| `APPLICATIONS` | application of a layer, if layers are shared |
+| `TOWERS` | tower, if there are several |
+| `ATLAS` | number in which the model is compared with the models of the atlas |
+| `FINDINGS` | finding of a detector in `attnlaw.analysis.findings` |
 
-`head` and `inner` of a feed-forward matrix are null, `expert` of whatever every token passes, errors where
-nothing is approximate, sampled or float32, the singular values of an approximate spectrum. The row of an
-exact spectrum has errors where its gamma or alpha holds the norm of another one. Logarithms are to base 10.
+`attnlaw.analysis.fit` has the columns of fitted laws.
 
-What ends in `_applied` is of the matrix as the model applies it: the gain of the norm before folded in, and
-the mean projected out where that norm takes it off; null where that norm is not known. All else is of the
-stored matrix. An applied spectral norm with an error may lie above by so much, but for one chance in 1000.
+These columns are null: `head` and `inner` of a feed-forward matrix, `expert` of a matrix that every token
+passes, errors if nothing is approximate, sampled or float32, and the singular values of an approximate
+spectrum. An exact spectrum has errors if its gamma or alpha contains the norm of an approximate one.
+Logarithms are to base 10.
+
+Columns that end in `_applied` describe the matrix as the model applies it. The gain of the norm layer before
+it is folded in, and the mean is projected out if that norm subtracts it. They are null if attnlaw does not
+know that norm layer. All other columns describe the stored matrix. If an applied spectral norm has an error,
+the true norm exceeds the value by more than the error in only 1 of 1000 cases.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ VERSION = Quantity("attnlaw_version", "version of attnlaw that wrote the row", k
 IMBALANCE = Quantity(
     "factor_imbalance", "‖AᵀA − BᵀB‖ over ‖AᵀA‖ + ‖BᵀB‖ of the factors A and B, Frobenius norms"
 )
-# The null test: the same names in the table of matrices and in that of fits.
+# The null test has the same columns in the tables of matrices and of fits.
 P_VALUE = Quantity(
     "random_p_value",
     "how often a random matrix of this shape looks at least as different; not tested in latent attention",

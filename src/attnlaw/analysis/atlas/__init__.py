@@ -1,11 +1,10 @@
-"""What is normal: audits of some trained models and of fresh ones of their shapes, and a model beside them.
+"""The atlas: audits of some trained models and of untrained ones of the same shapes, to show what is normal.
 
 | file | holds |
 |---|---|
-| `columns` | the numbers in which models are compared, from the rows of audits |
-| `kinds` | what kind of model a family is |
-| `atlas` | the rows that ship, and those of a study |
-| `compare` | where a model is among them |
+| `columns` | the numbers in which models are compared, and the kinds of models |
+| `atlas` | the rows that ship with attnlaw, or those of your own study |
+| `compare` | where a model is among the models of an atlas |
 """
 
 from attnlaw.analysis.atlas.atlas import Atlas, atlas

@@ -1,16 +1,7 @@
-"""The atlas: rows of audits of trained and of fresh models, as they ship or as a study wrote them.
+"""The `Atlas` record: rows of audits of trained and untrained models, those that ship or those of a study.
 
-`examples/atlas.toml` makes the rows that ship; `docs/scripts/make_atlas.py` gets its models and packs its
-rows.
-
-The numbers in which models are compared: one row per model, from the rows of audits, by one table.
-
-A new column is a line of `COLUMNS`; the atlas has it at once, because it ships rows of matrices and layers.
-
-What kind of model an audit is of: by its cross attention, else by its family.
-
-A family stands in one line below, or nowhere: then its files do not tell (a bare `torch.nn.Transformer`, two
-towers, names of one's own), and the kind is null.
+`examples/atlas.toml` computes the rows that ship. `docs/scripts/make_atlas.py` downloads its models and packs
+the rows.
 """
 
 from __future__ import annotations
@@ -38,7 +29,7 @@ if TYPE_CHECKING:
     from attnlaw.analysis.audit.audit import Audit
 
 FOLDER = Path(__file__).parent
-# Columns of audits that ship, beside those that tell the place of a row.
+# Columns of audits that ship, in addition to those that locate a row.
 SHIPPED_COLUMNS = {
     "matrices": (
         "family", "rows", "cols", "inner", "spectral_norm", "frobenius_norm", "stable_rank", "effective_rank",
@@ -65,7 +56,13 @@ MODELS = (
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """Rows of audits: `models` (one each, with its provenance), `matrices` and `layers`."""
+    """Rows of audits of several models.
+
+    Args:
+        models: one row for each model, with where it comes from.
+        matrices: their matrices.
+        layers: their layers.
+    """
 
     models: pl.DataFrame
     matrices: pl.DataFrame
@@ -73,18 +70,21 @@ class Atlas:
 
     @cached_property
     def values(self) -> pl.DataFrame:
-        """One row per model: whether it was trained, its kind, and the numbers that are compared."""
+        """One row for each model: whether it was trained, its kind, and the numbers that are compared."""
         kinds = model_kinds(self.matrices)
         numbers = column_values(self.matrices, self.layers)
         known = self.models.select("model", "trained").join(kinds, on="model", how="left")
         return known.join(numbers, on="model", how="left", maintain_order="left")
 
     def compare(self, audit: Audit | Result) -> dict[str, Any] | None:
-        """Where an audited model lies among these: what `summary.json` has under `atlas`."""
+        """Return where an audited model is among these models: the entry `atlas` of `summary.json`.
+
+        None if not every matrix of every layer was measured.
+        """
         return atlas_entry(comparison_table(audit.record if isinstance(audit, Result) else audit, self))
 
     def save(self, folder: str | os.PathLike[str] = FOLDER) -> None:
-        """Write the three tables, as they ship."""
+        """Write the three tables as parquet files, as they ship."""
         tables = {"models": self.models, "matrices": self.matrices, "layers": self.layers}
         write_all({Path(folder) / f"{name}.parquet": to_parquet(table) for name, table in tables.items()})
 
@@ -94,9 +94,10 @@ class Atlas:
 
 
 def atlas(audits: Result | None = None) -> Atlas:
-    """Return the atlas that ships, or one of these audits, whose models are taken as trained.
+    """Return the atlas that ships with attnlaw, or one made of your audits.
 
-    `attnlaw.load(DIR)` reads the audits of a study.
+    Args:
+        audits: the audits of a study, which `attnlaw.load(DIR)` opens. Their models count as trained.
 
     >>> atlas()
     <Atlas of 9 trained and 7 fresh models>
@@ -111,9 +112,14 @@ def _shipped_atlas() -> Atlas:
 
 
 def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
-    """Return the atlas of those audits that are of whole models, in the order of their rows.
+    """Return the atlas of those audits that measured whole models, in the order of their rows.
 
-    `provenance` has more of the columns of `models`, by the model's name.
+    Args:
+        audits: the audits of several models.
+        provenance: further columns of the table `models`, by the name of the model.
+
+    Raises:
+        InputError: if these are not audits, or none measured a whole model.
     """
     if not isinstance(audits, Result) or audits.verb.name != "audit":
         raise InputError("an atlas is made of audits; give attnlaw.load(DIR) of a study of audits")

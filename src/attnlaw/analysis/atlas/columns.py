@@ -21,9 +21,15 @@ STORED, APPLIED = "stored", "applied"
 
 @dataclass(frozen=True, eq=False)
 class AtlasColumn:
-    """One number of a model: an expression over its rows of `table`, and how it is called and printed.
+    """A number in which models are compared.
 
-    `norms` tells a size of matrices as stored from one as applied; None where there is no such difference.
+    Args:
+        name: its name in `summary.json`.
+        label: its name in tables.
+        value: the expression that computes it from a model's rows of `table`.
+        form: the format that prints it.
+        norms: "stored" or "applied" if it is a size of matrices, else None.
+        table: "matrices" or "layers".
     """
 
     name: str
@@ -34,7 +40,7 @@ class AtlasColumn:
     table: str = "matrices"
 
     def number_text(self, value: float) -> str:
-        """The number as tables print it.
+        """Format a number for tables.
 
         >>> COLUMNS["rejected_share"].number_text(0.5), COLUMNS["median_outliers"].number_text(18)
         ('50.0%', '18')
@@ -43,12 +49,12 @@ class AtlasColumn:
 
 
 def _median(name: str, kind: str) -> pl.Expr:
-    """The median over the matrices of one kind: over all heads, or over all layers (and experts)."""
+    """Compute the median over the matrices of one kind, in all layers, heads and experts."""
     return pl.col(name).filter(pl.col("kind") == kind).median()
 
 
 def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColumn]:
-    """A size of matrices twice: as stored, and as applied where the norm before is known."""
+    """Yield two columns of a size: as stored, and as applied."""
     label = f"{size.replace('_', ' ')} of {matrix_label}"
     yield AtlasColumn(f"median_{size}_{kind}", label, _median(size, kind), norms=STORED)
     name = f"{size}_applied"
@@ -56,7 +62,7 @@ def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColu
 
 
 def _per_layer(name: str) -> pl.Expr:
-    """The amplification by all layers above the first, over their number; none of a single layer."""
+    """Divide the amplification by all layers above the first by their number; null for a single layer."""
     above = pl.col("applications").sum() - 1
     return pl.when(above > 0).then(pl.col(name).first() / above)
 
@@ -79,7 +85,7 @@ COLUMNS = by_name(
 
 
 def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
-    """One row per model, in the order of the rows of matrices: every column of `COLUMNS`, null where missing.
+    """Compute every column of `COLUMNS` for each model; null if the rows do not have it.
 
     >>> matrices = pl.DataFrame(
     ...     {"model": "m", "kind": ["qk", "qk", "vo"], "stable_rank": [1.0, 3.0, 9.0]}
@@ -110,7 +116,7 @@ def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
 
 
 ENCODER_DECODER = "encoder-decoder"
-# Families without cross attention; of those with it a part may be stored alone, and has no kind.
+# Families without cross attention. A part of a family with it may be stored alone, and then has no kind.
 FAMILIES = {
     "encoder": (
         "albert, bert, deberta_v2, distilbert, esm, megatron_bert, modernbert, mpnet, nomic_bert, "
@@ -129,7 +135,7 @@ KIND_OF = {family: kind for kind, families in FAMILIES.items() for family in fam
 
 
 def model_kinds(matrices: pl.DataFrame) -> pl.DataFrame:
-    """The kind of every model of a table of matrices: columns `model`, `kind`.
+    """Return the kind of every model of a table of matrices, in the columns `model` and `kind`.
 
     >>> table = pl.DataFrame({"model": ["a", "b", "b"], "family": ["gpt2", "t5", "t5"]})
     >>> model_kinds(table.with_columns(kind=pl.Series(["qk", "qk", "cross_qk"]))).rows()

@@ -1,7 +1,7 @@
-"""A model beside the atlas: the range of every column over trained models of its kind, and where it lies.
+"""Compare a model with the atlas: the range of every number over trained models of its kind, and its place.
 
-The models are few, and no sample of anything: a value outside a range is a fact about these models, not a
-verdict on this one.
+The atlas has few models, and they are not a random sample. A value outside a range is a fact about these
+models, not a verdict on this one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from attnlaw.analysis.atlas.atlas import Atlas
     from attnlaw.analysis.audit.audit import Audit
 
-# So many other trained models make a kind that is compared with itself; with fewer, all kinds are taken.
+# A model is compared with its own kind if the atlas has this many other trained models of it, else with all.
 LEAST = 3
-# How far Frobenius norms may differ, all of them, in what is taken as the same model: those of a copy rounded
-# to 4 bits (MiniLM, Q4_1) differ by at most 0.011, of a light fine-tune (rxnfp-10k) by 0.058. Fresh models of
-# one shape have nearly the same norms whatever the seed; there only the same draw is the same model.
+# Two models are the same if all their Frobenius norms differ by less. Those of a copy rounded to 4 bits
+# (MiniLM, Q4_1) differ by at most 0.011, those of a light fine-tune (rxnfp-10k) by 0.058. Untrained models of
+# one shape have nearly the same norms whatever the seed, so only the same draw counts as the same model.
 SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
 
 
 def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
-    """A line for each number that is compared; None where not every matrix of every layer was measured."""
+    """Return a row for each number that is compared; None if not every matrix of every layer was measured."""
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]
@@ -60,10 +60,10 @@ def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
 
 
 def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
-    """The entry `atlas` of a summary, from the lines of `comparison_table`; None without any.
+    """Convert the rows of `comparison_table` to the entry `atlas` of a summary; None if there are none.
 
-    `left_out` names models of the atlas that are this one. `below` counts the trained models whose value is
-    smaller than this one's.
+    `left_out` names models of the atlas that are this one. `below` counts the trained models with a smaller
+    value.
     """
     if table is None or not table.height:
         return None
@@ -82,7 +82,7 @@ def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
 
 
 def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
-    """The models of the atlas that are this one, whatever it is called: kinds and norms of all matrices."""
+    """Return the models of the atlas that are this one under any name: all kinds and norms agree."""
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
     names = []
@@ -96,7 +96,7 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 
 def _is_whole(audit: Audit) -> bool:
-    """Whether every matrix of every layer was measured: medians over some are those of no whole model."""
+    """Return whether every matrix of every layer was measured. Medians over some cannot be compared."""
     return all(
         spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
     )
@@ -111,7 +111,7 @@ def _range(whose: str, values: pl.Series) -> dict[str, Any]:
 
 
 def ranges_sentence(entry: dict[str, Any]) -> str:
-    """What the numbers are, and which models the ranges are of.
+    """Say what the numbers are, and which models the ranges cover.
 
     >>> ranges_sentence({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
     'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d, this one or near it.'
@@ -125,10 +125,10 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
 
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """(label, this model, range of trained models, how many of them lie below, range of fresh ones)."""
+    """Return (label, this model, range of trained models, how many are below, range of untrained models)."""
     lines = []
     for name, comparison in entry["columns"].items():
-        if name in COLUMNS:  # else of another version
+        if name in COLUMNS:  # another version may have had more columns
             column, trained = COLUMNS[name], comparison["trained"]
             below = f"{trained['below']} of {trained['models']}"
             ranges = _format_range(column, trained), below, _format_range(column, comparison["fresh"])
@@ -137,6 +137,6 @@ def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
 
 
 def _format_range(column: AtlasColumn, part: dict[str, Any]) -> str:
-    """A range in words; one number where both ends are the same, nothing where there is none."""
+    """Format a range: one number if both ends are the same, empty if there is none."""
     ends = [column.number_text(part[end]) for end in ("low", "high") if part[end] is not None]
     return " to ".join(dict.fromkeys(ends))

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What an audit is asked for beside the matrices.
+    """What to report about the matrices of a model.
 
-    `samples` adds proxy / sqrt(samples). `as_stored`: tables and maps show norms of the stored matrices, not
-    as applied. `tolerant`: NaN and infinity are findings, and what can be measured without them is.
-    `thresholds` are of findings, by rule. `no_laws`: no laws are fitted when the audit is saved.
+    Args:
+        samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).
+        as_stored: show norms of the stored matrices instead of norms as applied.
+        tolerant: report NaN and infinity as findings and measure all other matrices, instead of raising an
+            error.
+        thresholds: thresholds of findings, by rule.
+        no_laws: do not fit laws when the audit is saved.
     """
 
     samples: int | None = None

@@ -1,9 +1,4 @@
-"""Audit one model: open, measure, test, bound, and flatten the tree into rows, once.
-
-The record of an audit: what was measured of one model, and what follows from it.
-
-One matrix of a model that was audited, or is now: the spectrum that laws are fitted to.
-"""
+"""Audit a model: measure its matrices, test them against noise, bound them, and look for findings."""
 
 from __future__ import annotations
 
@@ -49,16 +44,16 @@ from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The numbers of one model, the tree that they were flattened from, and what the rules looked at.
+    """The audit of one model.
 
     Args:
-        name: what rows call the model.
-        quantities: the numbers of the model by name.
+        name: name of the model in rows.
+        quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
         applications: the amplification after each application of a layer, if layers are shared.
         towers: sizes and proxies of each tower, if there are towers.
-        tree: the measured spectra; None in place of a matrix that was not selected.
-        subject: what the rules of findings looked at.
+        tree: the measured spectra, with None for a matrix that was not selected.
+        subject: the evidence that the detectors of findings looked at.
         fits_laws: whether laws are fitted when the audit is saved.
     """
 
@@ -76,12 +71,12 @@ class Audit:
 
     @property
     def remark(self) -> str | None:
-        """What is missing, and why."""
+        """Which numbers are missing, and why; None if none is."""
         remark: str | None = self.quantities["remark"]
         return remark
 
     def fits(self, progress: Progress = no_progress) -> Fits:
-        """Return the laws of all matrices; they are fitted once."""
+        """Return the laws of all matrices. They are fitted at the first call."""
         if "_fits" not in self.__dict__:
             object.__setattr__(self, "_fits", fit_tree(self.name, self.tree, progress=progress))
         fits: Fits = self.__dict__["_fits"]
@@ -100,10 +95,18 @@ def audit(
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC,
     progress: Progress = no_progress,
 ) -> Audit:
-    """Audit a checkpoint: the spectra of every matrix, their null tests, and the proxies they imply.
+    """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
-    `arithmetic` says how precisely matrices are factorised, and whether very large ones are estimated, with
-    errors, instead. Where not every matrix is selected there are no proxies.
+    Args:
+        settings: the checkpoint and which of its matrices to measure. Without all matrices there are no
+            proxies.
+        options: what to report about them.
+        arithmetic: the precision of factorisations, and whether very large matrices are estimated, with
+            errors.
+        progress: called with the number of matrices done and the number of all.
+
+    Returns:
+        The audit, with one row for each matrix in `matrices`.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -124,7 +127,7 @@ def audit_model(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Audit:
-    """Audit a model that is open."""
+    """Audit a model that is already open. `jobs` is the number of threads, by default one for each core."""
     gathered = EvidenceCollector(model)
     spectra = _measure_undamaged(gathered.model, selection, jobs, progress, options.tolerant)
     return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
@@ -137,7 +140,15 @@ def build_audit(
     spectra: Network[Spectrum | None],
     evidence: Evidence,
 ) -> Audit:
-    """What follows from the spectra of a model and from what was noted while they were measured."""
+    """Compute everything that follows from the measured spectra: null tests, proxies, findings, tables.
+
+    Args:
+        model: the open model.
+        selection: the matrices that were to be measured.
+        options: what to report.
+        spectra: the measured tree, with None for a matrix that was not measured.
+        evidence: what was noted while the model was read.
+    """
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
     bounds, per_application = _bounds(spectra)
@@ -173,7 +184,7 @@ def build_audit(
 def _measure_undamaged(
     model: Model, selection: Selection, jobs: int | None, progress: Progress, tolerant: bool
 ) -> Network[Spectrum | None]:
-    """The measured tree; `tolerant`: where tensors are damaged, of what does not need them."""
+    """Measure the model. If `tolerant`, leave out matrices that need a damaged tensor."""
     try:
         return measure(model, selection, jobs, progress, NullPreparer())
     except InputError:
@@ -187,7 +198,7 @@ def _measure_undamaged(
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """The proxies, and the same per application where layers are shared; None where there are none."""
+    """Return the proxies, and those that count shared layers at each application; None if there are none."""
     if why_no_proxies(spectra) is not None:
         return None, None
     shared = spectra.depth > len(spectra.layers)
@@ -201,11 +212,15 @@ def findings(
     thresholds: Mapping[str, float] | None = None,
     **options: Any,
 ) -> list[Finding]:
-    """Return the findings of an audit, of a `Model`, or of what holds one (a path, a state dict, a module).
+    """Return the findings of a model.
 
-    What is no audit yet is audited; NaN or infinity in it is a finding, and its other matrices are measured.
-    `ignore`, `levels` and `thresholds` name entries of `analysis.findings.DETECTORS`. `options` are those
-    that open a model (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
+    Args:
+        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module), which is
+            audited. NaN and infinity are then findings, and all other matrices are measured.
+        ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.DETECTORS`.
+        levels: other levels, by the name of the detector.
+        thresholds: other thresholds, by the name of the detector.
+        options: how to open a checkpoint (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
@@ -226,9 +241,15 @@ def findings(
 
 
 def spectrum_at(source: Any, **location: Any) -> Spectrum:
-    """The spectrum of the only matrix at a place: layer, kind and, where there are several, head or expert.
+    """Return the spectrum of one matrix of a model.
 
-    `source` is an audit (`attnlaw.load(DIR)` reads one that was saved), or a checkpoint, which is audited.
+    Args:
+        source: an audit (`attnlaw.load(DIR)` opens a saved one), or a checkpoint, which is audited.
+        location: the columns that identify the matrix: `layer`, `kind` and, if there are several, `head` or
+            `expert`.
+
+    Raises:
+        InputError: if no matrix or several match, or if the spectrum was approximated.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))

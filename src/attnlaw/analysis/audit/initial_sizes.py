@@ -1,14 +1,14 @@
-r"""How far training moved a matrix from the law that it was drawn with: sizes now over sizes before training.
+r"""How large the matrices of a model were before training, to tell how far training moved them.
 
 | here   | means                                                                                          |
 |--------|------------------------------------------------------------------------------------------------|
 | M      | QK or VO of a head, or a matrix of an MLP, as it is stored                                     |
 | size   | root of E \|M\|_F^2: sqrt(rows columns d) times the deviations of its factors; one has no d    |
-| spread | root of E p_ij^2 of scores of isotropic tokens: s sqrt(d) g_Q g_K, g = sqrt(N) std, or 1 where |
+| spread | root of E p_ij^2 of scores of isotropic tokens: s sqrt(d) g_Q g_K, g = sqrt(N) std, or 1 if    |
 |        | queries or keys are normalised; `logit_typical` is the same after training                     |
 
-Both are exact without the epsilon of norms; draws of the size lie within about sqrt((2 N + d) / (2 d)) / N of
-it. 1 is a head as large as at its start, which it need not be anymore.
+Both are exact without the epsilon of norms. The size of a single draw is within about sqrt((2 N + d) / (2 d))
+/ N of it, relatively. A ratio of 1 means that a head is as large as at its start, not that it is unchanged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.theory.init.architecture import Deviations
 from attnlaw.theory.init.configuration import deviations_of
 
-# The deviations of the factors of a matrix, by its kind.
+# The factors of each kind of matrix, as fields of `Deviations`.
 FACTORS = {
     "qk": ("query", "key"),
     "vo": ("value", "residual"),
@@ -31,9 +31,9 @@ FACTORS = {
 
 
 def initial_deviations(model: Model) -> Deviations | None:
-    """What the weights of a model were drawn with by its library; None where its config does not tell.
+    """Return the standard deviations with which the model's library draws its weights.
 
-    Of towers beside each other a config tells that of one.
+    None if the config does not say, or if the model has several towers, because a config describes one.
     """
     if model.config is None or model.network.towers:
         return None
@@ -41,7 +41,9 @@ def initial_deviations(model: Model) -> Deviations | None:
 
 
 def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int | None) -> float | None:
-    """Root mean square of the Frobenius norm over initialisations; None of a kind that the law has not.
+    """Return the root mean square of the Frobenius norm over initialisations.
+
+    None if the initialisation of this kind of matrix is not known.
 
     >>> initial_size(Deviations.all_equal(0.5), "qk", (64, 64), 16)
     64.0
@@ -53,9 +55,11 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
 
 
 def initial_spread(std: Deviations, block: Attention) -> float:
-    """Root mean square score of isotropic tokens over initialisations, capped where the model caps scores."""
+    """Return the root mean square score of isotropic tokens over initialisations, at most the cap."""
     how, d = block.scores, float(block.head_size)
-    if how.rotary is not None and how.rotary.scale is not None:  # yarn lengthens what it turns
+    if (
+        how.rotary is not None and how.rotary.scale is not None
+    ):  # YaRN scales the part of queries and keys that it rotates
         d += min(how.rotary.size, d) * (how.rotary.scale**4 - 1)
     gains = [
         _gain(norm, deviation, view.shape[0])

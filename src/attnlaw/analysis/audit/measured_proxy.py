@@ -1,4 +1,4 @@
-"""The matrices of an audit at scales that were measured on inputs, beside their worst case."""
+"""Scales of an audit's matrices that were measured on inputs, next to the worst case."""
 
 from __future__ import annotations
 
@@ -29,10 +29,22 @@ def measured_proxy(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> pl.DataFrame:
-    """The rows of an audit's matrices with their measured scale, its best p and the effective directions.
+    """Return the matrices of an audit with their scale measured on inputs, its best p and its directions.
 
-    `audit` is that of the same model, of all its matrices or some. What the columns are stands in
-    `attnlaw.analysis.forward.scales`; null beside the layers. They describe, and their sum ranks nothing.
+    The new columns describe single matrices. Their sum does not rank models.
+
+    Args:
+        audit: the audit of the same model, of all its matrices or some.
+        model: the classifier to run, or its path.
+        inputs: the inputs to run it on.
+        positions: the positions whose predictions count, as in `margins`.
+        seed: chooses positions, if they are drawn.
+        progress: called with the number of inputs done and the number of all.
+
+    Returns:
+        The table of matrices with the columns `log10_scale_measured`, `p_measured` and
+        `effective_directions`, which `attnlaw.analysis.forward.scales` defines. They are null for matrices
+        outside the layers.
     """
     audit = audit.record if isinstance(audit, Result) else audit
     given = as_inputs(inputs)

@@ -1,4 +1,4 @@
-"""The tree flattened, once: a row per matrix, per spectrum and per layer, by the table of quantities."""
+"""Tables of an audit: the measured tree becomes rows of matrices, spectra, layers and applications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def log10(log: Estimate) -> Estimate | None:
-    """log10 from a natural logarithm; None for the logarithm of zero.
+    """Convert a natural logarithm to base 10; return None for the logarithm of zero.
 
     >>> log10(Estimate(float(np.log(100.0)))), log10(Estimate(-np.inf, 0.0))
     (Estimate(value=2.0, error=None), None)
@@ -46,7 +46,10 @@ def matrix_table(
     tests: Sequence[NullTest | None],
     bounds: Proxies | None,
 ) -> pl.DataFrame:
-    """Norms and ranks of every measured matrix, its null test, and what it contributes to the proxy."""
+    """Return norms, ranks, the null test and the contribution to the proxy of every measured matrix.
+
+    `tests` has an entry for each measured matrix, in the order of the tree.
+    """
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
     contributions = iter(parts)
@@ -74,7 +77,7 @@ def matrix_table(
 def _measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
 ) -> Iterator[tuple[tuple[MatrixLocation, Product], tuple[MatrixLocation, Spectrum]]]:
-    """The leaves of both trees that were measured."""
+    """Yield the leaves of both trees that were measured."""
     for product, (location, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
             yield product, (location, spectrum)
@@ -148,7 +151,7 @@ def _balance_values(location: MatrixLocation, product: Product, spectrum: Spectr
 
 
 def _initial_values(std: Deviations, location: MatrixLocation, product: Product, values: Row) -> Row:
-    """Sizes over those that the library would have drawn."""
+    """Return sizes divided by the sizes that the library would have drawn."""
     size = initial_size(std, location.kind, product.shape, product.inner)
     ratios = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
     if values.get("logit_typical") is None or location.kind != "qk":
@@ -163,7 +166,10 @@ def _optional_estimate(value: float | None, error: float | None) -> Estimate | N
 
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
-    """With its error; of an approximate one d ln(|W|_F^2 / s_1^2) = -2 d ln s_1: |W|_F is exact."""
+    """Return the stable rank with its error.
+
+    |W|_F is exact, so an approximate spectrum has d ln(|W|_F^2 / s_1^2) = -2 d ln s_1.
+    """
     rank, multiplicities = spectrum.stable_rank, spectrum.multiplicities
     if rank is None or multiplicities is None:
         return _optional_estimate(rank, spectrum.error(lambda variant: variant.stable_rank))
@@ -197,9 +203,9 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """The table of matrices to be shown: every size as applied, as stored where that is not known.
+    """Return the table of matrices with sizes as applied filled in for display.
 
-    Without `applied` none is as applied.
+    If `applied`, a size that is not known as applied becomes the stored one. Otherwise all are null.
 
     >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
     >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
@@ -218,7 +224,7 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 
 
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
-    """All singular values of every measured matrix; null where they were approximated."""
+    """Return all singular values of every measured matrix; null if they were approximated."""
     rows = []
     for location, spectrum in spectra.leaves():
         if spectrum is not None:
@@ -235,7 +241,7 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
 
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
-    """Each measured layer's amplification, and the share of the proxy that each group has in it."""
+    """Return the amplification of each measured layer, and what its part of the proxy consists of."""
     locations = [location for location, spectrum in spectra.leaves() if spectrum is not None]
     applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)
@@ -267,7 +273,7 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
 
 
 def application_table(spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame | None:
-    """The amplification after each application of a layer; None if no layer is shared."""
+    """Return the amplification after each application of a layer; None if no layer is shared."""
     if bounds is None or spectra.depth == len(spectra.layers):
         return None
     applied: Iterable[Estimate | None] = bounds.log_alpha_applied or [None] * spectra.depth

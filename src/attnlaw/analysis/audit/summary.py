@@ -1,8 +1,7 @@
-"""The headline numbers of one model, and what a reader must know about them, in the same words everywhere.
+"""The numbers of a whole model, `summary.json`, and the sentences about them.
 
-Towers beside each other (text and image): each is a network, with proxies of its own.
-
-What a reader must know about the proxies in a summary, in the same words on screen and on the page.
+The terminal and the page print the same sentences. A model with several towers (text and image) has proxies
+for each tower, because each is a network of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.logits import FLOAT8_E4M3, FLOAT16, why_no_bound
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
-# Amplification by all layers above the first: as applied where that is known.
+# Amplification by all layers above the first; the first of these columns that is known counts.
 ALPHAS = ("log10_alpha_applied", "log10_alpha")
-MOST_BLOCKS = 3  # named in a sentence
+MOST_BLOCKS = 3  # that a sentence names
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
@@ -51,7 +50,17 @@ def case_values(
     samples: int | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """The quantities of one audited model, by name: sizes, null test, proxies (as log10), warnings."""
+    """Return the quantities of one model by name: sizes, null test, proxies (as log10), warnings.
+
+    Args:
+        model: the open model.
+        matrices: number of measured matrices.
+        bounds: the proxies, None if there are none.
+        per_application: the proxies that count shared layers at each application.
+        not_random: how many matrices differ from noise.
+        samples: number of training samples, to divide the proxy by its root.
+        reason: why there are no proxies.
+    """
     network = model.network
     inside = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
@@ -81,7 +90,7 @@ def case_values(
 
 
 def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
-    """How many things were found at each level, by how many rules."""
+    """Count the findings of each level, and the detectors that looked for them."""
     return {
         **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
         "finding_rules": len(DETECTORS),
@@ -89,7 +98,7 @@ def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
-    """Numbers in which trained models differ: what stands in the table of several models."""
+    """Return the numbers in which trained models differ: the columns of the table of several models."""
     qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
     alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
     return {
@@ -101,7 +110,7 @@ def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: 
 
 
 def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
-    """Which norms tables and maps show, and the kinds of matrix whose norm before is not known."""
+    """Return which norms are shown, and the kinds of matrix whose norm layer is not known."""
     unknown: dict[str, None] = {}
     folded = False
     for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
@@ -113,7 +122,7 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
 
 
 def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
-    """How many heads have logits that may leave the range of a type, and which have no bound, and why."""
+    """Count the heads whose logits may exceed the range of a type, and name those without a bound."""
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
     for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
@@ -133,7 +142,7 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
 
 
 def _locations(locations: Iterable[MatrixLocation]) -> str:
-    """Blocks in words, of many the first.
+    """Name the first blocks, and count the others.
 
     >>> _locations([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
     'layer 0 qk, decoder layer 3 cross_qk'
@@ -146,9 +155,9 @@ def _locations(locations: Iterable[MatrixLocation]) -> str:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """The keys of summary.json that docs/audit.md documents, from the result of one model."""
+    """Return the content of summary.json for one model; docs/audit.md documents its keys."""
     row, values = result.row(), result.values()
-    # A layer that is shared has one alpha in `layers`, and one for each application in `applications`.
+    # A shared layer has one alpha in `layers` and one for each application in `applications`.
     alphas = result.tables.get("applications")
     alphas = result.tables.get("layers") if alphas is None or not alphas.height else alphas
     names = result.tables["matrices"]["model"] if "matrices" in result.tables else [row["model"]]
@@ -203,7 +212,7 @@ def build_summary(result: Result) -> dict[str, Any]:
 
 
 def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
-    """The entries of `towers` in summary.json: sizes and proxies of each."""
+    """Return the entry `towers` of summary.json: sizes and proxies of each tower."""
     return [
         {name: row[name] for name in ("tower", "layers", "hidden_size", "heads", "activation")}
         | {"proxies": proxy_summary(cells_to_values(TOWERS, row), "log10_")}
@@ -212,7 +221,7 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Every proxy by its name in summary.json; None where there are none."""
+    """Return every proxy by its name in summary.json; None if there are none."""
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
@@ -223,7 +232,7 @@ def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
 
 
 def _entry(log10: Estimate | None) -> dict[str, float | None]:
-    """A value as log10, and its error where there is one."""
+    """Return a logarithm as JSON has it, with its error if it has one."""
     if log10 is None:
         return dict.fromkeys(["log10"])
     if log10.error is None:
@@ -232,13 +241,13 @@ def _entry(log10: Estimate | None) -> dict[str, float | None]:
 
 
 def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
-    """The proxies of every tower that has them."""
+    """Return the proxies of every tower that has them."""
     towers = {tower.name: spectra.tower(tower) for tower in spectra.towers}
     return {name: proxies(tower) for name, tower in towers.items() if why_no_proxies(tower) is None}
 
 
 def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFrame | None:
-    """Sizes and proxies of each tower; None of a model without towers."""
+    """Return sizes and proxies of each tower; None for a model without towers."""
     rows = []
     for tower in model.network.towers:
         bounds, network = proxies_by_tower.get(tower.name), model.network.tower(tower)
@@ -257,19 +266,19 @@ def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFr
 
 
 def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
-    """The spectrum-adaptive proxy of every tower."""
+    """List the spectrum-adaptive proxy of every tower."""
     shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)
 
 
-# Errors of numbers that are exact but for the order of their sums; they are not shown.
+# Errors below this only come from the order of sums; they are not shown.
 ROUND_OFF = 1e-9
 
 
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
-    """(label, log10, error or None) of every proxy, in the order of `BOUNDS`.
+    """Return (label, log10, error or None) of every proxy in the summary, in the order of `BOUNDS`.
 
-    An error of round-off is none. A proxy that the summary does not have is left out.
+    An error within round-off is None.
     """
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = proxies | fixed
@@ -281,7 +290,7 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
-    """One sentence each: norms, what proxies are, sample size, adaptivity, extensions."""
+    """Return sentences about norms, logits, what proxies are, sample size, adaptivity and extensions."""
     logits = logit_sentence(summary)
     meaning = [summary["meaning"]] if summary["proxies"] else []
     return [
@@ -294,7 +303,7 @@ def remarks(summary: dict[str, Any]) -> list[str]:
 
 
 def proxy_remarks(summary: dict[str, Any]) -> list[str]:
-    """What the proxies come to at a sample size, and what adapting to spectra was worth."""
+    """Return sentences about the proxy at a sample size, and about what adapting to each spectrum gained."""
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
@@ -322,7 +331,7 @@ def extension_remarks(summary: dict[str, Any]) -> list[str]:
 
 
 def norm_basis_sentence(summary: dict[str, Any]) -> str:
-    """Whether norms are shown as applied or as stored."""
+    """Say whether norms are shown as applied or as stored."""
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if summary["norms"] == "stored":
         stored = "Norms and stable ranks as stored, without the gain of the norm before"
@@ -335,7 +344,7 @@ def norm_basis_sentence(summary: dict[str, Any]) -> str:
 
 
 def logit_sentence(summary: dict[str, Any]) -> str | None:
-    """Which types hold the logits of every input; None without heads.
+    """Say which types can hold the logits of every input; None without heads.
 
     >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
     >>> logit_sentence({"logits": found})
@@ -355,7 +364,7 @@ def logit_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def null_test_sentence(summary: dict[str, Any]) -> str | None:
-    """How many matrices differ from noise; None if none could be tested.
+    """Say how many matrices differ from noise; None if none could be tested.
 
     >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
@@ -371,7 +380,7 @@ def null_test_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def findings_sentence(summary: dict[str, Any]) -> str | None:
-    """How much was found by how many rules; None in a study, which keeps no findings.
+    """Say how many findings there are; None in a study, which does not keep findings.
 
     >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
@@ -383,7 +392,7 @@ def findings_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def _power(log10: float, error: float | None) -> str:
-    """A number by its logarithm, and as it is where that is exact and short.
+    """Format a number by its logarithm, and also as it is if that is exact and short.
 
     >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
     ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
@@ -394,7 +403,7 @@ def _power(log10: float, error: float | None) -> str:
 
 
 def _format_error(error: float | None) -> str:
-    """The error of a number in a sentence, nothing where it has none but round-off."""
+    """Format an error for a sentence; empty if there is none beyond round-off."""
     known = _beyond_round_off(error)
     return "" if known is None else f" ± {known:.1g}"
 

@@ -1,14 +1,14 @@
-"""One model measured unit by unit, wherever each is: what a unit returns, and the audit made of all of them.
+"""Measure a model unit by unit on any machine, and build the audit from what all units return.
 
-A unit (one matrix, or all heads of one product) depends on the checkpoint and its number alone. It returns
-records: spectra in the order of rows, then the notes for findings. They are a few numbers for each singular
-value, 16 kB of sketches for a head and 2 MB of Gram matrices for a layer; matrices stay where they were read.
-The audit is concluded from them as it is in one process.
+A unit is one matrix, or all heads of one product. Its result depends only on the checkpoint and the number of
+the unit. A worker returns records: spectra in the order of rows, then the notes for findings. They take a few
+numbers for each singular value, 16 kB of sketches for a head and 2 MB of Gram matrices for a layer. Matrices
+stay where they were read. The audit is then built as in a single process.
 
-Records of plain values and arrays as bytes, and back, to the bit; nothing in the bytes is ever run.
-
-A line of JSON tells the tree: records by the name of their class, arrays by their place. The arrays follow,
-each as numpy writes it (.npy), which keeps the order in which it lies in memory: sums over it stay the same.
+`pack` writes records of plain values and arrays as bytes, and `unpack` reads them back, equal to the bit. No
+code in the bytes is ever run. One line of JSON holds the tree: records by the name of their class, arrays by
+their position. The arrays follow, each as numpy writes it (.npy). That keeps their memory layout, and with it
+the order of sums over them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 
 
 def pack(record: Any) -> bytes:
-    """A frozen record of None, truth values, numbers, texts, bytes, tuples, arrays and such records.
+    """Pack a frozen record of None, booleans, numbers, texts, bytes, tuples, arrays and such records.
 
     >>> from attnlaw.core.estimate import Estimate
     >>> unpack(pack(Estimate(0.1, float("inf"))), [Estimate])
@@ -59,7 +59,7 @@ def pack(record: Any) -> bytes:
 
 
 def unpack(data: bytes, kinds: Iterable[type]) -> Any:
-    """The record that was packed; `kinds` are the classes of the records that may be in it."""
+    """Return the record that was packed. `kinds` are the classes that it may contain."""
     buffer = io.BytesIO(data)
     tree = json.loads(buffer.readline())
     return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
@@ -71,7 +71,7 @@ def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """The value as JSON holds it: what JSON has no word for is a pair of a kind and its content."""
+    """Convert a value for JSON. What JSON cannot express becomes a pair of a kind and its content."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -110,13 +110,17 @@ RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes,
 
 
 def selected_units(settings: ModelSettings, arithmetic: Arithmetic) -> list[Unit]:
-    """The units that an audit of these settings is made of; only names and shapes are read."""
+    """Return the units that an audit with these settings consists of; reads only names and shapes."""
     model = settings.open()
     return units_of(model, Selection.from_settings(settings, model.network, arithmetic))
 
 
 def local_path(path: Any) -> str:
-    """The absolute path of a checkpoint that workers can open; one on a hub is fetched."""
+    """Return the absolute path of a checkpoint that workers can open, downloaded first if it is on a hub.
+
+    Raises:
+        InputError: if it is not a path, but an object in memory.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InputError(
             f"cannot send a {type(path).__name__} to workers; save it to a file that they see, and give that"
@@ -125,7 +129,7 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Names, sizes and times of change of the files of checkpoints: another text when one was replaced."""
+    """Return a hash of names, sizes and times of the files of checkpoints. It changes with the files."""
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
@@ -140,7 +144,7 @@ def file_state(*paths: str | None) -> str:
 def _open_units(
     settings: ModelSettings, arithmetic: Arithmetic, state: str
 ) -> tuple[Model, TensorIndex, dict[int, Unit]]:
-    """A model with all its units by their numbers: opened once by a worker, as long as it does not change."""
+    """Open a model and list all its units by number: once in each worker, until the checkpoint changes."""
     model = settings.open()
     groups = tuple(GROUPS) if model.network.layers else ()
     every = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
@@ -150,9 +154,17 @@ def _open_units(
 def measure_unit(
     settings: ModelSettings, arithmetic: Arithmetic, first: int, state: str
 ) -> tuple[int, pl.DataFrame]:
-    """The number of matrices of a unit, and its records as a table of bytes.
+    """Measure one unit.
 
-    `state` tells the checkpoint from an earlier one at the same path (see `file_state`).
+    Args:
+        settings: the checkpoint.
+        arithmetic: the precision of factorisations.
+        first: number of the unit's first matrix.
+        state: the `file_state` of the checkpoint, which distinguishes it from an earlier one at the same
+            path.
+
+    Returns:
+        The number of its matrices, and a table with a packed record in each row.
     """
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
@@ -166,7 +178,7 @@ def measure_unit(
 def audit_from_units(
     settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic, tables: Iterable[pl.DataFrame]
 ) -> Audit:
-    """The audit of a model whose units were measured, from the tables of their records in order."""
+    """Build the audit of a model from the tables of all its units, in their order."""
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, arithmetic)
     gathered = EvidenceCollector(model)

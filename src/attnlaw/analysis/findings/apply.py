@@ -166,7 +166,7 @@ def location_text(row: Mapping[str, Any]) -> str:
     layer = None if row.get("layer") is None else f"layer {row['layer']}"
     first = " ".join(part for part in (row.get("stack"), layer) if part)
     numbered = [f"{name} {row[name]}" for name in ("head", "expert") if row.get(name) is not None]
-    # A tensor's name tells its layer and its kind.
+    # The name of a tensor already shows its layer and kind.
     words = [row["tensor"]] if row.get("tensor") else [first, row.get("kind"), *numbered]
     return printable(", ".join(word for word in words if word)) or "the model"
 

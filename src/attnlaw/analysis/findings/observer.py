@@ -300,7 +300,8 @@ class EvidenceCollector:
         block = self._plain.layer(layer)
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
         noted = self._sides.pop(layer)
-        sides = {field: noted[field] for field in TOUCHING if field in noted}  # sums in one order
+        # In a fixed order, so that sums are equal whatever was noted first.
+        sides = {field: noted[field] for field in TOUCHING if field in noted}
         locations = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
         named = {
             field: replace(location, tensor=printable(location.tensor or ""))

@@ -323,7 +323,7 @@ def _tensors(location: MatrixLocation, product: Product) -> Iterator[str]:
     biases: list[str | None] = []
     if isinstance(product.block, Attention):
         norms = product.block.norms(location.kind)
-        if KINDS[location.kind].scores:  # logits have the biases, and norms inside
+        if KINDS[location.kind].scores:  # logits depend on biases and inner norms
             how, views = product.block.scores, [*_with_earlier_views(product.block.views(location.kind))]
             norms = (*norms, how.query_norm, how.key_norm, *(view.norm for view in views))
             biases = [view.bias for view in views] + [norm.bias for norm in norms if norm is not None]
@@ -342,5 +342,5 @@ def _is_damaged(model: Model, name: str) -> bool:
     try:
         array = model.tensors.read(name)
     except InputError:
-        return True  # an update of an adapter that is not finite
+        return True  # the update of an adapter is not finite
     return array.size > 0 and is_float(array) and scan(array).not_finite > 0

@@ -1,6 +1,11 @@
-"""Laws fitted to measured spectra: which law, with which parameters, and how far it can be trusted.
+"""Laws fitted to measured spectra: the names that a fit may give to a matrix, and the columns of its tables.
 
-The table of what a fit may say of a matrix, in the order of tables and legends; `describe` decides.
+`attnlaw.analysis.fit.describe` decides which law a matrix follows.
+
+| table | one row for each |
+|---|---|
+| `FITS` | matrix, with the parameters and the tests of every law |
+| `CURVES` | null of a shape, and law of a matrix that is not random: what a page draws over a spectrum |
 """
 
 from __future__ import annotations
@@ -14,9 +19,14 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class LawLabel:
-    """What a matrix follows: its name in rows, its letter in a map of heads, its colours, what it says.
+    """A law that a matrix may follow, as tables and maps show it.
 
-    `colour` is a place in the palette of charts, `style` a colour of the terminal.
+    Args:
+        name: its name in rows.
+        letter: its letter in a map of heads.
+        colour: its position in the palette of charts.
+        style: its colour in the terminal.
+        description: what it says about a matrix.
     """
 
     name: str

@@ -1,19 +1,19 @@
-"""Which law a matrix follows: all laws fitted, one decision, the numbers as one row.
+"""Decide which law a matrix follows, after fitting all laws to its spectrum.
 
 The decision, in this order:
 
 1. "random": the finite-size null is not rejected, `random_p_value > 0.01`.
-2. "learned" or "heavy-tailed": laws of the whole spectrum that fit (learned: as close as spectra drawn from
-   the law; heavy-tailed: KS at most `1.36/sqrt(n)`, the 5% point for n independent values, and heavier than
-   the null: of its own draws at most one in a hundred has so small a kappa); of two, the one with the
-   smaller KS. The untied form of the learned law stands beside the tied one in the rows and decides nothing:
-   singular values hardly tell the two apart.
-3. "power-law tail": at least 10 values and a tenth of all of them, a power law not rejected at 0.1, and no
-   lognormal that is significantly better. Where it covers more than half of the values it is no tail: the
-   same fit is called "power-law spectrum".
+2. "learned" or "heavy-tailed": a law of the whole spectrum fits. If both fit, the one with the smaller
+   Kolmogorov-Smirnov distance (KS) counts. "learned" fits if the spectrum is as close to the law as spectra
+   drawn from it. "heavy-tailed" fits if KS is at most `1.36/sqrt(n)`, the 5% point for n independent values,
+   and kappa is so small that at most one in a hundred draws of the null has a smaller one. Rows also show the
+   untied form of the learned law. It decides nothing, because singular values hardly distinguish the two.
+3. "power-law tail": a power law covers at least 10 values and a tenth of all of them, is not rejected at 0.1,
+   and no lognormal is significantly better. If it covers more than half of the values, it is not a tail, and
+   the same fit is called "power-law spectrum".
 4. "neither".
 
-Where the null cannot be tested (one value, all zero, latent attention) there is no decision: the law is None.
+If the null cannot be tested (one value, all zero, latent attention), there is no decision: the law is None.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ from attnlaw.spectra.spectrum import Spectrum
 
 KS_LEVEL = 1.36
 TAIL_LEVEL, LEAST_TAIL, LEAST_SHARE = 0.1, 10, 0.1
-MOST_OF_TAIL = 0.5  # of the values: what covers more is no tail
+MOST_OF_TAIL = 0.5  # a power law that covers a larger share of the values is not called a tail
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """The decision, every number by its name in rows, and the density of the law that was decided on.
+    """The law of a matrix, and the numbers behind the decision.
 
-    Where the decision is "random" there is no curve of its own (the null is the law); where it is "neither"
-    the curve is that of the nearest law of the whole spectrum, `curve_law` names it.
+    Args:
+        law: the decision; None if the matrix cannot be tested.
+        numbers: every number by its column in `FITS`.
+        null_shape: names the null among the curves.
+        curve_law: the law that is drawn. If the decision is "neither", the nearest law of the whole spectrum.
+        curve: its density. None if the decision is "random", because the null is drawn then.
     """
 
     law: str | None
@@ -49,7 +53,7 @@ class Description:
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:
-    """Fit every law to one spectrum and decide."""
+    """Fit every law to one spectrum, and decide which one it follows."""
     fits = {law: fit_law(spectrum, law, seed) for law in FITTERS}
     law, drawn = _decide(fits)
     return Description(
@@ -62,7 +66,7 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
-    """The law, and the fit to draw for it."""
+    """Return the law, and the fit to draw for it."""
     random = fits["random"].p_value
     if random is None or random > LEVEL:
         return (None if random is None else "random"), None
@@ -94,7 +98,7 @@ def _has_tail(fits: dict[str, Fit]) -> bool:
 
 
 def _tail_share(fits: dict[str, Fit]) -> float:
-    """The share of the values that the power law covers."""
+    """Return the share of the values that the power law covers."""
     return fits["power-law"].size / fits["random"].size
 
 
@@ -143,7 +147,7 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
 
 
 def _range(fit: Fit, name: str) -> Range:
-    """A parameter with the interval that a fit leaves it."""
+    """Return a parameter with the interval that the fit leaves it."""
     low, high = (fit.statistics.get(f"{name}_{end}") for end in ("low", "high"))
     return Range(fit.parameters.get(name), low, high)
 
@@ -153,7 +157,7 @@ def _status(law: str | None) -> Outcome:
 
 
 def _remark(fits: dict[str, Fit]) -> str | None:
-    """What is missing of each law, and why."""
+    """Say for each law what is missing, and why."""
     ends = {
         law: [None if fit.outcome is Outcome.DONE else fit.outcome, fit.remark] for law, fit in fits.items()
     }

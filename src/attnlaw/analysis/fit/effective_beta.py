@@ -1,20 +1,20 @@
-"""Effective beta of real heads: how far a head's logits spread when its inputs are the token embeddings.
+"""Effective beta of real heads: how far a head's logits spread if its inputs are the token embeddings.
 
 The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
-a real head the logits of all pairs of tokens are taken, `s q_i . k_j` with s the model's own factor
-(`Scores.scale`, mostly 1/sqrt(d_head)), and beta_i is the standard deviation over j; it needs no
-logits, since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
+a real head, take the logits of all pairs of tokens, `s q_i . k_j`, where s is the model's own factor
+(`Scores.scale`, mostly 1/sqrt(d_head)). Then beta_i is the standard deviation over j. No logits are needed,
+since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 
 | letter | meaning |
 |---|---|
-| X | token embeddings, each row with its mean taken off and divided by its standard deviation |
+| X | token embeddings; each row has its mean subtracted and is divided by its standard deviation |
 | q_i, k_j | rows of `X W_Q` and `X W_K` of the head |
 
-An extension: the theory has Gaussian queries and keys, a checkpoint has tokens. Left out, because a `Model`
-is its matrices: the weights of the norm, norms of queries and keys (Qwen 3, Gemma 3) and inside latent
-attention, caps on scores, biases of queries (a key's bias shifts whole rows and changes nothing), positions.
-Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times this in rxnfp. Where a
-text is at hand, `lens` measures it.
+This is an extension: the theory has Gaussian queries and keys, a checkpoint has tokens. A `Model` holds only
+matrices, so these are left out: the weights of the norm layer, norms of queries and keys (Qwen 3, Gemma 3)
+and inside latent attention, caps on scores, biases of queries, and positions. The bias of a key shifts whole
+rows and changes nothing. Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times
+this value in rxnfp. If you have a text, `lens` measures it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ EXTENSION = (
 
 @dataclass(frozen=True)
 class EffectiveBeta:
-    """The standard deviation of a row's logits: its mean over rows (`value`) and its spread over rows."""
+    """The effective beta of one head.
+
+    Args:
+        layer, head: which head it is.
+        value: mean over rows of the standard deviation of a row's logits.
+        spread: standard deviation of the same over rows.
+        tokens: number of rows.
+        extension: what goes beyond the theory.
+    """
 
     layer: int
     head: int
@@ -46,7 +54,11 @@ class EffectiveBeta:
 
 
 def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
-    """Effective beta of one head of self-attention.
+    """Return the effective beta of one head of self-attention.
+
+    Raises:
+        InputError: if there is no such head, or if the model has no token embedding that enters the layers as
+            it is.
 
     >>> from attnlaw.checkpoints.open import open_model
     >>> rng = np.random.default_rng(0)
@@ -67,7 +79,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
 
 
 def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
-    """Effective beta of every head of self-attention, layer by layer; the embedding is read once."""
+    """Return the effective beta of every head of self-attention, layer by layer; reads the embedding once."""
     X = _inputs(model)
     covariance = _covariance(X)
     betas: list[EffectiveBeta] = []
@@ -77,7 +89,7 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
 
 
 def _inputs(model: Model) -> Reals:
-    """Embeddings with mean 0 and variance 1 in each row; constant rows (unused tokens) are left out."""
+    """Return embeddings with mean 0 and variance 1 in each row, without constant rows (unused tokens)."""
     X = model.embedding()
     if X.shape[1] != model.hidden_size:
         widths = ", ".join(map(str, model.network.widths))

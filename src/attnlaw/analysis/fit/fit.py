@@ -1,8 +1,4 @@
-"""`fit_law(spectrum, law) -> Fit`: one law fitted to one spectrum. A new law is one line in `FITTERS`.
-
-A `curve` is a density over singular values, of mass one over the values that are not zero (a tail: of its
-share); `values` says which those are.
-"""
+"""Fit one law to one spectrum: `fit_law(spectrum, law) -> Fit`. To add a law, add a line to `FITTERS`."""
 
 from __future__ import annotations
 
@@ -37,11 +33,24 @@ Curve = tuple[Reals, Reals]
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A law with its parameters and their standard errors, and how well it fits.
+    """A law that was fitted to a spectrum, and how well it fits.
 
-    `ks` is the Kolmogorov-Smirnov distance and `log_likelihood` the mean over the `size` eigenvalues that the
-    law speaks of; `p_value` is that of the law's own test (random: finite-size null; power law: bootstrap).
-    None is missing: no such number, not identifiable, or (log-likelihood) a value outside the law's support.
+    None means that there is no such number, that it is not identifiable, or (log-likelihood) that a value is
+    outside the law's support.
+
+    Args:
+        law: its name in `FITTERS`.
+        size: number of eigenvalues that the law describes.
+        parameters: by name.
+        errors: their standard errors.
+        statistics: further numbers of the law's own tests.
+        ks: Kolmogorov-Smirnov distance.
+        log_likelihood: mean over the `size` eigenvalues.
+        p_value: of the law's own test (random: finite-size null; power law: bootstrap).
+        curve: x and density over singular values. Its mass is one over the values that are not zero, or the
+            share that a tail covers.
+        outcome: whether the law could be fitted.
+        remark: what is missing, and why.
     """
 
     law: str
@@ -58,9 +67,16 @@ class Fit:
 
 
 def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
-    """Fit one law, named in `FITTERS`, to a measured spectrum; `seed` fixes the draws of its tests.
+    """Fit one law to a measured spectrum.
 
-    A spectrum measured from thin factors (route "qr" or "cholesky") is a head: its null is a product of two.
+    Args:
+        spectrum: all singular values of a matrix. If it was measured from thin factors (route "qr" or
+            "cholesky"), it is a head, and its null is a product of two factors.
+        law: a name in `FITTERS`.
+        seed: fixes the draws of the law's tests.
+
+    Raises:
+        InputError: if the law is not known, or if the spectrum is approximate or out of range.
 
     >>> rng = np.random.default_rng(0)
     >>> values = np.linalg.svd(rng.standard_normal((40, 60)), compute_uv=False)
@@ -76,24 +92,24 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
 
 
 def ks_distance(cdf: Reals) -> float:
-    """Largest distance of a distribution function, at the sorted data, to the steps of the empirical one."""
+    """Return the largest distance of a distribution function, at the sorted data, to the empirical one."""
     steps = np.arange(cdf.size + 1) / cdf.size
     return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
 
 
 def finite_median(values: Reals) -> float | None:
-    """The median, None where it is infinite."""
+    """Return the median; None if it is infinite."""
     middle = float(np.median(values))
     return middle if np.isfinite(middle) else None
 
 
 def mean_log(log_density: Reals) -> float | None:
-    """The mean, None where a value has no density."""
+    """Return the mean; None if the density of a value is zero."""
     return float(log_density.mean()) if np.isfinite(log_density).all() else None
 
 
 def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
-    """Independent Gaussian entries; for a head, two factors of them."""
+    """Compare with independent Gaussian entries; for a head, with a product of two such factors."""
     null = null_of_spectrum(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
@@ -152,7 +168,7 @@ def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
 
 
 def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
-    """A lognormal on the power law's tail, for comparison."""
+    """Fit a lognormal to the power law's tail, for comparison."""
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
@@ -172,7 +188,7 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
 
 
 def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
-    """The learned-spectrum law on the singular values of a head (an extension)."""
+    """Fit the learned-spectrum law to the singular values of a head (an extension)."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
     fit = fit_learned(values, size, attention) if is_head(spectrum) else None
@@ -222,7 +238,7 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
 
 
 def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
-    """The high-temperature Marchenko-Pastur law; on a head an extension, with gamma = d_head / N."""
+    """Fit the high-temperature Marchenko-Pastur law; on a head an extension, with gamma = d_head / N."""
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
         reason = (

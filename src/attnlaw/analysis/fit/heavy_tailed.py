@@ -1,11 +1,11 @@
-"""kappa of the high-temperature Marchenko-Pastur law, by maximum likelihood (arXiv 2506.03470).
+"""Fit kappa of the high-temperature Marchenko-Pastur law by maximum likelihood (arXiv 2506.03470).
 
-gamma is known from the shape, and the eigenvalues are scaled to mean 1, so kappa alone is fitted: small kappa
-is a heavy tail, kappa -> infinity is Marchenko-Pastur. The likelihood takes the eigenvalues as independent;
-those of a real matrix repel each other, so the interval is rather too wide than too narrow.
+The shape determines gamma, and the eigenvalues are scaled to mean 1, so only kappa is fitted. A small kappa
+is a heavy tail, and kappa -> infinity is Marchenko-Pastur. The likelihood treats the eigenvalues as
+independent. Those of a real matrix repel each other, so the interval is rather too wide than too narrow.
 
-The null has a kappa too: about 2.3 to 3.4 for heads of equal sides, less where the sides differ, infinite for
-most matrices. So "heavier than the null" is a rank of kappa among those of the null's own draws.
+The null has a kappa too: about 2.3 to 3.4 for heads of equal sides, less if the sides differ, infinite for
+most matrices. So "heavier than the null" means a low rank of kappa among those of the null's draws.
 """
 
 from __future__ import annotations
@@ -25,18 +25,26 @@ Integers = NDArray[np.int64]
 STEP = 0.25  # octaves of kappa
 LEAST_KAPPA, LARGEST_KAPPA = 2.0**-7, 2.0**12
 FIRST, LAST = round(np.log2(LEAST_KAPPA) / STEP), round(np.log2(LARGEST_KAPPA) / STEP)
-# Half the 95% point of chi-squared with one degree of freedom: a drop of the log-likelihood.
+# The log-likelihood drops by this to the ends of the interval: half the 95% point of chi-squared(1).
 DROP = 1.9207
-# Of "heavier than the null": how often a draw of the null would be called so.
+# How often a draw of the null would be called "heavier than the null".
 HEAVIER_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """kappa with its standard error and its 95% likelihood interval, and the mean log-likelihood there.
+    """The fitted kappa, with its interval.
 
-    Off the grid (kappa below 1/128 or above 4096) an end of the interval is None, and so are `kappa` and
-    `error`. Density and distribution function are interpolated between the laws of the grid around kappa.
+    If the best kappa is off the grid (below 1/128 or above 4096), `kappa`, `error` and one end of the
+    interval are None. Density and distribution function are interpolated between the two laws of the grid
+    around kappa.
+
+    Args:
+        gamma: ratio of the sides.
+        place: position on the grid, in steps of log kappa.
+        error: standard error of kappa.
+        low, high: 95% likelihood interval.
+        log_likelihood: mean over the eigenvalues.
     """
 
     gamma: float
@@ -53,7 +61,7 @@ class HeavyTail:
         return float(_extended(np.array(self.place)))
 
     def heavier(self, null_kappas: Reals) -> bool:
-        """Whether few draws of the null have so small a kappa: `(1 + that many)/(1 + draws) <= 0.01`."""
+        """Return whether few draws of the null have so small a kappa: `(1 + count)/(1 + draws) <= 0.01`."""
         lower = np.count_nonzero(null_kappas <= self.kappa_or_limit)
         return bool((1 + lower) / (1 + null_kappas.size) <= HEAVIER_LEVEL)
 
@@ -71,10 +79,10 @@ class HeavyTail:
 
 
 def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
-    """Fit kappa to positive eigenvalues of mean 1; `0 < gamma < 1`.
+    """Fit kappa to positive eigenvalues of mean 1, for `0 < gamma < 1`.
 
-    Climbs a grid of quarter octaves from the value that matches the second moment,
-    `2 gamma / (m2 - 1 - gamma)`, and ends with a parabola in log kappa.
+    The search climbs a grid of quarter octaves from the value that matches the second moment, `2 gamma / (m2
+    - 1 - gamma)`, and ends with a parabola in log kappa.
     """
     known: dict[int, float] = {}
 
@@ -104,18 +112,18 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
 
 @lru_cache(maxsize=64)
 def kappas_of_null(null: Null, gamma: float) -> Reals:
-    """kappa of every draw of a null, as `fit_kappa` finds it; 0 below the grid, infinite above it.
+    """Return kappa of every draw of a null, as `fit_kappa` finds it; 0 below the grid, infinite above it.
 
-    All draws climb together: a law of the grid is evaluated at once for those that ask for it.
+    All draws climb together: a law of the grid is evaluated once for all draws that need it.
     """
     eigenvalues = null.draws**2
     draws, size = eigenvalues.shape
-    # A row for each place, one more at either end: nothing is better beyond the grid.
+    # A row for each place, and one of -inf at either end, so that no draw climbs beyond the grid.
     known = np.full((LAST - FIRST + 3, draws), np.nan)
     known[[0, -1]] = -np.inf
 
     def at(places: Integers) -> Reals:
-        """The log-likelihood of each draw, at its own place."""
+        """Return the log-likelihood of each draw at its place."""
         for place in np.unique(places):
             row = place - FIRST + 1
             asking = (places == place) & np.isnan(known[row])
@@ -143,13 +151,13 @@ def _extended(place: Reals) -> Reals:
 
 
 def _match_second_moment(excess: float, gamma: float) -> int:
-    """The place on the grid of the kappa whose second moment is `1 + gamma + excess`."""
+    """Return the place on the grid of the kappa whose second moment is `1 + gamma + excess`."""
     matched = np.log2(2 * gamma / excess) / STEP if excess > 0 else LAST
     return int(np.clip(np.round(matched), FIRST, LAST))
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
-    """Where the log-likelihood falls to `level` on one side of its peak; None where the grid ends before."""
+    """Return the kappa where the log-likelihood falls to `level` on one side; None if the grid ends before."""
     place = best
     while at(place) > level:
         place += side

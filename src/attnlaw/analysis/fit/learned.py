@@ -1,33 +1,34 @@
-"""The spectrum that attention learns in theory, fitted to the singular values of a real head: an extension.
+"""Fit the spectrum that attention learns in theory to the singular values of a real head: an extension.
 
 Theory (arXiv 2509.24914): a trained positive semidefinite N x N matrix has eigenvalues `r (X - b)_+`, where X
 has the law `mu_delta`: Marchenko-Pastur of rank ratio k0, blurred by a semicircle. A real head is neither
-symmetric nor positive semidefinite: its N singular values are fitted, the zeros among them as the atom. The
-`untied` law has X from the singular values of a product of two factors, blurred (ours).
+symmetric nor positive semidefinite, so its N singular values are fitted, with the zeros among them as the
+atom. In the `untied` law, X comes from the singular values of a product of two factors, blurred (not in the
+paper).
 
 | letter | meaning | in units of |
 |---|---|---|
 | N, k, rho | size, values above round-off, `rho = k/N`: the rank fraction | |
 | k0 | rank ratio of the target | |
 | delta, b | noise level and threshold | the target's deviation |
-| t | cut, `mu_delta(x > t) = rho`: what lies below it is zero | the target's deviation |
+| t | cut, `mu_delta(x > t) = rho`: values below it are zero | the target's deviation |
 | r | scale; `noise_level = r delta`, `threshold = r b` | singular values |
 
 Weight decay cuts at t = b. Factors narrower than what they would learn cut at t > b, and their spectrum `r (X
-- b) 1(X > t)` ends at `r (t - b)` (`attnlaw.theory.learn.students.factorized`). So `b/t` says what cut the
-rank: weight decay (1) or width (below 1). Laws with b far below t come close to a fresh head's: ask only of
-heads that are not random.
+- b) 1(X > t)` ends at `r (t - b)` (`attnlaw.theory.learn.students.factorized`). So `b/t` shows what cut the
+rank: weight decay (1) or width (below 1). Laws with b far below t come close to the law of an untrained head,
+so fit only heads that are not random.
 
-Fit: least Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0, delta), t from
-rho, b from 0 to t (in a gap of the law, to its end), r by least squares. Below rho the grid holds every rank
-from 4 on (up to k = 512), since a gap of the law tells ranks apart that differ by one; around the best law it
-is finer in delta. A parameter is identified where the law fits and all laws that fit about as well agree on
-it within a factor of three, none of them at an end of its grid.
+The fit minimises the Wasserstein-2 distance of the k values to the law's quantiles over a grid of (k0,
+delta). rho determines t, b runs from 0 to t (in a gap of the law, to the end of the gap), and r follows by
+least squares. Below rho the grid holds every rank from 4 on (up to k = 512), because a gap of the law
+distinguishes ranks that differ by one. Around the best law the grid is finer in delta. A parameter is
+identified if the law fits, all laws that fit about as well agree on it within a factor of three, and none of
+them is at an end of its grid.
 
-A blurred law as a small table in the angle: quantiles, distribution function and density.
-
-On each of at most two intervals `x = middle - half cos(theta)`. The table holds the mass up to equally spaced
-angles and is linear between them, right to a few parts in 10000: enough for fits, where k values resolve 1/k.
+An `AngleTable` holds a blurred law: quantiles, distribution function and density. On each of at most two
+intervals `x = middle - half cos(theta)`. The table holds the mass up to equally spaced angles and is linear
+between them. It is right to a few parts in 10000, which is enough, because k values resolve 1/k.
 """
 
 from __future__ import annotations
@@ -49,9 +50,15 @@ from attnlaw.theory.laws.transformed import Rectified
 
 @dataclass(frozen=True, eq=False)
 class AngleTable:
-    """Mass up to each angle and its slope: arrays of shape (intervals, angles) and (intervals, angles - 1).
+    """A law on at most two intervals, as a table in the angle.
 
     An empty second interval has `half = 0` and all the mass before it.
+
+    Args:
+        theta: the angles.
+        mass: mass up to each angle, of shape (intervals, angles).
+        slope: derivative of the mass between angles, of shape (intervals, angles - 1).
+        middle, half: centre and half the length of each interval.
     """
 
     theta: Reals
@@ -62,23 +69,22 @@ class AngleTable:
 
     @property
     def gap(self) -> tuple[float, float] | None:
-        """Between two intervals; None where there is but one."""
+        """The ends of the gap between two intervals; None if there is only one."""
         low, high = self.middle - self.half, self.middle + self.half
         return (float(high[0]), float(low[1])) if self.half[1:].any() else None
 
     def quantile(self, p: Reals) -> Reals:
-        """The x that has mass p below it, 0 < p < 1."""
+        """Return the x that has mass p below it, for 0 < p < 1."""
         place = np.searchsorted(self.mass[:-1, -1], p)
         angles = [np.interp(p, mass, self.theta) for mass in self.mass]
         return np.asarray(self.middle[place] - self.half[place] * np.cos(np.choose(place, angles)))
 
     def cdf(self, x: Reals) -> Reals:
-        """The mass below x."""
         parts = [np.interp(self._angle(x, i), self.theta, mass - mass[0]) for i, mass in enumerate(self.mass)]
         return np.asarray(sum(parts))
 
     def density(self, x: Reals) -> Reals:
-        """Zero outside the intervals."""
+        """Return the density; zero outside the intervals."""
         total = np.zeros(x.shape)
         centres = 0.5 * (self.theta[1:] + self.theta[:-1])
         for i in range(self.half.size):
@@ -95,9 +101,9 @@ class AngleTable:
 
 
 def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> list[AngleTable]:
-    """Tables of a law convolved with semicircles of these standard deviations.
+    """Return the tables of a law convolved with semicircles of these standard deviations.
 
-    Of a product of two factors, whose law has both signs, those of the absolute values.
+    The law of a product of two factors has both signs; its tables are of absolute values.
 
     >>> table = angle_tables(MarchenkoPastur(0.25), np.array([0.5]))[0]
     >>> bool(abs(table.cdf(table.quantile(np.array([0.9])))[0] - 0.9) < 1e-12)
@@ -124,27 +130,34 @@ TARGET_RANKS: Reals = 2.0 ** np.arange(-5.0, 2.0 + STEP, STEP)
 NOISES: Reals = 2.0 ** np.arange(-4.0, 2.5 + STEP, STEP)
 SHARES: Reals = np.linspace(0.0, 1.0, 21)  # of b/t
 LEAST_VALUES = 8
-# A target of fewer directions lies near every spectrum of one or two large values, such as 1/i.
+# A target of fewer directions would fit every spectrum with one or two large values, such as 1/i.
 LEAST_RANK, MOST_RANKS = 4, 512
 TARGETS: dict[str, type[MarchenkoPastur] | type[SymmetricProduct]] = {
     "tied": MarchenkoPastur,
     "untied": SymmetricProduct,
 }
-# How far spectra drawn from the law lie from it: see `resolution`.
+# How far spectra drawn from the law are from it (see `resolution`): constant, and growth per octave of k.
 RESOLUTION_TERMS = {True: (0.53, 0.085), False: (0.55, 0.09)}
-# Laws no further than this (in 1/k, added in squares) from the best fit about as well.
+# Laws at most this far (in 1/k, added in squares) from the best law fit about as well.
 ALIKE = 1.5
 AGREEMENT = 3.0
 
 
 @dataclass(frozen=True)
 class LearnedFit:
-    """The best law, its distance, and what the data say about its parameters.
+    """The best learned-spectrum law, and what the data say about its parameters.
 
-    `distance` is relative: the root mean square distance of quantiles over that of the values; `plausible`
-    says that spectra drawn from the law lie as far from it. A parameter ranges over all laws that fit about
-    as well; its value is that of the best law, None where it is not identified, all None where no law fits.
-    `cut_ratio` is b/t, cut by weight decay (1) or by width (below 1); its value is always the best law's.
+    A parameter ranges over all laws that fit about as well. Its value is that of the best law, or None if it
+    is not identified. If no law fits, everything is None.
+
+    Args:
+        law: the best law.
+        table: its quantiles before cutting.
+        rank_fraction: share of values above round-off.
+        distance: root mean square distance of quantiles, divided by the root mean square of the values.
+        plausible: whether spectra drawn from the law are as far from it.
+        cut_ratio: b/t; the rank was cut by weight decay (1) or by width (below 1). It always has a value if a
+            law fits.
     """
 
     law: Rectified
@@ -169,12 +182,12 @@ class LearnedFit:
         return self.law.scale * (float((self.table.middle + self.table.half).max()) - self.law.threshold)
 
     def cdf(self, values: Reals) -> Reals:
-        """The share of the law's positive part that lies below each value."""
+        """Return the share of the law's positive part below each value."""
         below, atom = self.table.cdf(values / self.law.scale + self.law.threshold), self.table.cdf(self._cut)
         return np.asarray(np.maximum(below - atom, 0.0) / (1.0 - atom))
 
     def density(self, values: Reals) -> Reals:
-        """The density of the law's positive part."""
+        """Return the density of the law's positive part."""
         x = values / self.law.scale + self.law.threshold
         atom = self.table.cdf(self._cut)[0]
         height = np.where((values > 0) & (x > self._cut), self.table.density(x), 0.0)
@@ -183,7 +196,7 @@ class LearnedFit:
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """The grid of laws for k of N values: upper quantiles X of shape (laws, k), and where t may lie."""
+    """The grid of laws for k of N values: their upper quantiles, of shape (laws, k), and the range of t."""
 
     target_rank: Reals
     noise: Reals
@@ -195,10 +208,16 @@ class _Family:
 def fit_learned(
     singular_values: ArrayLike, size: int, attention: str = "tied", limited: bool = True
 ) -> LearnedFit | None:
-    """Fit the learned-spectrum law, tied or untied, to the positive singular values of a size x size matrix.
+    """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
 
-    Where width is not `limited`, weight decay alone cuts: b = t. None where the law has no say: fewer than 8
-    values, or no zeros among the N (full rank: nothing was cut).
+    Args:
+        singular_values: zeros among them are ignored.
+        size: N.
+        attention: "tied" or "untied".
+        limited: whether width may have cut the rank. If not, weight decay alone did, and b = t.
+
+    Returns:
+        The fit; None if the law does not apply: fewer than 8 values, or full rank, so that nothing was cut.
     """
     values = np.sort(np.asarray(singular_values, dtype=float))
     values = values[values > 0]
@@ -249,12 +268,12 @@ def fit_learned(
 
 
 def resolution(values: Reals, limited: bool = True) -> float:
-    """The distance within which 98% of spectra drawn from the law lie: `(0.53 + 0.085 log2(k/8))/n`.
+    """Return the distance within which 98% of spectra drawn from the law are: `(0.53 + 0.085 log2(k/8))/n`.
 
-    `n = (sum s^2)^2 / sum s^4` is the number of values that the distance is made of: few large ones fluctuate
-    as few. Measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N from 1/12 to 1/2,
-    b/t from 0 to 1 and parameters from all over the grid (b = t: 0.55, 0.09, on 1800); beyond k = 256 an
-    extrapolation.
+    `n = (sum s^2)^2 / sum s^4` is the effective number of values: a few large ones fluctuate as few. The
+    numbers were measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N from 1/12 to
+    1/2, b/t from 0 to 1 and parameters from all over the grid. For b = t they are 0.55 and 0.09, measured on
+    1800 draws. Beyond k = 256 this is an extrapolation.
 
     >>> round(resolution(np.ones(8)), 4), round(resolution(np.ones(64)), 4)
     (0.0663, 0.0123)
@@ -266,10 +285,13 @@ def resolution(values: Reals, limited: bool = True) -> float:
 
 
 def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, Reals, Reals]:
-    """r, b and the relative squared distance, of every law (columns) with b at its best and at given b/t."""
+    """Return r, b and the relative squared distance of every law.
+
+    Laws are columns. Rows have b at its best, then at each share of t.
+    """
     X, k = family.quantiles, values.size
     first, second, product = X.sum(axis=1), (X**2).sum(axis=1), X @ values
-    # Regress the values on r X - r b, then keep b where the law allows it.
+    # Regress the values on r X - r b, then clip b to what the law allows.
     spread = second - first**2 / k
     slope = (product - first * values.mean()) / np.maximum(spread, 1e-12 * second)
     free = first / k - values.mean() / np.maximum(slope, 1e-12 * values.mean())
@@ -283,7 +305,7 @@ def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, R
 
 
 def _parameter(best: float, alike: Reals, inside: bool) -> Range:
-    """The range over laws alike, half a step of the grid further; the value where the ends agree."""
+    """Return the range over these laws, half a grid step wider, with the best value if the ends agree."""
     half_step = 2.0 ** (STEP / 2)
     low, high = float(alike.min() / half_step), float(alike.max() * half_step)
     return Range(float(best) if inside and high <= AGREEMENT * low else None, low, high)
@@ -309,7 +331,7 @@ def _family(attention: str, k: int, size: int) -> _Family:
 
 
 def _refine_family(attention: str, family: _Family, best: int, k: int, size: int) -> _Family:
-    """Laws between the one and its neighbours in delta."""
+    """Return laws between the best one and its neighbours in delta."""
     k0, delta = float(family.target_rank[best]), family.noise[best]
     noises = delta * 2.0 ** np.arange(-STEP + FINE_STEP, STEP, FINE_STEP)
     noises = noises[(noises > NOISES[0]) & (noises < NOISES[-1])]
@@ -322,7 +344,7 @@ def _join_families(families: list[_Family]) -> _Family:
 
 
 def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: int) -> _Family:
-    """The laws of one target rank at these noise levels that leave k of N values."""
+    """Return the laws of one target rank at these noise levels that leave k of N values."""
     rho = k / size
     levels = 1.0 - rho + rho * np.append(0.0, np.arange(k) + 0.5) / k
     quantiles = np.empty((noises.size, k))
@@ -332,7 +354,7 @@ def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: i
         cut, quantiles[row] = row_quantiles[0], row_quantiles[1:]
         in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9
         ends[:, row] = (in_gap and table.gap) or (cut, cut)
-    # Weight decay cuts from above: a threshold is not negative.
+    # A threshold of weight decay is not negative.
     allowed = ends[1] >= 0
     lowest, highest = ends[:, allowed]
     k0s = np.full(lowest.size, k0)

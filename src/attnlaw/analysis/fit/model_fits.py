@@ -1,4 +1,4 @@
-"""Laws fitted to every matrix of a model, or to the spectra that an audit saved: rows, and curves to draw."""
+"""Fit laws to every matrix of a model, or to the spectra of a saved audit."""
 
 from __future__ import annotations
 
@@ -50,14 +50,19 @@ SPECTRUM_COLUMNS = {
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """The laws of one model; the columns of both tables are those of `analysis.columns`."""
+    """The laws of all matrices of one model.
+
+    Args:
+        matrices: a row for each matrix, with the columns of `attnlaw.analysis.fit.FITS`.
+        curves: densities to draw over spectra, with the columns of `attnlaw.analysis.fit.CURVES`.
+    """
 
     matrices: pl.DataFrame
     curves: pl.DataFrame
 
     @property
     def quantities(self) -> dict[str, Any]:
-        """The numbers of the model by name: how many matrices follow each law, how many none."""
+        """Numbers of the model by name: how many matrices follow each law, and how many differ from noise."""
         tests = self.matrices.select("random_p_value", "null_shape", "null_draws").iter_rows()
         laws = dict(self.matrices["law"].drop_nulls().value_counts().iter_rows())
         return {
@@ -73,7 +78,10 @@ class Fits:
 def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress) -> Fits:
     """Fit spectral laws to every head's QK and VO and every feed-forward matrix of a checkpoint.
 
-    `seed` fixes the draws of the nulls and of the bootstrap.
+    Args:
+        settings: the checkpoint and which of its matrices to fit.
+        seed: fixes the draws of the nulls and of the bootstrap.
+        progress: called with the number of matrices done and the number of all.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))
@@ -89,7 +97,7 @@ def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress
 def fit_tree(
     name: str, tree: Network[Spectrum | None], seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the measured spectra of a model, given what rows call it."""
+    """Fit laws to the measured spectra of a model; `name` is its name in rows."""
     placed = [
         (location_row(name, location), spectrum)
         for location, spectrum in tree.leaves()
@@ -101,9 +109,16 @@ def fit_tree(
 def fit_spectra(
     spectra: pl.DataFrame, matrices: pl.DataFrame, seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to saved spectra: the tables of spectra.parquet and matrices.parquet.
+    """Fit laws to the spectra of a saved audit.
 
-    The rows of both tables must be those of the same matrices, in the same order.
+    Args:
+        spectra: the table of spectra.parquet.
+        matrices: the table of matrices.parquet, with the same matrices in the same order.
+        seed: fixes the draws of the nulls and of the bootstrap.
+        progress: called with the number of matrices done and the number of all.
+
+    Raises:
+        InputError: if a column is missing, or if the tables list different matrices.
     """
     remedy = "take both tables of one audit"
     spectra, matrices = (
@@ -149,7 +164,7 @@ def _curve(x: Any, density: Any) -> Row:
 
 
 def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """The spectrum of a saved row of matrices, from its singular values (None: it was approximated)."""
+    """Build a spectrum from a saved row of matrices and its singular values (None if it was approximated)."""
     return Spectrum(
         np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),
@@ -164,6 +179,6 @@ def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
 
 
 def law_counts(rows: pl.DataFrame) -> str:
-    """How many matrices follow each law; those without a law could not be fitted."""
+    """Describe how many matrices follow each law, and how many could not be fitted."""
     counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
     return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

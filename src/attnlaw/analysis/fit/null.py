@@ -1,12 +1,12 @@
-"""The finite-size null "independent Gaussian entries": drawn exactly, once per shape, and compared with.
+"""The finite-size null "independent Gaussian entries": draw it exactly, once per shape, and test spectra.
 
-The null of a matrix is a Gaussian matrix of its shape; the null of a head is the product of two such factors,
-rows x d and d x cols. Neither is formed. A Gaussian rows x d factor has a triangular factor R of independent
-entries (Bartlett: chi on the diagonal, normal above); the d x d matrix `R_A R_B^T` has the singular values
-of the product. Gaussian factors are invariant under rotations, so the law of these values is symmetric in
-rows, d and cols: where d is not the smallest of the three, the smallest takes its place. A Gaussian p x q
-matrix is equivalent to a p x p bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and
-Edelman 2002).
+The null of a matrix is a Gaussian matrix of its shape. The null of a head is the product of two such factors,
+rows x d and d x cols. attnlaw forms neither. A Gaussian rows x d factor has a triangular factor R of
+independent entries (Bartlett: chi on the diagonal, normal above), and the d x d matrix `R_A R_B^T` has the
+singular values of the product. Gaussian factors are invariant under rotations, so the law of these values is
+symmetric in rows, d and cols. If d is not the smallest of the three, the smallest takes its place. A Gaussian
+p x q matrix is equivalent to a p x p bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu
+and Edelman 2002).
 
 | word | meaning |
 |---|---|
@@ -18,10 +18,8 @@ Edelman 2002).
 
 The null has full rank. A spectrum with zeros in its middle half has no scale, hence no edge and no outliers.
 
-What fits read off a spectrum: its values without round-off, its shape, and whether it can be fitted.
-
 Singular values up to `1e-10 min(rows, cols) s_1` are round-off and count as zero, so that no fit depends on
-the scale of the weights; laws of eigenvalues are fitted to the squares of the others.
+the scale of the weights. Laws of eigenvalues are fitted to the squares of the others.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ LARGEST = 1e140
 
 
 def obstacle(spectrum: Spectrum) -> str | None:
-    """Why no law can be fitted to a spectrum, None where one can."""
+    """Say why no law can be fitted to a spectrum; None if one can."""
     if spectrum.route == "lanczos":
         return "the spectrum is approximate, expected all singular values; measure it exactly"
     if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
@@ -60,35 +58,38 @@ def is_head(spectrum: Spectrum) -> bool:
 
 
 def inner_size(spectrum: Spectrum) -> int | None:
-    """d of a product (where it is not known, the number of values: d up to the shorter side), or None."""
+    """Return d of a product of factors, None for a single matrix.
+
+    If d is not known, it is the number of values: d, but at most the shorter side.
+    """
     return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
 
 
 def shape_ratio(spectrum: Spectrum) -> float:
-    """d_head / N of a head, shorter over longer side of a matrix: the least dimension over the largest."""
+    """Return the least dimension over the largest: d_head / N of a head, else shorter over longer side."""
     dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
     return min(dimensions) / max(dimensions)
 
 
 def without_round_off(spectrum: Spectrum) -> Reals:
-    """All singular values, descending, with zeros in place of round-off."""
+    """Return all singular values, descending, with zeros in place of round-off."""
     tolerance = RANK_TOLERANCE * min(spectrum.shape) * spectrum.spectral
     return np.where(spectrum.values > tolerance, spectrum.values, 0.0)
 
 
 def positive_values(spectrum: Spectrum) -> Reals:
-    """Singular values above round-off, ascending."""
+    """Return the singular values above round-off, ascending."""
     values = without_round_off(spectrum)[::-1]
     return np.asarray(values[values > 0])
 
 
 def eigenvalues(spectrum: Spectrum) -> Reals:
-    """Squared singular values above round-off, ascending."""
+    """Return the squared singular values above round-off, ascending."""
     return np.asarray(positive_values(spectrum) ** 2)
 
 
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
-# A matrix is not random at this level, which 99 draws are the fewest to reach.
+# A matrix is called not random at this level. It takes at least 99 draws to reach it.
 LEVEL = 0.01
 EDGE_LEVEL = 1 - LEVEL
 # Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
@@ -98,10 +99,14 @@ CURVE_POINTS, CURVE_BINS = 64, 512
 
 @dataclass(frozen=True)
 class NullComparison:
-    """One spectrum against its null; `edge` and `edge_scale` are in units of the spectrum's singular values.
+    """One spectrum compared with its null.
 
-    `p_value` is None where the spectrum cannot be normalised (all zero, or a single value); what needs a
-    scale is None where zeros reach into the middle half.
+    Args:
+        wasserstein: distance of the normalised values to the null's mean.
+        p_value: None if the spectrum cannot be normalised (all zero, or a single value).
+        scale, edge, edge_scale: in units of the spectrum's singular values; None if zeros reach into its
+            middle half.
+        outliers: number of values beyond the edge; None without an edge.
     """
 
     wasserstein: float | None
@@ -114,10 +119,12 @@ class NullComparison:
 
 @dataclass(frozen=True, eq=False)
 class Null:
-    """Draws of the null for one shape: normalised singular values, descending, shape (draws, values).
+    """Draws of the null for one shape.
 
-    `law` is the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
-    such laws for a head; None where the two larger of rows, inner and cols differ.
+    Args:
+        draws: normalised singular values, descending, of shape (draws, values).
+        law: the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
+            such laws for a head; None if the two larger of rows, inner and cols differ.
     """
 
     draws: Reals
@@ -128,11 +135,11 @@ class Null:
         return int(self.draws.shape[1])
 
     def compare(self, singular_values: ArrayLike) -> NullComparison:
-        """Wasserstein-1 with its p-value, and the values beyond the null's edge.
+        """Compare singular values with the null; set round-off to zero before.
 
-        The p-value is `(1 + #{draws at least as far})/(1 + draws)`, every distance taken to the mean of all
-        the others, the measured spectrum among them: a rank among exchangeable numbers when the null is true,
-        hence `P(p <= level) <= level` exactly, whatever the size. Round-off is to be set to zero before.
+        The p-value is `(1 + #{draws at least as far})/(1 + draws)`. Every distance is to the mean of all the
+        others, the measured spectrum among them. So it is a rank among exchangeable numbers if the null is
+        true, and `P(p <= level) <= level` holds exactly for any size.
         """
         values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
         wasserstein = p_value = None
@@ -141,7 +148,7 @@ class Null:
             normalised = values / values[0] / np.sqrt(square)
             count = self.draws.shape[0]
             wasserstein = float(np.abs(normalised - self.mean).mean())
-            # Leaving one out of the mean of all stretches its distance to that mean by (count + 1)/count.
+            # The mean of all others is (count + 1)/count times as far as that of all, so ranks agree.
             pooled_mean = (count * self.mean + normalised) / (count + 1)
             distances = np.abs(self.draws - pooled_mean).mean(axis=1)
             distance = float(np.abs(normalised - pooled_mean).mean())
@@ -160,12 +167,12 @@ class Null:
 
     @cached_property
     def mean(self) -> Reals:
-        """Mean of the i-th largest value."""
+        """The mean of the i-th largest value, for each i."""
         return np.asarray(self.draws.mean(axis=0))
 
     @cached_property
     def curve(self) -> tuple[Reals, Reals]:
-        """64 points (x ascending, density) of the null's values at scale 1: its limit, or smoothed draws."""
+        """64 points (x ascending, density) of the null at scale 1: its limit, or smoothed draws."""
         if self.law is not None:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
@@ -182,12 +189,12 @@ class Null:
         return slice(low, max(self.size - low, low + 1))
 
     def _scales(self, values: Reals) -> Reals:
-        """The factor that maps the null onto `values` (one spectrum, or one per row)."""
+        """Return the factor that maps the null onto `values` (one spectrum, or one per row)."""
         return np.asarray(values[..., self._middle].sum(axis=-1) / self.mean[self._middle].sum())
 
     @cached_property
     def scale_deviation(self) -> float:
-        """Relative standard deviation of the scale when the null is true."""
+        """Relative standard deviation of the scale if the null is true."""
         return float(self._scales(self.draws).std(ddof=1))
 
     @property
@@ -206,9 +213,14 @@ class Null:
 
 @dataclass(frozen=True)
 class NullTest:
-    """What the null says of one matrix: its p-value, how many values lie beyond its edge, by how many draws.
+    """The null test of one matrix.
 
-    `outliers` is None where zeros reach into the middle half of the values. `shape` names the null.
+    Args:
+        p_value: how often a random matrix looks at least as different.
+        outliers: number of values beyond the null's edge; None if zeros reach into the middle half of the
+            values.
+        draws: number of random matrices.
+        shape: names the null.
     """
 
     p_value: float
@@ -218,7 +230,7 @@ class NullTest:
 
 
 def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
-    """Compare a matrix with its null; None where there is none, or the values cannot be compared."""
+    """Compare a matrix with its null; return None if it has none, or if the values cannot be compared."""
     null = None if obstacle(spectrum) else null_of_spectrum(spectrum, seed)
     if null is None:
         return None
@@ -229,9 +241,9 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
 
 
 class NullPreparer:
-    """Called with spectra from several threads, draws the null of each shape once, for `null_test` to find.
+    """Draws the null of each shape once, so that `null_test` finds it.
 
-    A thread that meets a shape whose null another one is drawing goes on with other work.
+    Call it with spectra from several threads. A thread does not wait for a null that another one is drawing.
     """
 
     def __init__(self) -> None:
@@ -252,9 +264,14 @@ class NullPreparer:
 class Rejections:
     """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
 
-    `expected` is the mean, and `p_value` the probability of so many or more, if every matrix were random: the
-    false alarms of a freshly initialised model. The probability takes the matrices as independent. Under
-    grouped queries heads share keys and values, false alarms come together, and it is too small.
+    The probability treats the matrices as independent. Under grouped queries, heads share keys and values, so
+    false alarms come together, and the probability is too small.
+
+    Args:
+        tested: number of matrices with a p-value.
+        rejected: number of p-values up to 0.01.
+        expected: mean number of rejections in an untrained model, where every matrix is random.
+        p_value: probability of so many or more there.
     """
 
     tested: int
@@ -264,7 +281,7 @@ class Rejections:
 
     @classmethod
     def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
-        """Of (p-value, shape of the null, its draws) of each matrix; those without a p-value do not count."""
+        """Count from (p-value, shape of the null, draws) of each matrix; ignore those without a p-value."""
         tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
         rejected = sum(p_value <= LEVEL for p_value, _ in tested)
         groups = Counter(group for _, group in tested)
@@ -274,11 +291,11 @@ class Rejections:
 
 
 def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Reals:
-    """Probabilities of 0, 1, 2, ... p-values at most `level` when every spectrum comes from its null.
+    """Return the probabilities of 0, 1, 2, ... p-values up to `level` if every spectrum comes from its null.
 
-    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws: given
+    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws. Given
     these, the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level
-    (B + 1)), a Beta(m, B + 1 - m) variable, so the count of a shape is beta-binomial.
+    (B + 1)), a Beta(m, B + 1 - m) variable. So the count of a shape is beta-binomial.
 
     >>> round(float(false_alarms([(201, 200)]) @ np.arange(202)), 9)  # 201 spectra, m/(B + 1) = 2/201
     2.0
@@ -292,9 +309,9 @@ def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Rea
 
 
 def _beta_binomial(n: int, a: int, b: int) -> Reals:
-    """Probabilities of 0 to n of n, their common chance a Beta(a, b) variable.
+    """Return the probabilities of 0 to n successes if their common chance is a Beta(a, b) variable.
 
-    That of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
+    The probability of k is `binom(n, k) B(k + a, n - k + b) / B(a, b)`.
     """
     k = np.arange(n + 1)
     ways = -np.log(n + 1) - scipy.special.betaln(n - k + 1, k + 1)
@@ -302,16 +319,16 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
-    """The finite-size null of the matrix's shape; None in latent attention.
+    """Return the null of the matrix's shape; None in latent attention.
 
-    There a factor is a product, and one of them stacks a product beside a single map: what independent
-    entries would give depends on the scales of these, which no spectrum tells.
+    There a factor is a product, and one of them stacks a product next to a single matrix. What independent
+    entries would give depends on the scales of these, and a spectrum does not determine them.
     """
     return None if spectrum.latent else null_of_shape(*spectrum.shape, inner_size(spectrum), seed=seed)
 
 
 def null_shape(spectrum: Spectrum) -> str:
-    """A name for the shape whose null is compared with.
+    """Name the shape whose null a spectrum is compared with.
 
     >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
     '4 x 8 through 2'
@@ -324,12 +341,16 @@ def null_shape(spectrum: Spectrum) -> str:
 def null_of_shape(
     rows: int, cols: int, inner: int | None = None, draws: int | None = None, seed: int = 0
 ) -> Null:
-    """The null of a rows x cols matrix, or of a product through `inner` dimensions, kept in memory per shape.
+    """Return the null of a rows x cols matrix, or of a product through `inner` dimensions.
 
-    200 draws, or 100 of more than 512 values (large spectra fluctuate less), unless `draws` is given.
+    It is drawn once for each shape and kept in memory.
+
+    Args:
+        draws: by default 200, or 100 for more than 512 values, because large spectra fluctuate less.
+        seed: fixes the draws.
 
     >>> null = null_of_shape(64, 64, inner=8, draws=50)
-    >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values: as far as no draw
+    >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values are farther than all 50 draws
     (8, 0.0196...)
     """
     low, high = sorted((rows, cols))
@@ -363,7 +384,7 @@ def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.
 
 
 def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Triangular factors of Gaussian rows x cols matrices, rows >= cols."""
+    """Draw triangular factors of Gaussian rows x cols matrices, rows >= cols."""
     factor = np.triu(rng.standard_normal((draws, cols, cols)), 1)
     diagonal = np.arange(cols)
     factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(rows - diagonal, (draws, cols)))
@@ -371,7 +392,7 @@ def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Rea
 
 
 def _matrix_draws(low: int, high: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Singular values of Gaussian matrices from the tridiagonal Gram matrix of their bidiagonal form."""
+    """Draw singular values of Gaussian matrices from the tridiagonal Gram matrix of their bidiagonal form."""
     steps = np.arange(low)
     values = np.empty((draws, low))
     for draw in range(draws):

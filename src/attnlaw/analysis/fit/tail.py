@@ -1,22 +1,20 @@
-"""Power-law tails of eigenvalues: exponent by maximum likelihood, cut-off by the least KS distance.
+"""Fit power-law tails to eigenvalues, and test how far they can be trusted.
 
-Density `p(x) = (alpha - 1) / x_min (x / x_min)^(-alpha)` for `x >= x_min` (Clauset, Shalizi and Newman 2009).
+The density is `p(x) = (alpha - 1) / x_min (x / x_min)^(-alpha)` for `x >= x_min` (Clauset, Shalizi and Newman
+2009). Maximum likelihood gives the exponent, and the cut-off x_min has the least Kolmogorov-Smirnov distance.
+A bootstrap tests the goodness of fit, and a lognormal on the same tail is compared.
 
 | letter | meaning |
 |---|---|
-| x | eigenvalues of W^T W (squared singular values), ascending, zeros left out |
+| x | eigenvalues of W^T W (squared singular values), ascending, without zeros |
 | y | logarithms of x |
 | a | `alpha - 1`: the rate at which y - ln x_min decays, an exponential law |
 | i, k | candidate cut-off `x_min = x_i`, and the number of values from it on |
 | D | Kolmogorov-Smirnov distance |
+| t | `mu/s`: mean of the logarithms above ln x_min over their standard deviation s, before truncation |
 
-D is `max_j |1 - (x_j/x_min)^(1-alpha) - (share of the tail below x_j)|`, the convention of the package
-`powerlaw` and of WeightWatcher, so that all three choose the same x_min.
-
-How far a power-law tail can be trusted: goodness of fit by bootstrap, and a lognormal beside it.
-
-Letters as in `attnlaw.analysis.fit.tail`; `t = mu/s` is the mean of the logarithms above ln x_min in units
-of their standard deviation s, before truncation.
+D is `max_j |1 - (x_j/x_min)^(1-alpha) - (share of the tail below x_j)|`. The package `powerlaw` and
+WeightWatcher use the same convention, so all three choose the same x_min.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Indices, Reals, require_spectral_values
 
-# Places per candidate at which its distance is bounded from below, and candidates computed in full at a time.
+# Places at which the distance of a candidate is bounded from below; candidates computed in full at a time.
 COARSE, AT_ONCE = 12, 8
 LEAST_VALUES = 4
 # Numbers in one temporary array of a pass, so that it stays in the processor's cache.
@@ -39,9 +37,11 @@ BLOCK = 100_000
 
 @dataclass(frozen=True)
 class PowerLawTail:
-    """A power law fitted to the largest `size` of the eigenvalues, those from `x_min` on.
+    """A power law fitted to the `size` largest eigenvalues, those from `x_min` on.
 
-    `error` is the standard error `(alpha - 1)/sqrt(size)` at the chosen x_min; `ks` the distance there.
+    Args:
+        error: standard error `(alpha - 1)/sqrt(size)`, which ignores that x_min was chosen.
+        ks: Kolmogorov-Smirnov distance over the tail.
     """
 
     alpha: float
@@ -52,7 +52,7 @@ class PowerLawTail:
 
 
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
-    """The positive values in ascending order, one axis."""
+    """Return the positive values in ascending order, as one axis."""
     x = np.sort(
         require_spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True)
     )
@@ -60,10 +60,10 @@ def positive_sorted(eigenvalues: ArrayLike) -> Reals:
 
 
 def power_law_tail(eigenvalues: ArrayLike) -> PowerLawTail | None:
-    """Fit a continuous power law above the x_min of least KS distance; None below 4 distinct values.
+    """Fit a power law above the x_min of least KS distance; return None for fewer than 4 distinct values.
 
     `alpha = 1 + k / sum ln(x_i / x_min)` over the k values from x_min on (Clauset et al. 2009, eq. 3.1).
-    Every value is a candidate x_min but the two largest. `error` ignores that x_min was chosen.
+    Every value is a candidate for x_min except the two largest.
 
     >>> tail = power_law_tail((1 - np.arange(200) / 200) ** -2.0)  # quantiles of alpha = 1.5, x_min = 1
     >>> tail.size, tail.x_min, round(tail.alpha, 2)
@@ -73,7 +73,7 @@ def power_law_tail(eigenvalues: ArrayLike) -> PowerLawTail | None:
 
 
 def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
-    """`power_law_tail` of many spectra, those of equal size all at once."""
+    """Apply `power_law_tail` to many spectra, to all of equal size at once."""
     sorted_spectra = [positive_sorted(eigenvalues) for eigenvalues in spectra]
     groups: dict[int, list[int]] = {}
     for place, x in enumerate(sorted_spectra):
@@ -94,9 +94,9 @@ def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
 
 
 def hill(eigenvalues: ArrayLike) -> float | None:
-    """Hill's exponent of the upper half: `1 + k / sum_{i<=k} ln(x_i / x_{k+1})`, k = floor(n/2).
+    """Return Hill's exponent of the upper half: `1 + k / sum_{i<=k} ln(x_i / x_{k+1})`, k = floor(n/2).
 
-    The estimator that heavy-tailed regularisation penalises (arXiv 2304.02911); None below two values.
+    Heavy-tailed regularisation penalises this estimator (arXiv 2304.02911). None for fewer than two values.
 
     >>> round(hill([4.0, 2.0, 1.0, 1.0]), 9)  # 1 + 2 / (ln 4 + ln 2)
     1.961796694
@@ -108,19 +108,23 @@ def hill(eigenvalues: ArrayLike) -> float | None:
 
 
 def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals]:
-    """The best candidate of each row of log eigenvalues: its index, its rate and its distance.
+    """Return the best candidate of each row of log eigenvalues: its index, its rate and its distance.
 
-    `y` has shape (rows, n), ascending. Exact, yet most candidates are never computed in full: D over some
-    places bounds D from below, and a candidate whose bound exceeds the least D cannot win. With `enough`
-    the search ends as soon as it knows on which side of it D lies; D itself is then a bound only.
+    The result is exact, yet most candidates are never computed in full. D over some places is a lower bound
+    of D, and a candidate whose bound exceeds the least D cannot win.
+
+    Args:
+        y: logarithms, ascending in each row, of shape (rows, n).
+        enough: end the search of a row once it is known whether its D is above or below this value. The
+            returned distance is then only a bound.
     """
     rows, n = y.shape
     start = np.arange(n)
     new = np.concatenate([np.ones((rows, 1), dtype=bool), np.diff(y, axis=1) > 0], axis=1)
-    rank = np.maximum.accumulate(np.where(new, start, 0), axis=1)  # values below each one, ties as one
+    rank = np.maximum.accumulate(np.where(new, start, 0), axis=1)  # how many values are below each one
     count = n - start
     excess = y[:, ::-1].cumsum(axis=1)[:, ::-1] - count * y
-    # The two largest distinct values are no candidates: too little is left above them.
+    # The two largest distinct values are not candidates, because too little is left above them.
     usable = new & (new[:, ::-1].cumsum(axis=1)[:, ::-1] >= 3) & (excess > 0)
     rate = count / np.where(usable, excess, np.inf)
     bound = np.where(usable, _coarse_distances(y, rank, rate), np.inf)
@@ -145,7 +149,7 @@ def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals
 
 
 def _coarse_distances(y: Reals, rank: Indices, rate: Reals) -> Reals:
-    """For every candidate, D over at most `COARSE` places spread over its tail."""
+    """Return D of every candidate over at most `COARSE` places spread over its tail."""
     rows, n = y.shape
     start = np.arange(n)
     places = start[:, None] + np.linspace(0, n - 1 - start, min(COARSE, n), axis=1).round().astype(np.intp)
@@ -160,7 +164,7 @@ def _coarse_distances(y: Reals, rank: Indices, rate: Reals) -> Reals:
 
 
 def _distances(y: Reals, rank: Indices, rate: Reals, chosen: Indices) -> Reals:
-    """D of the chosen candidates of each row, over all places of their tails."""
+    """Return D of the chosen candidates of each row, over all places of their tails."""
     starts = np.take_along_axis(y, chosen, axis=1)
     fitted = 1.0 - np.exp(-rate[:, :, None] * np.maximum(y[:, None, :] - starts[:, :, None], 0.0))
     below = np.maximum(rank[:, None, :] - chosen[:, :, None], 0) / (y.shape[1] - chosen)[:, :, None]
@@ -168,7 +172,7 @@ def _distances(y: Reals, rank: Indices, rate: Reals, chosen: Indices) -> Reals:
 
 
 DRAWS = 100
-# Below this t the truncated normal is an exponential law to four digits: no lognormal of its own.
+# Below LEAST_T the truncated normal is an exponential law to four digits, so no lognormal is fitted.
 LEAST_T, LARGEST_T = -100.0, 1e6
 SIGNIFICANT = 0.1
 
@@ -176,12 +180,12 @@ SIGNIFICANT = 0.1
 def goodness_of_fit(
     eigenvalues: ArrayLike, tail: PowerLawTail, seed: int | np.random.SeedSequence = 0, draws: int = DRAWS
 ) -> float:
-    """p-value of "the tail is a power law", by the semi-parametric bootstrap of Clauset et al. (2009, 4.1).
+    """Return the p-value of "the tail is a power law"; a small one means that it is not.
 
-    Each draw takes every value from the fitted power law with probability k/n, and else from the values below
-    x_min; it is fitted anew, x_min included. The p-value is the share of draws, the data among them, whose
-    distance is at least that of the data; its standard error is at most `1/(2 sqrt(draws))`. Small means:
-    not a power law.
+    This is the semi-parametric bootstrap of Clauset et al. (2009, 4.1). Each draw takes every value from the
+    fitted power law with probability k/n, else from the values below x_min. It is then fitted again, with its
+    own x_min. The p-value is the share of draws, the data among them, whose distance is at least that of the
+    data. Its standard error is at most `1/(2 sqrt(draws))`.
     """
     rng = np.random.default_rng(seed)
     x = positive_sorted(eigenvalues)
@@ -196,11 +200,13 @@ def goodness_of_fit(
 
 @dataclass(frozen=True)
 class LognormalTail:
-    """A lognormal fitted to the same tail, `ln x` normal(mu, sigma) above ln x_min, against the power law.
+    """A lognormal fitted to the tail of a power law: `ln x` is normal(mu, sigma) above ln x_min.
 
-    `ratio` is the log-likelihood of the power law minus that of the lognormal, `p_value` its two-sided
-    significance (Vuong 1989); `better` says that the lognormal wins at level 0.1. The others are None where
-    the best lognormal is the power law itself, its limit of large negative mu.
+    Parameters are None if the best lognormal is the power law itself, its limit of large negative mu.
+
+    Args:
+        ratio: log-likelihood of the power law minus that of the lognormal.
+        p_value: two-sided significance of the ratio (Vuong 1989).
     """
 
     mu: float | None = None
@@ -214,15 +220,16 @@ class LognormalTail:
 
     @property
     def better(self) -> bool:
+        """Whether the lognormal is better than the power law at level 0.1."""
         return self.p_value is not None and self.ratio < 0 and self.p_value < SIGNIFICANT
 
 
 def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
-    """Fit a lognormal above the power law's x_min by maximum likelihood and compare the two.
+    """Fit a lognormal above the power law's x_min by maximum likelihood, and compare the two.
 
-    With `v = ln(x/x_min)` the truncated normal is an exponential family in v and v^2: its maximum likelihood
-    matches the two means, and their ratio `E v^2 / (E v)^2` fixes t alone. Standard errors are those of the
-    family: the inverse of the covariance of (v, v^2), carried over to mu and sigma.
+    With `v = ln(x/x_min)` the truncated normal is an exponential family in v and v^2. Its maximum likelihood
+    matches the two means, and their ratio `E v^2 / (E v)^2` determines t alone. Standard errors come from the
+    inverse of the covariance of (v, v^2), converted to mu and sigma.
     """
     x = positive_sorted(eigenvalues)
     v = np.log(x[-tail.size :] / tail.x_min)
@@ -253,10 +260,10 @@ def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
 
 
 def _errors(t: float) -> Reals:
-    """Standard errors of (mu, sigma) in units of sigma for one value of a unit normal(t) above zero.
+    """Return standard errors of (mu, sigma) in units of sigma for one value of a unit normal(t) above zero.
 
-    In the natural parameters `(mu/sigma^2, -1/(2 sigma^2))` the information is the covariance of (v, v^2);
-    their derivatives by (mu, sigma) at sigma = 1 are `(1, 0)` and `(-2t, 1)`.
+    In the natural parameters `(mu/sigma^2, -1/(2 sigma^2))` the information is the covariance of (v, v^2).
+    Their derivatives by (mu, sigma) at sigma = 1 are `(1, 0)` and `(-2t, 1)`.
     """
     m = [1.0, t + _mills(t)]
     for order in range(2, 5):  # m_n = t m_(n-1) + (n-1) m_(n-2), by parts; the boundary adds to m_1 only
@@ -268,11 +275,11 @@ def _errors(t: float) -> Reals:
 
 
 def _mills(t: float) -> float:
-    """`phi(t)/Phi(t)`: how far truncation at zero lifts the mean of a unit normal of mean t."""
+    """Return `phi(t)/Phi(t)`: how much truncation at zero raises the mean of a unit normal of mean t."""
     return float(np.exp(-0.5 * t * t - 0.5 * np.log(2 * np.pi) - scipy.special.log_ndtr(t)))
 
 
 def _moment_ratio(t: float) -> float:
-    """`E v^2 / (E v)^2` of the truncated normal: falls from 2 (exponential) to 1 (a point) as t grows."""
+    """Return `E v^2 / (E v)^2` of the truncated normal; in t it falls from 2 (exponential) to 1 (a point)."""
     mean = t + _mills(t)
     return (1.0 + t * mean) / mean**2

@@ -30,8 +30,8 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_
 from attnlaw.render.model_names import name_models
 from attnlaw.theory.bounds import BOUNDS
 
-# Layers with a line, and points of a line, among contribution curves. The grid of p grows with the depth, and
-# all lines at all its points would take the square of it.
+# Limits on the lines of contribution curves, and on the points of a line. The grid of p grows with the depth,
+# so that all lines at all points would grow with its square.
 MOST_LINES, MOST_POINTS = 64, 97
 # Quantities in which models are compared layer by layer, after their spectral norms.
 COMPARED = ("effective_rank", "log10_scale", "log10_contribution")
@@ -39,8 +39,8 @@ PROXIES = tuple(f"log10_{name}" for name in BOUNDS)
 SHARES = ("share_qk", "share_vo", "share_ffn", "share_cross")
 EXCESSES = ("excess", "factor_excess_weights", "factor_excess_null")
 SAME_SHARE = 1e-3  # shares that differ by less are alike
-HALF_LINE = 0.35  # of the line of random factors, in layers
-# Norms of heads, and what a caption says of them.
+HALF_LINE = 0.35  # half the length of the line of random factors, in layers
+# Norms of heads, and what a caption says about them.
 HEAD_NORMS = {
     "spectral_norm_applied": "Norms are as applied: the gain of the norm before folded in, the mean "
     "projected out where that norm takes it off; as stored where it is not known.",
@@ -169,7 +169,7 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
             ]
             for rank in _thinned_ranks(max((len(row) for row in living), default=0)):
                 at = pl.Series([row[rank] for row in living if rank < len(row)]).median()
-                # A logarithmic axis has no zero; below 1e-8 lies round-off.
+                # A logarithmic axis has no zero; values below 1e-8 are round-off.
                 if isinstance(at, float) and at > 1e-8:
                     drawn.append({"series": label, "rank": rank + 1, "value": at})
         ranks = {point["rank"] for point in drawn}

@@ -39,25 +39,25 @@ from attnlaw.render.pages.page import (
 from attnlaw.verbs.audit import VERB
 from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
-# More audited models than this are compared by their rows alone.
+# A study with more audited models gets the generic page.
 MOST_MODELS = 12
-# Figures that have a place of their own on the page.
+# Figures that do not go to the section of figures.
 PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
 SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
-# What models of one shape have in common.
+# Models that agree in these have the same shape.
 SHAPE = {"family": "family", "layers": "layers", "hidden_size": "hidden size", "heads": "heads"}
 DIFFER = (
     "These models differ in {facts}: how many matrices there are and which ranks they can have differs by "
     "architecture, and proxies count both. A gap between such models is not due to training alone."
 )
-# Numbers of a card, in which trained models differ.
+# Numbers of a card; trained models differ in them.
 CARD_NUMBERS = {
     "rejected_share": ("unlike noise", ".1%"),
     "median_outliers": ("values beyond the edge", ".3g"),
     "median_effective_rank_qk": ("effective rank of QK", ".1f"),
     "log10_amplification": ("log10 α", ".2f"),
 }
-# What a notebook shows: of findings their places, of layers the columns that say most.
+# Columns that a notebook shows of findings and of layers.
 LOCATION = ("layer", "stack", "head", "expert", "kind", "tensor")
 LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 

@@ -17,10 +17,10 @@ from attnlaw.render.pages.page import explorer_data, pack_arrays
 from attnlaw.verbs.audit import VERB
 
 LOCATION = ("case", "layer", "stack", "head", "expert", "kind")
-# Quantities of matrices that are left out of the map if they are constant.
+# Quantities that a map leaves out if they are constant.
 LEFT_OUT_IF_CONSTANT = ("p", "share")
-SAME_TOLERANCE = 1e-3  # how much values may differ that are called the same, of the largest
-# Said elsewhere on the page, or packed.
+SAME_TOLERANCE = 1e-3  # relative difference of values that count as the same
+# Columns that are elsewhere on the page, or packed.
 LEFT_OUT = ("family", "log10_curve", "singular_values_applied", "attnlaw_version")
 # Headings of the table that must be short.
 SHORT_HEADINGS = {
@@ -31,7 +31,7 @@ SHORT_HEADINGS = {
     "alpha": "α",
     "tail_share": "α covers",
 }
-# Columns of the page's table; the download has all.
+# Columns of the page's table; the download has all columns.
 TABLE_COLUMNS = (
     *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm_applied", "spectral_norm"),
     *(
@@ -49,8 +49,8 @@ TABLE_COLUMNS = (
 BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
 NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
 MOVED = "1 is as large as it was drawn; bright cells are those that training has enlarged most."
-# Quantities that can be mapped, how a map of them is read, and how its colours are chosen. `stored` is shown
-# where a quantity is not known as applied.
+# Quantities that can be mapped, how to read such a map, and how its colours are chosen. `stored` is the
+# quantity that replaces one that is not known as applied.
 MAPPED: dict[str, dict[str, Any]] = {
     "spectral_norm_applied": {"read": BRIGHT, "stored": "spectral_norm"},
     "spectral_norm": {"read": BRIGHT},
@@ -71,7 +71,7 @@ MAPPED: dict[str, dict[str, Any]] = {
         "read": "Small α is a heavy tail where it covers a tail: read it with its p-value and its share."
     },
 }
-# Numbers of the chosen matrix.
+# Numbers that the page shows about the chosen matrix.
 FACTS = (
     *("spectral_norm_applied", "spectral_norm", "frobenius_norm_applied", "frobenius_norm"),
     *("frobenius_norm_over_initial", "score_spread_over_initial"),

@@ -41,7 +41,7 @@ class UnitRecords:
 def run(case: UnitSettings, progress: Progress) -> UnitRecords:
     from attnlaw.analysis.audit.units import measure_unit
 
-    whole = replace(case, first=0)  # the same of all units: a worker opens the model once
+    whole = replace(case, first=0)  # equal for all units, so that a worker opens the model once
     arithmetic = Arithmetic(case.approximate, case.precision, case.exact)
     return UnitRecords(*measure_unit(whole, arithmetic, case.first, case.state))
 

@@ -14,7 +14,7 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page
 
-# What a notebook shows of a matrix.
+# Columns that a notebook shows of a matrix.
 COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
 
 

@@ -18,11 +18,11 @@ from attnlaw.render.terminal.console import Column, format_number, print_table
 if TYPE_CHECKING:
     from attnlaw import FitResult
 
-# The letter that stands for each law in a map of heads, and its colour.
+# Letter and colour of each law in a map of heads.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
-# What stands where no law could be fitted.
+# How a matrix without a law is shown.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
-# The medians and their columns.
+# Titles of the medians, and their columns.
 MEDIANS = {
     "W1": "wasserstein",
     "beyond": "outliers",
