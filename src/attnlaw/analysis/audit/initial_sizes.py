@@ -57,9 +57,7 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
 def initial_spread(std: Deviations, block: Attention) -> float:
     """Return the root mean square score of isotropic tokens over initialisations, at most the cap."""
     how, d = block.scores, float(block.head_size)
-    if (
-        how.rotary is not None and how.rotary.scale is not None
-    ):  # YaRN scales the part of queries and keys that it rotates
+    if how.rotary is not None and how.rotary.scale is not None:  # YaRN scales what it rotates
         d += min(how.rotary.size, d) * (how.rotary.scale**4 - 1)
     gains = [
         _gain(norm, deviation, view.shape[0])

@@ -157,7 +157,7 @@ def _match_second_moment(excess: float, gamma: float) -> int:
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
-    """Return the kappa where the log-likelihood falls to `level` on one side; None if the grid ends before."""
+    """Return the kappa where the log-likelihood falls to `level` on one side; None if the grid ends."""
     place = best
     while at(place) > level:
         place += side
