@@ -1,1 +1,1 @@
-"""Limiting spectral laws: each has a support, atoms, a density, a Stieltjes transform and a sampler."""
+"""Limiting spectral laws. Each has a support, atoms, a density, a Stieltjes transform and a sampler."""

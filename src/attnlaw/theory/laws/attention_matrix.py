@@ -1,33 +1,28 @@
-"""The spectrum of a random attention matrix: squared singular values of softmax attention without its mean.
+"""The spectrum of a random attention matrix, and how many directions it uses.
 
-Normalisation, stated once: Q and K are n x d_K with standard Gaussian entries, `S = Q K^T / sqrt(d_K)`,
-`A = softmax(beta S)` by rows, `A_perp = A - 1 1^T / n`, and the law is that of the squared singular values of
-`sqrt(n) A_perp`. They are in the limit those of `(beta S + sqrt(e^(beta^2) - 1 - beta^2) W)/sqrt(n)`, W
-Gaussian (arXiv 2510.06685). Mean `theta`, second moment `2 theta^2 + beta^4 / t`.
+Q and K are n x d_K with standard Gaussian entries, `S = Q K^T / sqrt(d_K)`, `A = softmax(beta S)` by rows,
+and `A_perp = A - 1 1^T / n`. The law is that of the squared singular values of `sqrt(n) A_perp`. In the limit
+they are those of `(beta S + sqrt(e^(beta^2) - 1 - beta^2) W)/sqrt(n)`, W Gaussian (arXiv 2510.06685). The
+mean is `theta` and the second moment `2 theta^2 + beta^4 / t`.
 
 | letter | meaning |
 |---|---|
+| n, d_K | tokens, head size |
 | t | `ratio = d_K / n` |
 | theta | `e^(beta^2) - 1` |
 | c | `beta^2 / theta`: the share of the low-rank part |
 | r, k | `c / t` and `c (1 - c) / t` |
 | xi | `sqrt(x / theta)`, a singular value |
-| tau | `1 / G(xi)`, G the transform of the law of xi made symmetric: `theta g(x) = 1 / (xi tau)` |
+| tau | `1 / G(xi)`, G the transform of the law of xi with both signs: `theta g(x) = 1 / (xi tau)` |
+| M | uniform attention under a causal mask: row i is 1/i on its first i tokens |
 
-`tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`, solved for xi by a rational function of tau whose
+`tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`. Solved for xi, this is a rational function of tau whose
 critical points are the edges: `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
-largest q gives the upper edge; two others are the ends of a gap (the pole of xi at q = r lies above both).
+largest q gives the upper edge. Two other roots are the ends of a gap; the pole of xi at q = r is above both.
 
-How many directions an attention matrix uses once its mean is taken off, and what random ones have.
-
-| letter | meaning |
-|---|---|
-| n, d_K | tokens, head size |
-| A, M | an attention matrix, and uniform attention under a causal mask: row i is 1/i on its first i tokens |
-| PR | participation number `(sum s^2)^2 / sum s^4` of the singular values s: n equal ones have n |
-
-The draws are attention of independent Gaussian queries and keys. Real tokens are not orthogonal: on text,
-random weights on the same tokens are the fairer null.
+The participation number `(sum s^2)^2 / sum s^4` of singular values s counts directions: n equal values have
+n. Its null comes from draws with independent Gaussian queries and keys. Real tokens are not orthogonal, so
+random weights on the same tokens are the fairer null for text.
 """
 
 from __future__ import annotations
@@ -55,11 +50,15 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 
 @dataclass(frozen=True)
 class AttentionMatrixLaw(Law):
-    """Squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)`, n -> infinity.
+    """Squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
-    The limit is slow in n for beta above 1 or small d_K/n: compare `attention_sample`. Above beta = 5, where
-    `e^(beta^2)` is 1e11 and no n is near the limit, rounding would open gaps that are not there: refused.
+    The limit is slow in n if beta is above 1 or d_K/n is small: compare `attention_sample`. A beta above 5 is
+    an `InputError`. There `e^(beta^2)` is 1e11, no n is near the limit, and rounding would open false gaps.
     Next to an edge, double roots cost half the digits of the density.
+
+    Args:
+        beta: standard deviation of a row's logits.
+        ratio: d_K / n.
 
     >>> law = AttentionMatrixLaw(1.0, 1.0)
     >>> round(law.support[1], 4), round(law.moment(2) / law.mean**2, 4)
@@ -85,7 +84,7 @@ class AttentionMatrixLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals; a single one is divided where a gap would open, since the density is sharp there."""
+        """The intervals. A single one is split where a gap is about to open and the density is sharp."""
         if len(self.intervals) == 2:
             return super().pieces
         (edge,) = self._edges
@@ -97,10 +96,10 @@ class AttentionMatrixLaw(Law):
         return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`1/(theta xi tau)`, tau the one root above the real line when xi is.
+        """Return `1/(theta xi tau)`, tau the only root above the real line if xi is above it.
 
-        Only one: real tau means real xi, so none can cross, and next to the real line only roots with
-        `dxi/dtau > 0` are above it, of which there is one off the support.
+        There is only one. Real tau means real xi, so no root can cross the line. Next to the real line, only
+        roots with `dxi/dtau > 0` are above it, and off the support there is one such root.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -117,7 +116,10 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Coefficients of `s = z g`: `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`, z in units of theta."""
+        """Return `int x^order dmu` from the series of `s = z g`, z in units of theta.
+
+        `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`.
+        """
         r, k = self._letters
         s = np.zeros(order + 1)
         s[0] = 1.0
@@ -138,13 +140,13 @@ class AttentionMatrixLaw(Law):
         return r, r * rest
 
     def _slope(self, q: Reals) -> Reals:
-        """`dxi/dtau` at real tau."""
+        """Return `dxi/dtau` at real tau."""
         r, k = self._letters
         cubic = ((q - (1 + 2 * r)) * q + (3 * k - r * (1 - r))) * q - k * r
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
     def _place(self, q: Any) -> Any:
-        """x at a critical point of xi; complex q give complex x."""
+        """Return x at a critical point of xi; complex q give complex x."""
         r, k = self._letters
         return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
 
@@ -158,13 +160,13 @@ class AttentionMatrixLaw(Law):
         roots = self._critical
         real = (np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real > 0)
         q = np.sort(roots.real[real])
-        # A double root is a gap about to open: closed.
+        # A double root is a gap that is about to open; it counts as closed.
         q = q[-1:] if q.size < 3 or q[1] - q[0] <= 1e-7 * q[1] else q
         return tuple(np.sort(self._place(q)).tolist())
 
 
 def require_beta(what: str, beta: float) -> None:
-    """An `InputError` for a beta at which rounding would spoil a law that no n is near."""
+    """Raise an `InputError` for a beta so large or so small that rounding would spoil the law."""
     if not 0 < beta <= MOST_BETA:
         raise InputError(
             f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, beyond which "
@@ -177,7 +179,7 @@ def require_beta(what: str, beta: float) -> None:
 def random_attention(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
 ) -> Reals:
-    """`softmax(beta Q K^T / sqrt(d_K))` by rows, shape (n, n), Q and K standard Gaussian of size n x d_K.
+    """Draw `softmax(beta Q K^T / sqrt(d_K))` by rows, (n, n), with standard Gaussian Q and K of size n x d_K.
 
     >>> random_attention(3, 2, 1.0, seed=0, causal=True)[0].tolist()
     [1.0, 0.0, 0.0]
@@ -190,10 +192,11 @@ def random_attention(
 
 
 def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
-    """`A - 1 mean_i(A)`, the column means taken off; with a causal mask `A - M`.
+    """Return `A - 1 mean_i(A)`, attention minus its column means; with a causal mask `A - M`.
 
-    Column means, not 1/n: keys of unequal length raise whole columns of a random A, a rank-one spike that no
-    law of the bulk sees. Under a causal mask columns differ in length, and uniform attention has full rank.
+    Column means are subtracted and not 1/n, because keys of unequal length raise whole columns of a random A.
+    This makes a rank-one spike that no law of the bulk contains. Under a causal mask columns differ in
+    length, and uniform attention M has full rank.
 
     >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
     [[0.2, -0.2], [-0.2, 0.2]]
@@ -206,16 +209,16 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 
 
 def participation(matrix: NDArray[np.floating]) -> float:
-    """`(sum s^2)^2 / sum s^4` of its singular values, without computing any: `|C|_F^4 / |C C^T|_F^2`.
+    """Return `(sum s^2)^2 / sum s^4` of a matrix's singular values s, or nan for a matrix of zeros.
 
-    nan for a matrix of zeros.
+    It is `|C|_F^4 / |C C^T|_F^2`, so no singular value is computed.
 
     >>> participation(np.diag([2.0, 2.0, 2.0, 0.0]))
     3.0
     """
     C = np.asarray(matrix, dtype=float)
     gram = C @ C.T if C.shape[0] <= C.shape[1] else C.T @ C
-    # The trace to the power of two over the squared norm; a common scale first, so that neither underflows.
+    # Divide by a common scale first, so that neither the trace nor the norm underflows.
     scale = np.abs(gram).max(initial=0.0)
     gram = gram / scale if scale > 0 else gram
     with np.errstate(invalid="ignore"):
@@ -225,10 +228,13 @@ def participation(matrix: NDArray[np.floating]) -> float:
 def null_participation(
     tokens: int, head_size: int, beta: float, seed: int, draws: int = 20, causal: bool = False
 ) -> Estimate:
-    """Participation number of centred random attention at this beta: the mean of draws with its error.
+    """Estimate the participation number of centred random attention at this beta.
 
-    Below beta_2 it is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685); drawn, it
-    holds at any beta and under a causal mask, where there is no law.
+    Below beta_2 (see `few_rows_beta`) it is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)` (arXiv
+    2510.06685). The draws are valid at any beta, and under a causal mask, for which there is no law.
+
+    Returns:
+        The mean over the draws, with its standard error.
 
     >>> str(null_participation(128, 64, 0.5, seed=0))
     '34.9(2)'

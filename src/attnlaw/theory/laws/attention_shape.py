@@ -1,13 +1,10 @@
-"""The shape of a multi-head attention layer, which of its matrices is meant, and the law of that.
+"""Random attention layers: their shape, which of their matrices is studied, and its law, spike and warnings.
 
 | letter | meaning |
 |---|---|
 | n, h | tokens, heads |
-| d_K, d_V, d_O | sizes of a head's keys and of its values, of the output |
-
-A matrix of a random attention layer, and what to expect of its spectrum: law, spike, warnings.
-
-Which matrix of a random attention layer is meant, what its heads share, what is taken off.
+| A_r, V_r, W | attention matrix and values of head r, output matrix |
+| d_K, d_V, d_O | sizes of a head's keys, of a head's values, and of the output |
 """
 
 from __future__ import annotations
@@ -25,7 +22,13 @@ from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix of the layer, centred; what its heads give is `added`, or stands side by side."""
+    """A centred matrix of the layer, one of `MATRICES`.
+
+    Args:
+        values: whether attention is multiplied by values.
+        output: whether it is also multiplied by the output matrix.
+        added: whether the parts of the heads are added. If not, they are joined side by side.
+    """
 
     name: str
     label: str
@@ -36,7 +39,12 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What heads share: one key and value for all of them, or the key of a head as its value."""
+    """What the heads of a layer share, one of `SHARINGS`.
+
+    Args:
+        across: whether all heads have one key and value.
+        tied: whether each head uses its key as its value.
+    """
 
     name: str
     label: str
@@ -59,7 +67,7 @@ SHARINGS = by_name(
 
 @dataclass(frozen=True)
 class Centring:
-    """What is taken off attention matrices: their column means, or 1/n as in the papers."""
+    """What is subtracted from attention matrices: their column means, or 1/n as in the papers."""
 
     name: str
     label: str
@@ -71,9 +79,13 @@ CENTRINGS = by_name(Centring("columns", "column means", True), Centring("mean", 
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """Sizes of a layer; `value_size` is the head size unless given, `output_size` that of all values.
+    """The sizes of a multi-head attention layer.
 
-    `sharing`: "none", "across" (one key and value for all heads: multi-query) or "tied" (K = V within heads).
+    Args:
+        value_size: d_V; the head size if None.
+        output_size: d_O; the size of all values, h d_V, if None.
+        sharing: "none", "across" (one key and value for all heads: multi-query) or "tied" (K = V within
+            heads).
 
     >>> AttentionShape(tokens=512, heads=12, head_size=64).law(1.0)
     MultiHeadLaw(beta=1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5, head_size=None)
@@ -106,7 +118,7 @@ class AttentionShape:
         return self.heads * self.d_V if self.output_size is None else self.output_size
 
     def rank(self, of: str = "output") -> int:
-        """How many of the n squared singular values are not zero."""
+        """Return how many of the n squared singular values are not zero."""
         matrix = MATRICES[of]
         widths = [self.tokens, *[self.heads * self.d_V] * matrix.values, *[self.d_O] * matrix.output]
         return min(widths)
@@ -114,7 +126,12 @@ class AttentionShape:
     def law(
         self, beta: float, of: str = "output", second_order: bool = False
     ) -> MultiHeadLaw | TiedValuesLaw:
-        """The law of one of its matrices; `second_order` keeps the second Hermite term (an extension)."""
+        """Return the law of one of the layer's matrices.
+
+        Args:
+            of: a name from `MATRICES`.
+            second_order: whether to keep the second Hermite term (an extension; not available for K = V).
+        """
         check_value("of", of, str, choices=MATRICES)
         n, h, matrix, sharing = self.tokens, self.heads, MATRICES[of], SHARINGS[self.sharing]
         gK, gV, gO = h * self.head_size / n, h * self.d_V / n, self.d_O / n
@@ -132,7 +149,12 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class RandomLayer:
-    """One matrix (`of`) of a layer at one beta, centred by column means or, as in the papers, by 1/n.
+    """One matrix of a random attention layer at one beta, with its law.
+
+    Args:
+        of: a name from `MATRICES`.
+        centring: "columns" subtracts column means, "mean" subtracts 1/n as in the papers.
+        second_order: whether the law keeps the second Hermite term.
 
     >>> layer = RandomLayer(AttentionShape(1024, 16, 64), 1.0, of="attention", centring="mean")
     >>> round(layer.law.support[1], 3), round(layer.spike, 3), len(layer.warnings)
@@ -154,16 +176,16 @@ class RandomLayer:
 
     @property
     def spike(self) -> float | None:
-        """Where one value stands beyond the edge if only 1/n is taken off.
+        """The place of one value beyond the edge if only 1/n is subtracted.
 
-        None where none does; also for K = V, where it is not predicted.
+        None if there is no such value. For K = V it is not predicted.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Where the law is not to be trusted at this size."""
+        """Sentences that say why not to trust the law at this size."""
         shape, spike = self.shape, self.spike
         lines = finite_size_warnings(shape.tokens, shape.head_size, self.beta, shape.heads, self.second_order)
         if spike is not None and not CENTRINGS[self.centring].by_columns:

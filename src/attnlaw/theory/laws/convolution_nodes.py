@@ -1,4 +1,4 @@
-"""Where the free convolution of a law with a semicircle lives, and its values there, by two routes.
+"""Edges and values of the free convolution mu_a of a base law with a semicircle, for three base laws.
 
 `mu_a` is the law of the eigenvalues of `S + a Z`, Z a symmetric Gaussian matrix with spectrum on [-2, 2].
 
@@ -10,15 +10,15 @@
 | s, p | eigenvalues and weights of a discrete base |
 | u + i v | Biane's boundary curve: `x = w + a^2 g_base(w)` is real on it |
 
-A batch of a's is solved at once for Marchenko-Pastur (a cubic, no iteration); a discrete base is solved by
-the boundary curve (Biane 1997), one scalar root per node and no complex iteration.
+For a Marchenko-Pastur base, many values of a are solved at once by a cubic, without iteration. A discrete
+base is solved by the boundary curve (Biane 1997), with one scalar root for each node and no complex
+iteration.
 
-The blurred law of a product of two Gaussian factors: its edges and its values there, without iteration.
-
-`S* = W_Q W_K^T / sqrt(m d)` with independent standard factors d x m, k = m/d. Its singular values with both
-signs, each of half the weight, have a symmetric law nu of variance 1; the singular values of `S* + a Z`, Z of
-independent entries of variance 1/d, with both signs have the law mu_a, the free convolution of nu with a
-semicircle of standard deviation a (for square matrices; Benaych-Georges 2009). Its transform solves
+The third base is a product of two independent standard Gaussian factors d x m, `S* = W_Q W_K^T / sqrt(m d)`
+with k = m/d. Its singular values with both signs, each of half the weight, have a symmetric law nu of
+variance 1. Add noise Z of independent entries of variance 1/d. The singular values of `S* + a Z` with both
+signs then have the law mu_a, the free convolution of nu with a semicircle (for square matrices;
+Benaych-Georges 2009). Its transform solves
 
     -(a^2/k) g^4 + (x/k) g^3 + (1 - 1/k + a^2) g^2 - x g + 1 = 0.
 
@@ -47,16 +47,19 @@ from attnlaw.numerics.quadrature import cosine_coefficients, midpoint_angles
 
 CUBIC_NODES = (64, 256, 1024, 4096, 16384)
 BIANE_NODES = (12, 64, 256, 1024, 4096, 16384)
-BLOCK = 500_000  # points times atoms that are solved together
-IN_CACHE = 2**13  # nodes whose cubics are solved together: twice as fast as those of a large batch
+BLOCK = 500_000  # most points times atoms in one array
+IN_CACHE = 2**13  # nodes solved together: twice as fast as a large batch
 
 
 @dataclass(frozen=True)
 class Nodes:
     """Values of mu_a at midpoints of the angle, in arrays of shape (batch, intervals, nodes).
 
-    `mass` is `density dx/dtheta`; `low` and `high` of shape (batch, intervals) are the edges. An interval
-    that a member of the batch does not have is empty (`low == high`, mass 0).
+    Args:
+        low: lower edges, (batch, intervals). An interval that a member of the batch does not have is empty:
+            `low == high` and its mass is 0.
+        high: upper edges, (batch, intervals).
+        mass: `density dx/dtheta`.
     """
 
     low: Reals
@@ -67,11 +70,10 @@ class Nodes:
 
 
 def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
-    """Edges of Marchenko-Pastur (scale 1) convolved with a semicircle: shape (batch, 2) each.
+    """Return the edges of Marchenko-Pastur (scale 1) convolved with semicircles, (batch, 2) each.
 
     They are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
-    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`; in `y = a g` the companion matrices of the batch are solved
-    together.
+    `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The companion matrices in `y = a g` are solved together.
     """
     c = 1 / np.sqrt(k0)
     companion = np.zeros((a.size, 4, 4))
@@ -102,10 +104,11 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """`Re g` and the density at x inside the support, from the cubic in `y = a g` (arrays that broadcast).
+    """Return `Re g` and the density at x inside the support, from the cubic in `y = a g`.
 
     `y^3 + A y^2 + B y + C = 0`, `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`, `C = -a/c`. Its real root r
-    is positive; the complex pair has product `-C/r` and sum `-(A + r) = (B + C/r)/r`, whichever cancels less.
+    is positive. The complex pair has the product `-C/r` and the sum `-(A + r) = (B + C/r)/r`; the form that
+    cancels less is used. The arrays a and x broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -124,11 +127,13 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a` (batch).
+    """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`.
 
-    The exact second moment `1 + k0 + a^2` tells which members need more nodes (a gap about to open or close,
-    a hard edge barely blurred); they are returned as groups (members of the batch, nodes). Members without a
-    gap have one interval.
+    The second moment is known to be `1 + k0 + a^2`. It shows which members of the batch need more nodes: a
+    gap that is about to open or close, or a hard edge that is barely blurred.
+
+    Returns:
+        Groups (members of the batch, nodes). Members without a gap have one interval.
     """
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
@@ -144,10 +149,15 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """As many nodes `lay(rows, count)` as each of some members of a batch needs.
+    """Increase the number of nodes until mass and second moment of each member are right to 1e-12.
 
-    Its second moment tells. Groups (members of the batch, nodes) whose mass and second moment are right to
-    1e-12.
+    Args:
+        make_nodes: `make_nodes(rows, count)` returns nodes for some members of the batch.
+        second_moments: the known second moment of each member.
+        rows: the members to compute.
+
+    Returns:
+        Groups (members of the batch, nodes).
     """
     groups = []
     for count in CUBIC_NODES:
@@ -167,7 +177,7 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Nodes `middle - half cos(theta)` of intervals, of which `stieltjes(a, x)` tells Re g and density."""
+    """Return nodes `middle - half cos(theta)` of intervals, with Re g and the density from `stieltjes(a, x)`."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
@@ -178,24 +188,27 @@ def interval_nodes(
 
 
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
-    """Where v > 0: from `s[first] + low` to `s[last] + high` for each component, s sorted in ascending order.
+    """Return the components where v > 0, each from `s[first] + low` to `s[last] + high`; s must be sorted.
 
-    There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly when
-    its least value is below 1/a^2; its two ends are then found by Newton's method from the atoms' side. Ends
-    are distances from their atom: that of a narrow component is far below the round-off of s.
+    There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
+    least value is below 1/a^2. Newton's method then finds the two ends from the side of the atoms. Ends are
+    measured from their atom, because a component can be narrower than the rounding error of s.
+
+    Returns:
+        The arrays first, last, low and high.
     """
     width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.
     left = np.flatnonzero(8.0 * np.minimum(p[:-1], p[1:]) < width**2)
 
     def sums(atom: Indices, t: Reals) -> tuple[Reals, Reals, Reals]:
-        # In units of a, at t from the atom.
+        # t is the distance from the atom; all in units of a.
         inverse = 1.0 / ((s[atom][:, None] - s) / a + t[:, None])
         square = p * inverse * inverse
         third = square * inverse
         return square.sum(1), third.sum(1), (third * inverse).sum(1)
 
-    # The least value is where the third powers vanish; the two neighbours alone have it here.
+    # At the least value the third powers sum to zero; the two neighbours alone give the start.
     below, above = np.zeros(left.size), width[left]
     bottom = above / (1 + np.cbrt(p[left + 1] / p[left]))
     for _ in range(60):
@@ -230,10 +243,13 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 def biane_curve(
     s: Reals, p: Reals, a: float, u: Reals, origin: Reals | None = None
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """`x(u)`, `v(u)`, `dx/du` and `Re g` on the boundary curve at points u (one axis); `dx/du` needs v > 0.
+    """Return `x(u)`, `v(u)`, `dx/du` and `Re g` on the boundary curve at points u (one axis).
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below. With `origin`, one
-    for each point, u and x are measured from it.
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below. `dx/du` is valid only
+    if v > 0.
+
+    Args:
+        origin: one for each point; u and x are measured from it. Zero if None.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -246,9 +262,9 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """`v`, `dx/du` and `Re g` in units of a, from the distances u - s: shape (3, points)."""
+    """Return `v`, `dx/du` and `Re g` in units of a, (3, points), from the distances u - s."""
     square = apart**2
-    # v^2 is at least what the nearest atom alone gives, and at most a^2.
+    # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
     nearest = square.argmin(1)
     t = np.maximum(p[nearest] - square[np.arange(nearest.size), nearest], 0.0)
     for _ in range(100):
@@ -270,17 +286,21 @@ def _curve(apart: Reals, p: Reals) -> Reals:
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
-    """The atoms of s that blur into each component, components in ascending order."""
+    """Return which atoms of s blur into each component, components in ascending order."""
     first, last, _, _ = biane_components(s, p, a)
     return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 
 
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
-    """Nodes of a discrete law convolved with a semicircle, in groups of components with equally many nodes.
+    """Return nodes of a discrete law convolved with a semicircle.
 
-    An atom far from the others blurs into a nearly perfect semicircle, for which few nodes are enough; the
-    last coefficients of the mass tell. Where they are 1e-9, integrals over part of an interval are right to
-    1e-9 over the count, and those over all of it to rounding.
+    An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. The last
+    coefficients of the mass show whether there are enough. If they are 1e-9, integrals over part of an
+    interval are right to 1e-9 divided by the number of nodes, and integrals over the whole interval to
+    rounding.
+
+    Returns:
+        Groups of components with equally many nodes.
     """
     components = biane_components(s, p, a)
     groups = []
@@ -308,7 +328,7 @@ def _component_nodes(
     high: Reals,
     count: int,
 ) -> Nodes:
-    """Nodes on components, measured from their first atom until the end."""
+    """Return nodes on components; positions are measured from the first atom until the last step."""
     theta = midpoint_angles(count)
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)
@@ -321,15 +341,16 @@ def _component_nodes(
         s[atom] + (t + a * (p / ((s[atom][:, None] - s + t[:, None]) / a)).sum(1))
         for atom, t in ((first, low), (last, high))
     ]
-    # An interval narrower than the round-off of its place keeps one step of it.
+    # An interval narrower than the rounding error of its position keeps one step of it.
     top = np.maximum(ends[1], np.nextafter(ends[0], np.inf))
     return Nodes(ends[0][None], top[None], (origin[:, None] + x)[None], mass[None], re_g[None])
 
 
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
-    """Intervals of mu_a that are not wholly negative, shape (batch, 2): `[-e0, e0]` and `[e1, e2]` or none.
+    """Return the intervals of mu_a that reach above zero, (batch, 2).
 
-    Edges are abs(x) at real g with dx/dg = 0. A nearly closed gap counts as closed.
+    They are `[-e0, e0]`, and `[e1, e2]` or an empty one. Edges are abs(x) at real g with dx/dg = 0. A nearly
+    closed gap counts as closed.
     """
     K = k * a * a
     B = k - 1 + K
@@ -348,7 +369,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
     with np.errstate(divide="ignore"):
         x = a[:, None] * np.abs((W * W - B * W - K) / (np.sqrt(W) * (W - K)))
     x = np.sort(np.where(real, x, np.inf), axis=1)
-    # One edge or three; two are one edge and the touching ends of a gap.
+    # There is one edge or three; two are one edge and the touching ends of a gap.
     split = np.isfinite(x[:, 2])
     outer = np.where(split, x[:, 0], np.where(np.isfinite(x[:, 1]), x[:, 1], x[:, 0]))
     low = np.stack([-outer, np.where(split, x[:, 1], outer)], axis=1)
@@ -357,7 +378,7 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """`Re g` and the density of mu_a at x inside the support (arrays that broadcast).
+    """Return `Re g` and the density of mu_a at x inside the support; the arrays a and x broadcast.
 
     >>> re_g, density = product_stieltjes(0.5, np.array(1.0), np.array([0.0, 1.0]))
     >>> g = re_g - 1j * np.pi * density
@@ -384,7 +405,7 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Nodes of all of mu_a for a batch of noise levels, in groups (members of the batch, nodes)."""
+    """Return nodes of mu_a for many noise levels a, in groups (members of the batch, nodes)."""
     low, high = product_edges(k, a)
 
     def lay(rows: Indices, count: int) -> Nodes:

@@ -1,4 +1,4 @@
-"""A finite list of eigenvalues with weights: a target spectrum given by hand or by a rule."""
+"""A law made of finitely many eigenvalues with weights, such as a target spectrum given by the user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attnlaw.theory.laws.law import Law
 
 @dataclass(frozen=True)
 class Discrete(Law):
-    """`sum_i weights_i delta(x - values_i)`, weights positive with sum one.
+    """The law `sum_i weights_i delta(x - values_i)`. Weights must be positive and sum to one.
 
     >>> law = Discrete((0.0, 2.0), (0.75, 0.25))
     >>> law.moment(2), law.quantile([0.5, 0.9]).tolist()
@@ -35,12 +35,12 @@ class Discrete(Law):
             )
 
     def scaled(self, factor: float) -> Discrete:
-        """The law of `factor X`."""
+        """Return the law of `factor X`."""
         return Discrete(tuple(factor * value for value in self.values), self.weights)
 
     @cached_property
     def arrays(self) -> tuple[Reals, Reals]:
-        """Values in ascending order and their weights, equal values gathered."""
+        """Values in ascending order and their weights; equal values are merged."""
         values, place = np.unique(np.array(self.values, dtype=float), return_inverse=True)
         return values, np.asarray(np.bincount(place, weights=self.weights), dtype=float)
 
@@ -53,7 +53,7 @@ class Discrete(Law):
         return tuple(sorted(zip(self.values, self.weights, strict=True)))
 
     def density(self, x: ArrayLike) -> Reals:
-        """Zero: all the mass is in the atoms."""
+        """Return zero, because all the mass is in the atoms."""
         return np.zeros_like(np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
@@ -61,7 +61,7 @@ class Discrete(Law):
         return np.asarray((np.array(self.weights) / (z[..., None] - np.array(self.values))).sum(-1))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """The eigenvalue whose step of the distribution function contains the level."""
+        """Return the eigenvalue whose step of the distribution function contains the level."""
         order = np.argsort(self.values, kind="stable")
         steps = np.cumsum(np.array(self.weights)[order])
         place = np.searchsorted(steps, np.asarray(p, dtype=float) - 1e-12)

@@ -1,26 +1,21 @@
-"""When not to trust a law of random attention at a finite size: own rules, each held against draws.
+"""Rules for when a law of random attention cannot be trusted at a finite size, each tested against draws.
+
+beta is the standard deviation of a row's logits: `A = softmax(beta S)`, `S = Q K^T / sqrt(d_K)` with standard
+Gaussian Q and K of n tokens (arXiv 2510.06685, 2610.10033). These rules are not in the papers, where beta
+stays fixed as n grows.
 
 | letter | meaning |
 |---|---|
 | n, h, d_K | tokens, heads, head size |
-| g_2 | `h d_K (d_K + 1)/(2n)`: rank of the heads' second Hermite terms over n |
-| l^2 | `beta^4 n/(2 d_K)`: squared size of the spike that keys of unequal length make |
-
-Not covered at all: causal masks (uniform attention M is then a matrix of full rank, and `|A - M|_F^2` grows
-like `theta ln n`: draw masked nulls), correlated tokens, rotary positions.
-
-How sharp random attention may be before its law is lost: marks of beta that know the number of tokens.
-
-beta is the standard deviation of a row's logits: `A = softmax(beta S)`, `S = Q K^T / sqrt(d_K)` with standard
-Gaussian Q and K of n tokens (arXiv 2510.06685, 2610.10033). None of this is in those papers, where beta stays
-fixed as n grows.
-
-| letter | meaning |
-|---|---|
-| n, d_K | tokens, head size |
 | b | `beta^2` |
 | theta1 | `e^b - 1`, the limit of `|A|_F^2 - 1` |
 | beta_2, beta_c | `sqrt(ln(n)/2)`, `sqrt(2 ln n)` |
+| g_2 | `h d_K (d_K + 1)/(2n)`: rank of the heads' second Hermite terms over n |
+| l^2 | `beta^4 n/(2 d_K)`: squared size of the spike that keys of unequal length make |
+
+The rules do not cover causal masks, correlated tokens or rotary positions. Under a causal mask, uniform
+attention M is a matrix of full rank, and `|A - M|_F^2` grows like `theta ln n`: draw masked attention as the
+null.
 """
 
 from __future__ import annotations
@@ -32,10 +27,10 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 
 
 def few_rows_beta(tokens: int) -> float:
-    """`beta_2 = sqrt(ln(n)/2)`: above it a few rows carry `|A|_F^2`, and the law of the spectrum is lost.
+    """Return `beta_2 = sqrt(ln(n)/2)`. Above it a few rows dominate `|A|_F^2`, and the law does not apply.
 
-    A row has `sum_j A_ij^2` from `sum_j e^(2 beta s_j)`, n terms of a random-energy model at 2 beta: its
-    largest terms rule from half the condensing temperature on.
+    `sum_j A_ij^2` of a row comes from `sum_j e^(2 beta s_j)`, n terms of a random-energy model at 2 beta. Its
+    largest terms dominate from half of beta_c on.
 
     >>> round(few_rows_beta(512), 2)
     1.77
@@ -44,9 +39,9 @@ def few_rows_beta(tokens: int) -> float:
 
 
 def condensed_beta(tokens: int) -> float:
-    """`beta_c = sqrt(2 ln n)`: above it a row attends to a number of tokens that does not grow with n.
+    """Return `beta_c = sqrt(2 ln n)`. Above it a row attends to a few tokens, however large n is.
 
-    It is where the perplexity `n e^(-beta^2/2)` of a row would be 1 (Derrida's random-energy model).
+    There the perplexity `n e^(-beta^2/2)` of a row would be 1 (Derrida's random-energy model).
 
     >>> round(condensed_beta(512), 2)
     3.53
@@ -55,10 +50,11 @@ def condensed_beta(tokens: int) -> float:
 
 
 def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
-    """By what share of theta1 a finite `|A|_F^2 - 1` misses theta1, to first order in 1/n and 1/d_K.
+    """Return by which share of theta1 a finite `|A|_F^2 - 1` differs from theta1.
 
-    `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. Good for shifts of a few percent; at
-    beta 1.5 and n = d_K = 1000 it says -16%, where draws have -11%, and at 2 it is useless.
+    To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. This is
+    good for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws have -11%; at
+    beta 2 it is useless.
 
     >>> round(frobenius_shift(1000, 1000, 1.0), 4), round(frobenius_shift(1000, 1000, 1.5), 4)
     (-0.0105, -0.1649)
@@ -69,7 +65,7 @@ def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
 
 
 LARGEST_SHIFT = 0.05
-# At n = 1000 and one head the distribution function is off by about 0.2/g_2: 0.09 at 2, 0.05 at 4, 0.03 at 8.
+# At n = 1000 and one head, the distribution function is off by about 0.2/g_2: 0.09 at g_2 = 2, 0.03 at 8.
 LEAST_WIDTH = 5.0
 REMEDY = "draw finite matrices of this shape as the null"
 
@@ -77,9 +73,10 @@ REMEDY = "draw finite matrices of this shape as the null"
 def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
-    """What to beware of when the limit stands for finite attention matrices; empty where it is close.
+    """Return sentences that say why the limit may be wrong at this size; none if it is close.
 
-    `second_order`: the law keeps the second Hermite term, the cure for narrow heads.
+    Args:
+        second_order: whether the law keeps the second Hermite term, which narrow heads need.
 
     >>> finite_size_warnings(1000, 1000, 1.0)
     ()
@@ -102,11 +99,11 @@ def finite_size_warnings(
 
 
 def expected_spike(law: MultiHeadLaw, tokens: int, head_size: int) -> float | None:
-    """Where the spike of unequal keys stands beyond the law's edge; None where it stays inside.
+    """Return where the spike of unequal keys is beyond the law's edge, or None if it stays inside.
 
-    All rows of A have a common shift `beta^2 (|k_j|^2/d_K - 1)/2n`: a rank-one term of squared size
-    `beta^4 n/(2 d_K)`, which stays O(1) as n grows and which a weak limit does not see. It is gone where keys
-    are normalised and where A is centred by its column means.
+    All rows of A have a common shift `beta^2 (|k_j|^2/d_K - 1)/2n`, k_j the key of token j. It is a rank-one
+    term of squared size `beta^4 n/(2 d_K)`, which stays O(1) as n grows but does not change the limiting law.
+    There is no spike if keys are normalised or if A is centred by its column means.
 
     >>> law = MultiHeadLaw(1.0, heads=1, key_ratio=64 / 1024)
     >>> expected_spike(law, 1024, 64) is None, round(expected_spike(MultiHeadLaw(1.0, 16, 1.0), 1024, 64), 3)

@@ -1,9 +1,10 @@
 """Free convolution with a semicircle: the spectrum of a matrix seen through Gaussian noise.
 
-`mu_a` is the limiting law of the eigenvalues of `S + a Z`: S with the base law, Z symmetric Gaussian with
-spectrum on [-2, 2]. With a symmetric base law, singular values with both signs, it is that of the singular
-values of `S + a Z`, Z square of independent entries (Benaych-Georges 2009). `Truncated` gives integrals of
-mu_a above any threshold for a batch of a's; `FreeConvolution` is one mu_a as a `Law`.
+`mu_a` is the limiting law of the eigenvalues of `S + a Z`. S has the base law, and Z is symmetric Gaussian
+with spectrum on [-2, 2]. A symmetric base law stands for singular values with both signs. Then mu_a is the
+law of the singular values of `S + a Z`, Z square with independent entries (Benaych-Georges 2009). `Truncated`
+gives integrals of mu_a above any threshold for many values of a, and `FreeConvolution` is one mu_a as a
+`Law`.
 """
 
 from __future__ import annotations
@@ -38,9 +39,12 @@ Base = MarchenkoPastur | Discrete | SymmetricProduct
 class Truncated:
     """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
 
-    The nodes depend on a only, so many thresholds b cost little once they are there. `second_moment` is the
-    base law's. With `sides` 2, for a symmetric base law and b >= 0, the integrals are over `abs(x) > b`, of
-    1, abs(x), x^2, abs(Re g) and x Re g, where Re g has the sign of x: twice those over `x > b`.
+    The nodes depend only on a, so many thresholds b cost little. `second_moment` is that of the base law.
+
+    Args:
+        a: standard deviations of the semicircle, (batch,).
+        sides: 2 for a symmetric base law and b >= 0. The integrals are then over `abs(x) > b`, of 1, abs(x),
+            x^2, abs(Re g) and x Re g. Re g has the sign of x, so they are twice those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2
@@ -82,7 +86,7 @@ class Truncated:
         return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
 
     def _position(self, nodes: Nodes) -> Reals:
-        """The series of x: two terms where it is `middle - half cos(theta)`."""
+        """Return the series of x in the angle: two terms if x is `middle - half cos(theta)`."""
         if not self._is_plain:
             return cosine_coefficients(nodes.x)
         return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
@@ -96,14 +100,14 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """The five integrals above b, shape (5, batch), for all members or those indexed by `which`."""
+        """Return the five integrals above b, (5, batch), for all members or those indexed by `which`."""
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """The five integrals above b, and those below it.
+        """Return the five integrals above b, and those below it.
 
-        Both are sums over intervals. So what lies below is right to many digits even where it is tiny. With
-        two sides below means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
+        Both are sums over intervals, so the integrals below b are right to many digits even if they are tiny.
+        With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
         """
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
@@ -114,7 +118,7 @@ class Truncated:
                 upper = part.above(b[place], rows)
                 lower = part.total[:, rows] - upper
                 if self.sides == 2:
-                    # An interval about zero holds both sides, the others stand for their mirror images, too.
+                    # An interval around zero has both sides; each of the others also stands for its mirror image.
                     lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
                     lower[[1, 3]] = 0.0
                 above[:, place] += self.sides * upper.sum(axis=-1)
@@ -122,7 +126,7 @@ class Truncated:
         return above, below
 
     def node_groups(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
-        """The nodes themselves, as pairs (members of the batch, their groups of intervals)."""
+        """Return the nodes, as pairs (members of the batch, their groups of intervals)."""
         return tuple(self._members)
 
 
@@ -131,7 +135,7 @@ def _rescaled(nodes: Nodes, scale: float) -> Nodes:
 
 
 def _not_negative(nodes: Nodes) -> Nodes:
-    """The intervals that reach above zero for some member of the batch."""
+    """Return the intervals that reach above zero for some member of the batch."""
     kept = nodes.high.max(axis=0) > 0
     return Nodes(*(value[:, kept] for value in vars(nodes).values()))
 
@@ -147,7 +151,7 @@ class _Series:
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
-        """The integrals above b on each interval: shape (5, members, intervals)."""
+        """Return the integrals above b on each interval, (5, members, intervals)."""
         low, high = self.nodes.low[which], self.nodes.high[which]
         total = np.where(b[:, None] < high, self.total[:, which], 0.0)
         cut = (low < b[:, None]) & (b[:, None] < high)
@@ -160,7 +164,11 @@ class _Series:
 
 @dataclass(frozen=True)
 class FreeConvolution(Law):
-    """The law of `S + sigma Z`: base law (Marchenko-Pastur, discrete, product) and semicircle (Voiculescu).
+    """The law of `S + sigma Z`, the free convolution of a base law with a semicircle (Voiculescu).
+
+    Args:
+        base: law of S: Marchenko-Pastur, discrete or symmetric product.
+        sigma: standard deviation of the semicircle.
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
     >>> abs(law.moment(2) - 2.5) < 1e-11
@@ -186,7 +194,7 @@ class FreeConvolution(Law):
 
     @cached_property
     def table(self) -> Truncated:
-        """Its integrals above any threshold."""
+        """The integrals above any threshold."""
         return Truncated(self.base, np.array([self.sigma]))
 
     @property
@@ -195,7 +203,7 @@ class FreeConvolution(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        if isinstance(self.base, MarchenkoPastur):  # known without nodes
+        if isinstance(self.base, MarchenkoPastur):  # its edges need no nodes
             scale = self.base.scale
             ends = cubic_edges(self.base.rank_ratio, np.array([self.sigma / scale]))
             edges = [(scale * ends[0], scale * ends[1])]
@@ -213,7 +221,7 @@ class FreeConvolution(Law):
         return np.concatenate(x), np.concatenate(weights)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """At real points the boundary value, by the route of the base; elsewhere by subordination."""
+        """Return the boundary value at real points (by the base law's method), else use subordination."""
         z = np.asarray(z)
         if np.iscomplexobj(z):
             return self._subordinate(z.astype(complex))
@@ -221,7 +229,7 @@ class FreeConvolution(Law):
         inside = self.inside(x)
         g = np.empty(x.shape, dtype=complex)
         g[inside] = self._boundary(x[inside])
-        # Off the support g is real: the limit from a hair above the line.
+        # Off the support g is real: take the limit from just above the line.
         g[~inside] = self._subordinate(x[~inside] + 1e-14j * self.sigma).real
         return g
 
@@ -256,7 +264,7 @@ class FreeConvolution(Law):
         for _ in range(200):
             first = step(w)
             second = step(first)
-            # Steffensen's extrapolation where it stays in the half plane, else the averaged iteration.
+            # Use Steffensen's extrapolation if it stays in the half plane, else the averaged iteration.
             bend = second - 2 * first + w
             with np.errstate(divide="ignore", invalid="ignore"):
                 new = w - (first - w) ** 2 / bend

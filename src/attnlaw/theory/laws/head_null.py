@@ -1,8 +1,8 @@
 """The null of a head: squared singular values of a product of two independent Gaussian factors.
 
-Normalisation, stated once: A and B are d_head x N with independent entries of variances sA^2 and sB^2, and
-the law is that of the d_head non-zero eigenvalues of `A^T B B^T A / (N sA sB)^2`, so its mean is 1. It is the
-free product of two Marchenko-Pastur laws (Voiculescu 1987; Penson and Zyczkowski, arXiv 1103.3453, c = 1).
+A and B are d_head x N with independent entries of variances sA^2 and sB^2. The law is that of the d_head
+non-zero eigenvalues of `A^T B B^T A / (N sA sB)^2`, so its mean is 1. It is the free product of two
+Marchenko-Pastur laws (Voiculescu 1987; Penson and Zyczkowski, arXiv 1103.3453, c = 1).
 
 | letter | meaning |
 |---|---|
@@ -10,7 +10,7 @@ free product of two Marchenko-Pastur laws (Voiculescu 1987; Penson and Zyczkowsk
 | u | `z g(z) - 1`, the root of `z u = (1 + u)(1 + c u)^2` with u ~ 1/z |
 | v | `c u`: `v^3 + (c+2) v^2 + (1 + 2c - z) v + c = 0` |
 | R | `abs(v)^2` on the support, where `x = (c - R)^2 (1 - R) / R^2` |
-| s | `sqrt(c^2 + 8c)`: R lies between `(c^2 + 4c - c s)/8` (upper edge of x) and `(c^2 + 4c + c s)/8` |
+| s | `sqrt(c^2 + 8c)`: R is between `(c^2 + 4c - c s)/8` (upper edge of x) and `(c^2 + 4c + c s)/8` |
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, Piece, require_scale
 
 @dataclass(frozen=True)
 class HeadNull(Law):
-    """Free product of two Marchenko-Pastur laws of the same ratio, mean 1.
+    """The free product of two Marchenko-Pastur laws of the same ratio, with mean 1.
 
-    The lower edge is zero at ratio 1, where the density is `~ x^(-2/3)`.
+    At ratio 1 the lower edge is zero, and the density is `~ x^(-2/3)` there.
+
+    Args:
+        ratio: d_head / N, the size of the head divided by the width of the model.
 
     >>> law = HeadNull(0.25)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2), 12)
@@ -55,7 +58,7 @@ class HeadNull(Law):
         return (self._layout,)
 
     def density(self, x: ArrayLike) -> Reals:
-        """`Im v / (pi c x)` by Cardano's formula, whose discriminant is `x (x - low)(high - x) / 27`."""
+        """Return `Im v / (pi c x)` by Cardano's formula, whose discriminant is `x (x - low)(high - x) / 27`."""
         x = np.asarray(x, dtype=float)
         c, (low, high) = self.ratio, self.intervals[0]
         inside = (x > low) & (x < high)
@@ -71,7 +74,7 @@ class HeadNull(Law):
         return np.where(inside, imaginary / (np.pi * c * at), 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`(1 + u)/z`, `c u = v` the smallest root of the cubic."""
+        """Return `(1 + u)/z`, with `c u = v` the smallest root of the cubic."""
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:
@@ -83,7 +86,7 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """`1/k sum_j C(k, j+1) C(2k, j) c^j` (Lagrange inversion of the equation for u)."""
+        """Return `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order (Lagrange inversion of the equation for u)."""
         k = order
         if k == 0:
             return 1.0
@@ -96,7 +99,7 @@ class HeadNull(Law):
 
 @dataclass(frozen=True)
 class _Layout:
-    """The support by `R = middle + half cos(theta)`, smooth for every ratio up to 1."""
+    """The support as a smooth image `R = middle + half cos(theta)`, for every ratio up to 1."""
 
     c: float
 
@@ -112,7 +115,7 @@ class _Layout:
         c = self.c
         s = np.sqrt(c * c + 8 * c)
         half = c * s / 8
-        # Distances of R from 1 and c, counted from the lower edge of x: they vanish there at c = 1.
+        # Distances of R from 1 and c, measured from the lower edge of x, where they vanish at c = 1.
         down = 2 * half * np.sin(theta / 2) ** 2
         to_one = 8 * (1 - c) / (8 - c * c - 4 * c + c * s) + down
         to_c = 2 * c * (1 - c) / (4 - c + s) + down

@@ -1,8 +1,8 @@
-"""High-temperature Marchenko-Pastur: the spectrum of weights whose randomness is of order one per eigenvalue.
+"""High-temperature Marchenko-Pastur: a law of heavy-tailed weight spectra.
 
-Normalisation, stated once: mean 1, second moment `1 + gamma (1 + 2/kappa)`. It is the limit of the
-beta-Laguerre ensemble at beta = kappa/N (arXiv 2506.03470); kappa -> infinity is Marchenko-Pastur of ratio
-gamma, kappa -> 0 at fixed kappa/gamma the Gamma law of shape kappa/(2 gamma).
+It is the limit of the beta-Laguerre ensemble at beta = kappa/N (arXiv 2506.03470), scaled to mean 1. Its
+second moment is `1 + gamma (1 + 2/kappa)`. As kappa -> infinity it becomes Marchenko-Pastur of ratio gamma.
+As kappa -> 0 at fixed kappa/gamma it becomes the Gamma law of shape kappa/(2 gamma).
 
 | letter | meaning |
 |---|---|
@@ -11,8 +11,8 @@ gamma, kappa -> 0 at fixed kappa/gamma the Gamma law of shape kappa/(2 gamma).
 | y | `b x / gamma`, in which the law is the orthogonality measure of associated Laguerre polynomials |
 | f | `U(b, -a, -y + i0)`, Tricomi's function on its cut, up to a constant factor |
 
-In y: density `y^a e^(-y) / (Gamma(b+1) Gamma(a+b+1) |f|^2)`, transform `-f'/(b f)`, and since the density is
-`Im(f'/f)/(pi b)`, the distribution function is the phase: `(arg f(y) - arg f(0)) / (pi b)`.
+In y, the density is `y^a e^(-y) / (Gamma(b+1) Gamma(a+b+1) |f|^2)` and the transform `-f'/(b f)`. The density
+is also `Im(f'/f)/(pi b)`, so the distribution function is the phase: `(arg f(y) - arg f(0)) / (pi b)`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,24 @@ from attnlaw.core.errors import InputError
 from attnlaw.numerics.tricomi import Cut, continued_fraction, log_growth, solve_cut
 from attnlaw.theory.laws.law import Decades, HalfLine, Law, Piece, ToZero, require_levels, require_scale
 
-# Beyond it the series of the density grow without end; below its inverse most mass lies below 1e-300.
+# Above it the series of the density grow without end; below its inverse most mass is below 1e-300.
 LARGEST_KAPPA = 1e5
 
 
 @dataclass(frozen=True)
 class HighTemperatureMP(Law):
-    """Law of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
+    """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is right to rounding where the density exceeds about 1e-17 of its peak; beyond, it follows
-    the leading behaviour at zero and at infinity (off by less than 1 where it is below -40). Where fails: the
-    transform at complex points within 1e-3 of zero; `nodes` and the moments by them when a + 1 < 0.05, as the
-    mass below 1e-290, `~ 1e-290^(a+1)`, is left out (the distribution function holds all of it).
+    The log-density is right to rounding if the density is above about 1e-17 of its peak. Further out it
+    follows the leading behaviour at zero and at infinity. Its error there is below 1, at values below -40.
+
+    The transform fails at complex points within 1e-3 of zero. `nodes`, and moments computed from them, fail
+    if a + 1 < 0.05: they leave out the mass below 1e-290, which is `~ 1e-290^(a+1)`. The distribution
+    function has all of the mass.
+
+    Args:
+        kappa: beta times N. Large values approach Marchenko-Pastur.
+        gamma: shorter side of the matrix divided by the longer, between 0 and 1.
 
     >>> law = HighTemperatureMP(12.0, 0.25)
     >>> round(law.moment(2), 12), round(float(law.cdf(1.0)), 6)
@@ -68,7 +74,7 @@ class HighTemperatureMP(Law):
 
     @property
     def inverse_tail_exponent(self) -> float:
-        """The density of 1/x falls like its power `-((kappa/2)(1/gamma - 1) + 1)`: the tail of features."""
+        """The exponent `(kappa/2)(1/gamma - 1) + 1`: the density of u = 1/x falls like u to minus this power."""
         return self.a + 2
 
     @property
@@ -77,7 +83,7 @@ class HighTemperatureMP(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """Below, along and beyond the stretch where f oscillates: the bulk when kappa is large."""
+        """Three pieces: below, along and beyond the stretch where f oscillates, the bulk if kappa is large."""
         scale = self.gamma / self.b
         low = max(self.a, 1.0) ** 2 / (self._top + 1)
         return (
@@ -103,7 +109,7 @@ class HighTemperatureMP(Law):
         return np.where(y > 0, np.clip(turned / (np.pi * self.b), 0.0, 1.0), 0.0)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Bisection of the phase in the logarithm of x, inside the step that holds the level."""
+        """Bisect the phase in the logarithm of x, inside the step that contains the level."""
         p = require_levels(p)
         edges = self._cut.edges * (self.gamma / self.b)
         ends = np.log(np.concatenate([[1e-300], edges, [2 * edges[-1]]]))
@@ -116,7 +122,7 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`-f'/(b f)` on and near the cut, its continued fraction elsewhere."""
+        """Return `-f'/(b f)` on and near the cut, and its continued fraction elsewhere."""
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)
@@ -131,7 +137,10 @@ class HighTemperatureMP(Law):
         return np.asarray(np.where(y.imag < 0, g.conj(), g) * (self.b / self.gamma))
 
     def moment(self, order: int) -> float:
-        """`(J^order)_00`, Jacobi matrix `J = L L^T` with `L_nn^2 = n + b/gamma`, `L_(n+1)n^2 = n + 1 + b`."""
+        """Return `(J^order)_00` of the Jacobi matrix J.
+
+        `J = L L^T` with `L_nn^2 = n + b/gamma`, `L_(n+1)n^2 = n + 1 + b`.
+        """
         n = np.arange(order + 1)
         L = np.diag(np.sqrt(n + self.b / self.gamma)) + np.diag(np.sqrt(n[1:] + self.b), -1)
         vector = np.eye(order + 1)[0]
@@ -140,7 +149,7 @@ class HighTemperatureMP(Law):
         return float(vector[0])
 
     def _log_f(self, y: Reals) -> Complexes:
-        """`log f` for y > 0; off the steps its leading behaviour there."""
+        """Return `log f` for y > 0; outside the steps its leading behaviour there."""
         cut, a = self._cut, self.a
         low, high = cut.edges[0], cut.edges[-1]
         value, ratio = cut.at(np.clip(y, low, high))
@@ -154,13 +163,13 @@ class HighTemperatureMP(Law):
 
     @property
     def _top(self) -> float:
-        """Where f ceases to oscillate, in y; at least 1."""
+        """The point in y at which f stops oscillating; at least 1."""
         a, b = self.a, self.b
         return max(a + 2 * b + 2 * float(np.sqrt(max(b * b + a * b, 0.0))), 1.0)
 
     @cached_property
     def _cut(self) -> Cut:
-        """f from where too little mass is left below to where too little is left above (1e-17)."""
+        """f between the points beyond which less than 1e-17 of the mass remains."""
         a, top = self.a, self._top
         soft_edge = a * a / top * np.exp(-46 / (a + 1) - 8 / np.sqrt(a + 1))
         low = 1e-17 / max(self.b, 1.0) if a < 1 else soft_edge
@@ -168,10 +177,11 @@ class HighTemperatureMP(Law):
 
 
 def beta_laguerre(size: int, kappa: float, gamma: float, seed: int | np.random.Generator) -> Reals:
-    """The `size` eigenvalues of one beta-Laguerre matrix at beta = kappa/size, ascending, mean about 1.
+    """Draw the `size` eigenvalues of one beta-Laguerre matrix at beta = kappa/size, ascending, mean about 1.
 
-    Bidiagonal model (Dumitriu and Edelman 2002): squared diagonal chi-squared with `kappa/gamma - kappa i/N`
-    degrees of freedom, squared sub-diagonal with `kappa (1 - i/N)`; eigenvalues of `B B^T` times gamma/kappa.
+    The bidiagonal model B of Dumitriu and Edelman (2002) has squared diagonal entries that are chi-squared
+    with `kappa/gamma - kappa i/N` degrees of freedom, and squared sub-diagonal entries with
+    `kappa (1 - i/N)`. The eigenvalues are those of `B B^T` times gamma/kappa.
 
     >>> beta_laguerre(4, 12.0, 0.25, seed=1).shape
     (4,)

@@ -1,9 +1,9 @@
-"""What a spectral law offers: support, atoms, density, distribution function, transform, moments, sampler.
+"""The base class of spectral laws, and how a law's support is laid out for quadrature.
 
-Normalisation: a law has total mass one, `sum(weight of atoms) + integral of density = 1`. The Stieltjes
-transform is `g(z) = int dmu(t) / (z - t)`, so that `g(z) ~ 1/z` far away and `density = -Im g(x + i0) / pi`.
+A law has total mass one, `sum(weight of atoms) + integral of density = 1`. The Stieltjes transform is
+`g(z) = int dmu(t) / (z - t)`, so `g(z) ~ 1/z` far away and `density = -Im g(x + i0) / pi`.
 
-How a law's support is laid out for quadrature: each piece is a smooth image of the angle 0 < theta < pi.
+Each piece of the support is a smooth image of the angle 0 < theta < pi:
 
 | piece | substitution | made for |
 |---|---|---|
@@ -40,7 +40,7 @@ class Piece(Protocol):
     def high(self) -> float: ...
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
-        """`x` and `dx/dtheta`."""
+        """Return `x` and `dx/dtheta`."""
         ...
 
 
@@ -51,7 +51,7 @@ class Bounded:
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
         half = 0.5 * (self.high - self.low)
-        # From the nearer edge, so that points next to an edge at zero keep all their digits.
+        # Measure from the nearer edge, so that points next to an edge at zero keep all their digits.
         near_low = self.low + 2 * half * np.sin(theta / 2) ** 2
         near_high = self.high - 2 * half * np.cos(theta / 2) ** 2
         return np.where(theta < np.pi / 2, near_low, near_high), half * np.sin(theta)
@@ -87,7 +87,7 @@ class HeavyHalfLine:
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
         step, slope = _squared_tangent(theta)
-        # Beyond 1e290 no mass is left that a float could tell from zero.
+        # Beyond 1e290 the remaining mass rounds to zero.
         x = self.low * np.exp(np.minimum(self.unit * step, 667.0 - np.log(self.low)))
         return x, x * self.unit * slope
 
@@ -112,30 +112,31 @@ class ToZero:
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
         step, slope = _squared_tangent(np.pi - theta)
-        # What lies below 1e-290 is left out: floats end there.
+        # Mass below 1e-290 is left out, because floats end there.
         kept = self.unit * step < 667.0 + np.log(self.high)
         x = self.high * np.exp(-np.where(kept, self.unit * step, 0.0))
         return np.where(kept, x, 0.0), np.where(kept, x * self.unit * slope, 0.0)
 
 
 def _squared_tangent(theta: Reals) -> tuple[Reals, Reals]:
-    """`tan^2(theta/2)` and its derivative, finite up to theta = pi."""
+    """Return `tan^2(theta/2)` and its derivative, finite up to theta = pi."""
     tangent = np.tan(np.minimum(theta, np.pi - 1e-12) / 2)
     return tangent**2, tangent * (1 + tangent**2)
 
 
 NODES = 400
-# Squares of parameters within it stay in float64.
+# Squares of parameters up to this size stay in float64.
 LARGEST_SCALE = 1e100
 LARGEST_RATIO = 1e12
 
 
 class Law(ABC):
-    """A probability law on the line with finitely many intervals and atoms.
+    """A probability law on the real line with finitely many intervals and atoms.
 
-    A law states its `intervals`, `density` and `stieltjes`, and `atoms` if it has any; the rest follows by
-    quadrature over its `pieces`, by default `x = middle - half cos(theta)` on each interval, exact for
-    square-root edges to many digits. A law whose last interval ends at infinity states its own pieces.
+    A subclass defines `intervals`, `density` and `stieltjes`, and `atoms` if it has any. The rest follows by
+    quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on each interval, which
+    is accurate to many digits for square-root edges. A law whose last interval ends at infinity defines its
+    own pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -150,16 +151,16 @@ class Law(ABC):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        """Pairs (location, weight) in ascending order of location; none unless a law has them."""
+        """Pairs (location, weight) in ascending order of location; none by default."""
         return ()
 
     @abstractmethod
     def density(self, x: ArrayLike) -> Reals:
-        """Density of the continuous part at `x` (any shape); atoms are not in it."""
+        """Return the density of the continuous part at `x` (any shape), without the atoms."""
 
     @abstractmethod
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`g(z)`; a real argument inside the support means the limit from above, `z = x + i0`."""
+        """Return `g(z)`; a real argument inside the support means the limit from above, `z = x + i0`."""
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -167,18 +168,18 @@ class Law(ABC):
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Natural logarithm of the density, minus infinity where it is zero."""
+        """Return the natural logarithm of the density; minus infinity if the density is zero."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(x)))
 
     @property
     def support(self) -> tuple[float, float]:
-        """The least and the largest point of the support, atoms included."""
+        """The smallest and the largest point of the support, including atoms."""
         points = [x for x, _ in self.atoms] + [end for pair in self.intervals for end in pair]
         return min(points), max(points)
 
     def inside(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each `x` lies in the open intervals that carry the density."""
+        """Return whether each `x` is in the open intervals that carry the density."""
         x = np.asarray(x, dtype=float)
         return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
 
@@ -187,17 +188,17 @@ class Law(ABC):
         return float(sum(weight for _, weight in self.atoms))
 
     def nodes(self) -> tuple[Reals, Reals]:
-        """Points and weights such that `int f dmu = sum(weights * f(points))` over the continuous part."""
+        """Return points and weights of the continuous part: `int f dmu = sum(weights * f(points))`."""
         u, w = gauss_legendre(NODES)
         points, weights = np.empty(0), np.empty(0)
         for piece in self.pieces:
             x, slope = piece.at(np.pi * u)
             points, weights = np.append(points, x), np.append(weights, np.pi * w * slope * self.density(x))
-        # Far out on a half line the mass is below the floats, and powers of x would overflow.
+        # Far out on a half line the mass underflows, and powers of x would overflow.
         return points[weights > 0], weights[weights > 0]
 
     def moment(self, order: int) -> float:
-        """`int x^order dmu`."""
+        """Return `int x^order dmu`."""
         x, w = self.nodes()
         return float(w @ x**order + sum(weight * place**order for place, weight in self.atoms))
 
@@ -206,7 +207,7 @@ class Law(ABC):
         return self.moment(1)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """`mu((-inf, x])`, linear between the nodes of a fine table of the continuous part."""
+        """Return `mu((-inf, x])`, interpolated linearly in a fine table of the continuous part."""
         x = np.asarray(x, dtype=float)
         points, mass = self._table
         total = np.interp(x, points, mass) if points.size else np.zeros_like(x)
@@ -215,12 +216,12 @@ class Law(ABC):
         return np.asarray(total)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """The least `x` with `cdf(x) >= p`, for `0 <= p <= 1`."""
+        """Return the smallest `x` with `cdf(x) >= p`, for `0 <= p <= 1`."""
         p = require_levels(p)
         points, mass = self._table
         places = np.array([place for place, _ in self.atoms])
         weights = np.array([weight for _, weight in self.atoms])
-        # Each atom is a vertical step: the table of (x, F) gets its foot and its head.
+        # Each atom is a vertical step of F, so the table of (x, F) gets its lower and upper end.
         below = np.interp(places, points, mass, left=0.0) if points.size else np.zeros_like(places)
         foot = below + np.concatenate([[0.0], np.cumsum(weights)[:-1]]) if places.size else below
         shift = np.append(0.0, np.cumsum(weights))[np.searchsorted(places, points, side="right")]
@@ -230,11 +231,11 @@ class Law(ABC):
         return np.asarray(np.interp(p, levels[order], xs[order]))
 
     def sample(self, size: int, seed: int | np.random.Generator) -> Reals:
-        """Independent draws, by inversion of the distribution function; `size` values."""
+        """Draw `size` independent values, by inversion of the distribution function."""
         return self.quantile(np.random.default_rng(seed).random(size))
 
     def density_by_stieltjes(self, x: ArrayLike) -> Reals:
-        """`rho(x) = -Im g(x + i0)/pi`, from the transform alone; 0 off the support."""
+        """Return `rho(x) = -Im g(x + i0)/pi` from the transform alone; 0 off the support."""
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
         value = np.zeros(x.shape)
@@ -242,7 +243,7 @@ class Law(ABC):
         return value
 
     def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
-        """`g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""
+        """Return `g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""
         z = np.asarray(z)
         place = z.astype(complex)
         g = np.zeros(z.shape, dtype=complex)
@@ -259,7 +260,7 @@ class Law(ABC):
         return g
 
     def _boundary_by_quadrature(self, x: Reals) -> Complexes:
-        """The continuous part of `g(x + i0)` at points inside the support."""
+        """Return the continuous part of `g(x + i0)` at points inside the support."""
         here = self.density(x)
         g = -1j * np.pi * here
         u, w = gauss_legendre(NODES)
@@ -271,7 +272,7 @@ class Law(ABC):
             density = np.where(inside, here, 0.0)
             distance = x[..., None] - points
             if np.isinf(high):
-                # What is taken off must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
+                # The subtracted function must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
                 length = points[points.size // 2] - low
                 taken = density[..., None] * ((x - low + length)[..., None] / (points - low + length))
                 ratio = np.where(inside, (x - low) / length, 1.0)
@@ -284,7 +285,7 @@ class Law(ABC):
 
     @cached_property
     def _table(self) -> tuple[Reals, Reals]:
-        """Points and the continuous mass to their left, per piece by the midpoint rule in the angle."""
+        """Points and the continuous mass to their left, by the midpoint rule in the angle of each piece."""
         xs: list[Reals] = []
         masses: list[Reals] = []
         reached = 0.0
@@ -304,18 +305,18 @@ class Law(ABC):
 
 
 def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
-    """The atoms of a law with this weight at zero: none where there is no weight."""
+    """Return the atoms of a law with this weight at zero; none if the weight is not positive."""
     return ((0.0, weight),) if weight > 0 else ()
 
 
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
-    """An `InputError` for a parameter whose powers would leave float64, where a law would be a wrong one."""
+    """Raise an `InputError` for a parameter whose powers would leave float64 and give a wrong law."""
     if not 1 / largest <= value <= largest:
         raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; {remedy}")
 
 
 def require_levels(p: ArrayLike) -> Reals:
-    """The levels of a quantile as an array, each between 0 and 1."""
+    """Return the levels of a quantile as an array. Raise an `InputError` if one is outside [0, 1]."""
     p = np.asarray(p, dtype=float)
     if p.size and not (p.min() >= 0 and p.max() <= 1):
         raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")

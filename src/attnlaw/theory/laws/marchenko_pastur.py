@@ -1,8 +1,8 @@
 """Marchenko-Pastur: the spectrum of a product of a Gaussian matrix with its transpose.
 
-Normalisation, stated once: `W` is d x m with standard Gaussian entries, `kappa = m/d`, and the law is that of
-`scale * W W^T / sqrt(m d)`. Mean `scale sqrt(kappa)`, second moment `scale^2 (1 + kappa)`, edges
-`scale (sqrt(kappa) -+ 1)^2 / sqrt(kappa)`, an atom of weight `1 - kappa` at zero when `kappa < 1`.
+`W` is d x m with standard Gaussian entries, `kappa = m/d`, and the law is that of
+`scale * W W^T / sqrt(m d)`. It has mean `scale sqrt(kappa)`, second moment `scale^2 (1 + kappa)` and edges
+`scale (sqrt(kappa) -+ 1)^2 / sqrt(kappa)`. If `kappa < 1`, there is an atom of weight `1 - kappa` at zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, at_zero, require_levels,
 
 @dataclass(frozen=True)
 class MarchenkoPastur(Law):
-    """Law of `scale W W^T / sqrt(m d)` with `m/d = rank_ratio` (Marchenko and Pastur 1967).
+    """The law of `scale W W^T / sqrt(m d)` with `m/d = rank_ratio` (Marchenko and Pastur 1967).
 
     >>> law = MarchenkoPastur(0.5)
     >>> law.atoms, round(law.moment(2), 12)
@@ -34,7 +34,7 @@ class MarchenkoPastur(Law):
         require_scale("Marchenko-Pastur: scale", self.scale)
 
     def scaled(self, factor: float) -> MarchenkoPastur:
-        """The law of `factor X`."""
+        """Return the law of `factor X`."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -47,7 +47,7 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """`sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`."""
+        """Return `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, x- and x+ the edges."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         inside = (x > low) & (x < high)
@@ -56,18 +56,21 @@ class MarchenkoPastur(Law):
         return np.where(inside, value, 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Root with `g ~ 1/z` of `z g^2 / c - (z + 1/c - c) g + 1 = 0`, c = sqrt(kappa), at scale 1."""
+        """Return `g(z)`; at scale 1 it is the root with `g ~ 1/z` of a quadratic equation.
+
+        `z g^2 / c - (z + 1/c - c) g + 1 = 0`, c = sqrt(kappa).
+        """
         z = np.asarray(z, dtype=complex) / self.scale
         low, high = (end / self.scale for end in self.intervals[0])
         root = np.sqrt(self.rank_ratio)
-        # The product of two principal roots has its cut on [low, high] only and is ~ z far away.
+        # The product of two principal roots has its cut only on [low, high] and is ~ z far away.
         cut = np.sqrt(z - low) * np.sqrt(z - high)
         with np.errstate(divide="ignore", invalid="ignore"):
             g = root * (z + 1 / root - root - cut) / (2 * z)
         return np.asarray(g / self.scale)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Closed form through the angle of `x = middle - half cos(theta)`."""
+        """Return the closed form in the angle of `x = middle - half cos(theta)`."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         cosine = np.clip((0.5 * (low + high) - x) / (0.5 * (high - low)), -1.0, 1.0)
@@ -75,7 +78,7 @@ class MarchenkoPastur(Law):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Bisection of the closed form in the angle, right to the last digits."""
+        """Bisect the closed form in the angle, right to the last digits."""
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)
@@ -88,7 +91,7 @@ class MarchenkoPastur(Law):
         return np.where(wanted <= 0, 0.0 if self.rank_ratio < 1 else low, x)
 
     def _mass_to(self, theta: Reals) -> Reals:
-        """`int_0^theta sin^2 / (A - cos) dtheta` with A = middle/half, times its constant."""
+        """Return the mass up to theta, a multiple of `int_0^theta sin^2 / (A - cos) dtheta`, A = middle/half."""
         low, high = (end / self.scale for end in self.intervals[0])
         A, half = (high + low) / (high - low), 0.5 * (high - low)
         # sqrt(A^2 - 1) atan(sqrt((A+1)/(A-1)) tan(theta/2)), written so that A = 1 and theta = pi are safe.

@@ -1,9 +1,9 @@
-"""The spectrum of multi-head attention at initialisation: of attention matrices, their values, their output.
+"""The law of multi-head attention at initialisation: of its attention matrices, values or output.
 
-Normalisation, stated once: n tokens, h heads, per-head widths d_K and d_V, output width d_O; queries and keys
-with standard Gaussian entries, `S_r = Q_r K_r^T / sqrt(d_K)`, `A_r = softmax(beta S_r)` by rows,
-`A_r^perp = A_r - 1 1^T / n`, V_r standard Gaussian, W^O Gaussian of variance 1/(h d_V). The law is that of
-the n squared singular values, zeros included (arXiv 2610.10033, which extends 2510.06685), of
+There are n tokens, h heads, head sizes d_K and d_V, and an output of size d_O. Queries and keys have standard
+Gaussian entries, `S_r = Q_r K_r^T / sqrt(d_K)`, `A_r = softmax(beta S_r)` by rows, and
+`A_r^perp = A_r - 1 1^T / n`. V_r is standard Gaussian, and W^O is Gaussian of variance 1/(h d_V). The law is
+that of the n squared singular values, including zeros (arXiv 2610.10033, which extends 2510.06685), of
 
 | given | matrix | mean | factors a |
 |---|---|---|---|
@@ -11,21 +11,29 @@ the n squared singular values, zeros included (arXiv 2610.10033, which extends 2
 | and values | `Z_V = [A_1^perp V_1 ... A_h^perp V_h]` (Prop. C.5) | gV theta | 1, h, gV |
 | and output | `Z_V W^O` (C.15) | gO theta | 1, h, gV, gO |
 
-Keys and values may be shared across heads: the limits stay. The head mean `sqrt(n h) (mean_r A_r - 1 1^T/n)`
-has the law of one head with the same gK (Prop. C.6); with one key for all heads, with `gK / h`.
+Heads may share keys and values: the limits stay the same. The head mean `sqrt(n h) (mean_r A_r - 1 1^T/n)`
+has the law of one head with the same gK (Prop. C.6), or with `gK / h` if all heads share one key.
 
 | letter | meaning |
 |---|---|
 | gK, gV, gO | `h d_K/n`, `h d_V/n`, `d_O/n`: totals over all heads |
 | theta | `e^(beta^2) - 1` |
 | c_j, g_j | `beta^(2j) / (j! theta)`, `h C(d_K + j - 1, j)/n`: share and ratio of the j-th Hermite term |
+| rho_j, rest | `c_j / g_j`, `1 - sum c_j` |
 | z | `x / mean` |
 | y | the transform of the heads' own law at the subordinated point; `y ~ 1/z` far away |
 | u | `z g(z) - 1` |
 
-One rational map replaces the paper's system (C.29): `u(y) = y [1 - sum c_j + sum c_j / (1 - c_j y/g_j)]` and
-`z(y) = prod_a (1 + u/a) / y`. The paper has the first Hermite term alone (j = 1); the second, for narrow
-heads, is an extension.
+One rational map replaces the paper's system (C.29):
+
+    u(y) = y [rest + sum_j c_j / (1 - rho_j y)] = N(y)/D(y),    z(y) = prod_a (1 + u/a) / y.
+
+The paper has only the first Hermite term (j = 1). The second, for narrow heads, is an extension.
+
+For Im z < 0 the physical root y is the one with `Im y > 0`, `Im u > 0` and
+`arg(1/z) + sum_(a != 1) arg(1 + u/a) < pi`. To see this, remove one factor at a time: each is a
+Marchenko-Pastur one, and Silverstein's uniqueness applies. All arguments of factors are then between 0 and pi
+and add up to `arg y + arg z`.
 """
 
 from __future__ import annotations
@@ -50,19 +58,24 @@ from attnlaw.theory.laws.attention_matrix import require_beta
 from attnlaw.theory.laws.law import Bounded, Decades, HardEdge, Law, Piece, at_zero, require_scale
 
 LARGEST_GAMMA = 1e4
-TINY = 1e-12  # of the upper edge: a lower edge below it is taken for zero
+TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 
 
 @dataclass(frozen=True)
 class MultiHeadLaw(Law):
-    """Squared singular values of centred multi-head attention, its values or its output, n -> infinity.
+    """Squared singular values of centred multi-head attention, its values or its output, as n -> infinity.
 
-    `key_ratio`, `value_ratio` and `output_ratio` are gK, gV and gO, totals over n tokens. With `head_size`,
-    the d_K of a finite layer, the second Hermite term is kept (an extension), which narrow heads need: the
-    noise of the limit is white only where `h d_K^2` is far above 2n. The rank is `min(n, h d_V, d_O)`: the
-    atom at zero is `1 - min(1, gV, gO)`. Not for causal masks, correlated tokens, or beta near
-    `few_rows_beta(n)`. Smallest factors within a percent of each other and not equal cost the quadrature
-    digits of what lies next to zero.
+    The rank is `min(n, h d_V, d_O)`, so the atom at zero is `1 - min(1, gV, gO)`. The law does not apply to
+    causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest factors are
+    within a percent of each other but not equal, the quadrature loses digits next to zero.
+
+    Args:
+        beta: standard deviation of a row's logits.
+        key_ratio: gK, the total size of keys over n tokens.
+        value_ratio: gV; None for the law of the attention matrices.
+        output_ratio: gO; None for the law before the output matrix.
+        head_size: d_K of a finite layer, to keep the second Hermite term (an extension). Narrow heads need
+            it: the noise of the limit is white only if `h d_K^2` is far above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)
@@ -96,7 +109,7 @@ class MultiHeadLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The ratios a, ascending: n, the heads, and what follows them, each over n."""
+        """The factors a in ascending order: 1 for n, the number of heads, and the given ratios."""
         given = (self.value_ratio, self.output_ratio)
         return tuple(sorted((1.0, float(self.heads), *(a for a in given if a is not None))))
 
@@ -106,15 +119,15 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """Where the density is on between neighbouring critical values of z."""
+        """The intervals between neighbouring critical values of z in which the density is positive."""
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
-        # Two ends within rounding of each other are a gap about to open: closed.
+        # Two ends within rounding of each other are a gap that is about to open; it counts as closed.
         ends = ends[np.append(True, np.diff(ends) > 1e-7 * ends[1:])]
         kept = np.append(0.0, ends[ends > TINY * top])
         on = self.map.density_is_positive(0.5 * (kept[1:] + kept[:-1]))
-        # Where the two smallest factors are equal there is no lower edge.
+        # If the two smallest factors are equal, there is no lower edge.
         on[0] = self.factors[0] == self.factors[1] or kept.size <= ends.size
         steps = np.flatnonzero(np.diff(np.concatenate([[False], on, [False]]).astype(int)))
         pairs = zip(kept[steps[::2]], kept[steps[1::2]], strict=True)
@@ -122,7 +135,7 @@ class MultiHeadLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals, each divided where a gap would open, since the density is sharp there."""
+        """The intervals, each split where a gap is about to open, because the density is sharp there."""
         places = self.map.z_at(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
@@ -136,13 +149,13 @@ class MultiHeadLaw(Law):
         return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`(1 + u)/x`; the map is solved below the line."""
+        """Return `(1 + u)/x`; the map is solved below the real line."""
         place = np.asarray(z).astype(complex)
         x = place / self.mean
         inside = self.inside(place.real)
         off = (np.abs(x.imag) <= 1e-11 * np.abs(x.real)) & ~inside
         flip = (x.imag > 0) | ((x.imag == 0) & inside)
-        # Off the support first a hair below the line, then along it.
+        # Off the support, solve just below the line first, then on it.
         line = np.where(off, x.real - (x == 0) * 1e-280, np.where(flip, x.conj(), x))
         y = self.map.transform(line - 1j * np.where(off, 1e-8 * np.abs(line), 0.0))
         y = self.map.refine(np.where(off, y.real, y), line)
@@ -153,11 +166,14 @@ class MultiHeadLaw(Law):
         return self.map.moment(order) * self.mean**order
 
     def spike(self, squared_size: float) -> float | None:
-        """Where a rank-one term of this squared size leaves the spectrum; None where it stays inside.
+        """Return where a rank-one term leaves the spectrum, or None if it stays inside.
 
         The term is added to the attention matrices, `sqrt(n/h) [A_r^perp] + l u w^T` with u and w in general
-        position and l^2 its squared size; values and outputs act on it, too. It is where `l^2 y = theta`, by
-        subordination (an extension); for attention alone that is `l^2 g (x g/h + 1 - 1/h) = 1`.
+        position. Values and outputs act on it too. The spike is where `l^2 y = theta`, by subordination (an
+        extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
+
+        Args:
+            squared_size: l^2.
 
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
         >>> round(law.spike(0.7**4 / (2 * 0.064)), 3), law.spike(0.1)
@@ -170,7 +186,7 @@ class MultiHeadLaw(Law):
     def map(self) -> RationalMap:
         b, orders = self.beta**2, 1 if self.head_size is None else 2
         c = np.array([b**j / factorial(j) for j in range(1, orders + 1)]) / self.theta
-        # What is left of the exponential series, without cancellation.
+        # The rest of the exponential series, without cancellation.
         rest = (
             b ** (orders + 1)
             / factorial(orders + 1)
@@ -183,7 +199,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """The piece for square-root edges, or for a density like `x^(1/order - 1)` at an edge that is zero."""
+    """Return a piece for square-root edges, or for a density like `x^(1/order - 1)` at an edge that is zero."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -195,7 +211,13 @@ def require_heads(what: str, heads: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """`u(y)` and `z(y)` of the shares and factors of a law, and what follows from them.
+    """The functions `u(y)` and `z(y)` of a multi-head law, with edges, roots and moments.
+
+    Args:
+        rest: `1 - sum c_j`.
+        shares: c_j of the Hermite terms.
+        rho: `c_j / g_j`.
+        factors: a, ascending, with 1 among them.
 
     >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
     >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
@@ -211,16 +233,16 @@ class RationalMap:
         return y * (self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None])).sum(-1))
 
     def slope(self, y: Any) -> Any:
-        """`du/dy`."""
+        """Return `du/dy`."""
         return self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None]) ** 2).sum(-1)
 
     def z_at(self, y: Any) -> Any:
-        """`z(y)`."""
+        """Return `z(y)`."""
         u = self.u(y)
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """The coefficient of `z^(-order)` in `z g(z)`: the moment in units of the mean."""
+        """Return the moment in units of the mean: the coefficient of `z^(-order)` in `z g(z)`."""
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest
@@ -228,7 +250,10 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The y where `z'(y) = 0` and z is not: zeros of `z'/z` times its poles, equal factors taken once."""
+        """The y where `z'(y) = 0` and z is not zero.
+
+        They are zeros of `z'/z` times its poles; equal factors enter once.
+        """
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
         C = -np.convolve(poly.polyadd(D, np.append(0.0, len(B) * poly.polyder(D))), _product(once.values()))
@@ -241,34 +266,37 @@ class RationalMap:
 
     @property
     def real_critical(self) -> Reals:
-        """The real ones; also the two of a nearly double one, which rounding moves off the line."""
+        """The real critical points, including pairs that rounding moved off the real line."""
         y = self.critical
         return np.asarray(y.real[np.abs(y.imag) <= 1e-7 * np.abs(y)])
 
     @cached_property
     def top(self) -> float:
-        """y at the upper edge: the least positive critical point."""
+        """y at the upper edge: the smallest positive critical point."""
         y = self.real_critical
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Whether the density is positive at real z: whether a root off the line passes."""
+        """Return whether the density is positive at real z: whether a root off the real line passes the test."""
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """The physical root y at Im z <= 0; rounding may let a false one pass, whose residual is larger."""
+        """Return the physical root y at Im z <= 0.
+
+        Rounding may let a false root pass the test, but its residual is larger.
+        """
         y, passes, residual = self._candidates(z)
-        # None passes where rounding turned it: then the least residual alone.
+        # If rounding let no root pass, take the one with the least residual.
         best = np.where(passes | ~passes.any(-1, keepdims=True), residual, np.inf).argmin(-1)
         root = np.take_along_axis(y, best[..., None], axis=-1)[..., 0]
         if self._smallest_count < 2:
             return np.asarray(root)
-        # Next to a hard edge the roots cluster, and the edge itself is the better start.
+        # Next to a hard edge the roots cluster, so the edge itself is the better start.
         return np.asarray(np.where(np.abs(z) < self._edge_radius, self._from_zero(z), root))
 
     def refine(self, y: Complexes, z: Complexes) -> Complexes:
-        """Two steps of Newton's method on `log z(y)`."""
+        """Improve y by two steps of Newton's method on `log z(y)`."""
         for _ in range(2):
             u = self.u(y)
             steep = sum(self.slope(y) / (a + u) for a in self.factors) - 1 / y
@@ -279,14 +307,14 @@ class RationalMap:
         return np.asarray(y)
 
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
-        """`1 + u` for Im z <= 0 from the smallest factor: no digits are lost where it vanishes."""
+        """Return `1 + u` for Im z <= 0 from the smallest factor, which keeps its digits where it vanishes."""
         least = self.factors[0]
         w = self._least_factor(y, z)
         return np.asarray(w if least == 1 else 1 - least + least * w)
 
     @cached_property
     def _polynomials(self) -> tuple[Reals, tuple[Reals, ...]]:
-        """D and `D + N/a` for each factor; ascending coefficients."""
+        """D and `D + N/a` for each factor a, by ascending coefficients."""
         lines = [np.array([1.0, -rho]) for rho in self.rho]
         D = _product(lines)
         N = self.rest * D
@@ -297,13 +325,13 @@ class RationalMap:
 
     @cached_property
     def _equation(self) -> tuple[Reals, Reals]:
-        """`P = prod_a (D + N/a)` and `y D^M`, of one length: `P - z y D^M = 0`, monic in 1/y."""
+        """`P = prod_a (D + N/a)` and `y D^M` for M factors, of one length: `P - z y D^M = 0`, monic in 1/y."""
         D, B = self._polynomials
         P, lead = _product(B), np.append(0.0, _product([D] * len(B)))
         return P, np.append(lead, np.zeros(P.size - lead.size))
 
     def _candidates(self, z: Complexes) -> tuple[Complexes, NDArray[np.bool_], Reals]:
-        """All roots y, those that pass for the physical one, and their residuals, for Im z <= 0."""
+        """Return all roots y, whether each passes as the physical one, and their residuals, for Im z <= 0."""
         P, lead = self._equation
         s = monic_roots(P[1:] - z[..., None] * lead[1:])
         others = list(self.factors)
@@ -313,17 +341,17 @@ class RationalMap:
             u = self.u(y)
             turn = np.abs(np.angle(z))[..., None] + sum(np.angle(1 + u / a) for a in others)
             residual = np.abs(self.z_at(y) / z[..., None] - 1)
-        # Real roots have imaginary parts by rounding.
+        # Rounding gives real roots small imaginary parts.
         passes = (y.imag > 1e-12 * np.abs(y)) & (u.imag > 0) & (turn < np.pi)
         return y, passes, np.where(np.isfinite(residual), residual, np.inf)
 
     @property
     def _smallest_count(self) -> int:
-        """How many factors equal the smallest."""
+        """The number of factors that equal the smallest."""
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """`1 + u/a` of the smallest a from `prod_a (1 + u/a) = z y`, its argument without a turn."""
+        """Return `1 + u/a` of the smallest a from `prod_a (1 + u/a) = z y`, on the right branch."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
@@ -331,14 +359,14 @@ class RationalMap:
 
     @cached_property
     def _y_at_zero(self) -> float:
-        """y where u reaches minus the smallest factor."""
+        """y where u equals minus the smallest factor."""
         _, B = self._polynomials
         roots = poly.polyroots(B[0]).astype(complex)
         return float(roots.real[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real < 0)].max())
 
     @cached_property
     def _edge_radius(self) -> float:
-        """Up to this z the smallest factor is below 0.03."""
+        """The z up to which the smallest factor is below 0.03."""
         y = np.array(self._y_at_zero, dtype=complex)
         return float(
             0.03**self._smallest_count
@@ -346,7 +374,10 @@ class RationalMap:
         )
 
     def _from_zero(self, z: Complexes) -> Complexes:
-        """y near a hard edge: the smallest factor gives u, a step of Newton's method y; each gains digits."""
+        """Return y near a hard edge.
+
+        The smallest factor gives u, and a step of Newton's method gives y; each step gains digits.
+        """
         y = np.full(z.shape, self._y_at_zero, dtype=complex)
         with np.errstate(all="ignore"):
             for _ in range(16):
@@ -356,9 +387,14 @@ class RationalMap:
 
 
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
-    """The coefficient of `z^(-k)` in `1 + u`, where `z y = F(y)`: `[y^(k-1)] u'(y) F(y)^k / k` (Lagrange).
+    """Return the coefficient of `z^(-k)` in `1 + u`, where `z y = F(y)`, by Lagrange's inversion.
 
-    k is the order; `u` and `F` are series in y, ascending, at least up to that power.
+    It is `[y^(k-1)] u'(y) F(y)^k / k`.
+
+    Args:
+        u: series in y, by ascending coefficients, at least up to the power k.
+        F: series in y, likewise.
+        order: k.
     """
     if order == 0:
         return 1.0

@@ -1,22 +1,17 @@
-"""Finite multi-head attention on random inputs beside its law, its Gaussian equivalent and its spike.
+"""Draws of finite random attention, compared with their law, their Gaussian equivalent and their spike.
 
-Normalisations as in `multi_head`. The equivalent is made of the same Q, K, V and W^O: `sqrt(n) A_r^perp` is
-replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXiv 2610.10033, Theorem 3.1).
+Normalisations are those of `multi_head`. The Gaussian equivalent has the same Q, K, V and W^O, but
+`sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXiv
+2610.10033, Theorem 3.1). A single attention matrix can also be compared with Marchenko-Pastur of the same
+mean.
 
 | letter | meaning |
 |---|---|
 | n, h, d_K | tokens, heads, head size |
-| B_r | what head r adds: `A_r^perp` times its values |
-| gram | `F F^T`, n x n, F the matrix whose squared singular values are meant |
-
-Draws of a random attention layer beside its law: means with their errors.
-
-A finite attention matrix on random inputs beside its law: how far the limit is to be trusted.
-
-| letter | meaning |
-|---|---|
-| n, d_K | tokens and head size; `t = d_K / n` |
-| theta | `e^(beta^2) - 1`, the mean of the law; plain Marchenko-Pastur (ratio 1) of that mean is the rival |
+| theta1, theta2 | `e^(beta^2) - 1`, `beta^2` |
+| B_r | contribution of head r: `A_r^perp` times its values |
+| F | the matrix whose squared singular values are studied |
+| gram | `F F^T`, n x n |
 """
 
 from __future__ import annotations
@@ -49,12 +44,23 @@ from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
 
 @dataclass(frozen=True)
 class MultiHeadSample:
-    """Squared singular values of one draw (ascending, n of them) beside their law and their equivalent's.
+    """Squared singular values of one draw, compared with their law and with the Gaussian equivalent.
 
-    `law_distance` and `equivalent_distance` are Kolmogorov-Smirnov distances, `law_w1` and `equivalent_w1`
-    Wasserstein-1 distances over the law's mean. `edge` is the upper end of the law, `largest` the largest
-    value, `beyond` how many are above the edge. `spike` is where one value is expected beyond it if only 1/n
-    is taken off (None: nowhere, or no prediction for K = V), `spike_found` the largest value then.
+    Args:
+        of: the matrix, a name from `MATRICES`.
+        values: squared singular values of the softmax layer, n of them, ascending.
+        equivalent: squared singular values of the Gaussian equivalent.
+        law_distance: Kolmogorov-Smirnov distance of the values to the law.
+        law_w1: Wasserstein-1 distance to the law, divided by the law's mean.
+        equivalent_distance: Kolmogorov-Smirnov distance to the equivalent.
+        equivalent_w1: Wasserstein-1 distance to the equivalent, divided by the law's mean.
+        edge: upper end of the law.
+        largest: the largest value.
+        beyond: how many values are above the edge.
+        spike: where one value is expected beyond the edge if only 1/n is subtracted. None if there is none;
+            for K = V it is not predicted.
+        spike_found: the largest value if only 1/n is subtracted.
+        warnings: sentences that say why not to trust the law at this size.
     """
 
     shape: AttentionShape
@@ -83,10 +89,13 @@ def multi_head_sample(
     centring: str = "columns",
     second_order: bool = False,
 ) -> MultiHeadSample:
-    """Draw a layer with standard Gaussian Q, K, V and W^O of variance 1/(h d_V); compare it with its law.
+    """Draw a layer with standard Gaussian Q, K, V and W^O of variance 1/(h d_V), and compare it with its law.
 
-    `of` is "attention", "mean", "values" or "output". With `centring="mean"` 1/n is taken off, as in the
-    paper, and the spike of unequal keys stays.
+    Args:
+        of: "attention", "mean", "values" or "output".
+        centring: "columns" subtracts column means. "mean" subtracts 1/n as in the paper, so the spike of
+            unequal keys stays.
+        second_order: whether the law keeps the second Hermite term.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
     >>> drawn.law_distance < 0.02, abs(drawn.largest / drawn.edge - 1) < 0.05, drawn.warnings
@@ -123,7 +132,7 @@ def multi_head_sample(
 
 
 def distance_to_law(values: Reals, law: Law) -> float:
-    """Kolmogorov-Smirnov distance of ascending values from a law that may have atoms.
+    """Return the Kolmogorov-Smirnov distance of ascending values from a law that may have atoms.
 
     >>> from attnlaw.theory.laws.discrete import Discrete
     >>> distance_to_law(np.array([0.0, 0.0, 1.0, 1.0]), Discrete((0.0, 1.0), (0.5, 0.5)))
@@ -136,7 +145,7 @@ def distance_to_law(values: Reals, law: Law) -> float:
 
 
 def _distance(values: Reals, others: Reals) -> float:
-    """Between two samples of ascending values."""
+    """Return the Kolmogorov-Smirnov distance between two samples of ascending values."""
     points = np.concatenate([values, others])
     shares = [np.searchsorted(sample, points, "right") / sample.size for sample in (values, others)]
     return float(np.abs(shares[0] - shares[1]).max())
@@ -147,25 +156,25 @@ def _levels(count: int) -> Reals:
 
 
 def _values(gram: Reals, rank: int) -> Reals:
-    """Eigenvalues, ascending; those beyond the rank are zero by rounding only."""
+    """Return ascending eigenvalues; set those beyond the rank to zero, because they are rounding errors."""
     values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
     values[: values.size - rank] = 0.0
     return np.asarray(values)
 
 
 def _left_centred(gram: Reals) -> Reals:
-    """The gram of F with the mean of its rows taken off: the column means of every A_r."""
+    """Return the gram of F minus the mean of its rows, which subtracts the column means of every A_r."""
     rows = gram.mean(axis=0)
     return np.asarray(gram - rows - rows[:, None] + rows.mean())
 
 
 def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator) -> tuple[Reals, Reals]:
-    """Grams of the softmax layer and of its Gaussian equivalent."""
+    """Return the grams of the softmax layer and of its Gaussian equivalent."""
     n, h = shape.tokens, shape.heads
     sums = [np.zeros((n, shape.d_O if of.output else n)) for _ in range(2)]
     for parts in _heads(shape, beta, of, rng):
         for total, part in zip(sums, parts, strict=True):
-            # What stands side by side adds up in its gram.
+            # The gram of matrices side by side is the sum of their grams.
             total += part if of.added else part @ part.T
     scale = 1.0 if of.values else n / h
     grams = [scale * (total @ total.T if of.added else total) for total in sums]
@@ -175,7 +184,11 @@ def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Genera
 def _heads(
     shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator
 ) -> Iterator[tuple[Reals, Reals]]:
-    """What each head adds, softmax and equivalent: `A_r^perp`, times its values, times its part of W^O."""
+    """Yield the contribution of each head, softmax and equivalent.
+
+    A contribution is `A_r^perp`, times the head's values, times its part of W^O, as far as the matrix has
+    them.
+    """
     n, d, sharing = shape.tokens, shape.head_size, SHARINGS[shape.sharing]
     rest = np.sqrt(np.expm1(beta**2) - beta**2)
     keys = values = np.empty(0)
@@ -204,9 +217,12 @@ MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "s
 
 @dataclass(frozen=True)
 class MultiHeadDraws:
-    """Means over draws of what `MultiHeadSample` has of one, with standard errors (None of a single draw).
+    """Means over several draws of the numbers in `MultiHeadSample`, with standard errors.
 
-    `values` are those of the first draw. Without draws all are None.
+    All are None without draws, and a single draw has no standard errors.
+
+    Args:
+        values: squared singular values of the first draw.
     """
 
     layer: RandomLayer
@@ -227,8 +243,8 @@ def multi_head_draws(
     """Draw a layer several times, each with a child of the seed.
 
     >>> from attnlaw.theory.laws.attention_shape import AttentionShape
-    >>> found = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
-    >>> str(found.law_distance)
+    >>> result = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
+    >>> str(result.law_distance)
     '0.040(3)'
     """
     given = (layer.of, layer.centring, layer.second_order)
@@ -244,11 +260,17 @@ def multi_head_draws(
 
 @dataclass(frozen=True)
 class AttentionSample:
-    """Squared singular values of one `sqrt(n) A_perp` (ascending) and their distance from two laws.
+    """Squared singular values of one `sqrt(n) A_perp`, compared with two laws.
 
-    `law_distance` and `marchenko_pastur_distance` are Kolmogorov-Smirnov distances, `edge` and
-    `marchenko_pastur_edge` the upper ends of the two laws, `largest` the largest value drawn, `beyond` the
-    number of values above `edge`. `warnings` says in words where the limit must not be relied on.
+    Args:
+        values: squared singular values, ascending.
+        law_distance: Kolmogorov-Smirnov distance to `AttentionMatrixLaw`.
+        marchenko_pastur_distance: Kolmogorov-Smirnov distance to Marchenko-Pastur of the same mean.
+        edge: upper end of the law.
+        marchenko_pastur_edge: upper end of Marchenko-Pastur.
+        largest: the largest value.
+        beyond: how many values are above `edge`.
+        warnings: sentences that say why not to rely on the limit.
     """
 
     tokens: int
@@ -295,8 +317,11 @@ def attention_sample(
 
 
 def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
-    """Squared singular values of `sqrt(n) (A - 1 mean_i(A))`, ascending, for an n x n attention matrix.
+    """Return the squared singular values of `sqrt(n) (A - 1 mean_i(A))`, ascending.
 
-    Column means and not 1/n are taken off: the bulk is the same, and the spike of unequal keys is gone.
+    Column means are subtracted and not 1/n: the bulk is the same, without the spike of unequal keys.
+
+    Args:
+        attention: A, an n x n attention matrix.
     """
     return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])

@@ -1,15 +1,15 @@
-"""What can be learned from random attention features by a linear readout, from their spectral law alone.
+"""What a linear readout can learn from random attention features, from their spectral law alone.
 
-Features F are n x d_O, the centred output of a random attention layer, targets `F theta + noise`, theta of
-unit variance per coordinate (arXiv 2610.10033, section 5).
+Features F are n x d_O, the centred output of a random attention layer. Targets are `F theta + noise`, theta
+with unit variance in each coordinate (arXiv 2610.10033, section 5).
 
 | letter | meaning |
 |---|---|
 | x | an eigenvalue of `F F^T` in units of the law's mean |
-| ridge | the penalty lambda in the same units |
-| s2 | `noise_variance` in the same units: that of a target times `n / (d_O mean)` |
+| lambda | the ridge penalty in the same units |
+| s2 | `noise_variance` in the same units: the variance of a target's noise times `n / (d_O mean)` |
 | gO | `d_O / n`, the law's output ratio |
-| w | `int x/(x + lambda)`, zeros of the spectrum included: degrees of freedom over n |
+| w | `int x/(x + lambda)` over the spectrum with its zeros: degrees of freedom over n |
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ OutputLaw = MultiHeadLaw | TiedValuesLaw
 
 @dataclass(frozen=True)
 class Readout:
-    """`coefficient_error` is `E |estimate - theta|^2 / d_O`, 1 where nothing is learned.
+    """The result of ridge regression on attention features.
 
-    `degrees_of_freedom` is w, over n.
+    Args:
+        coefficient_error: `E |estimate - theta|^2 / d_O`; 1 if nothing is learned.
+        degrees_of_freedom: w, the degrees of freedom divided by n.
     """
 
     coefficient_error: float
@@ -42,13 +44,18 @@ class Readout:
 
 
 def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readout:
-    """Ridge regression on attention features: `1 - w/gO + (lambda/gO - s2) w'(lambda)` (5.2, 5.4).
+    """Compute the error of ridge regression on attention features.
 
-    `ridge` is in units of the law's mean, `noise_variance` is that of a target times `n/(d_O mean)`.
+    The coefficient error is `1 - w/gO + (lambda/gO - s2) w'(lambda)` (5.2, 5.4).
+
+    Args:
+        law: law of the output of a layer; it must have an output ratio.
+        ridge: lambda, in units of the law's mean.
+        noise_variance: variance of a target's noise times `n/(d_O mean)`.
 
     >>> law = MultiHeadLaw(1.0, heads=16, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
-    >>> found = readout(law, ridge=0.01, noise_variance=0.1)
-    >>> round(found.coefficient_error, 4), round(found.degrees_of_freedom, 4)
+    >>> result = readout(law, ridge=0.01, noise_variance=0.1)
+    >>> round(result.coefficient_error, 4), round(result.degrees_of_freedom, 4)
     (1.1536, 0.8567)
     """
     gO = law.output_ratio
@@ -63,10 +70,13 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
 
 
 def training_loss(law: Law, times: ArrayLike) -> Reals:
-    """Loss of a readout trained by gradient flow, over that at the start: `int e^(-2 t x)`, zeros included.
+    """Return the loss of a readout trained by gradient flow, divided by the loss at the start.
 
-    Time is in units of 1 / mean; the loss is that of a target in general position, to which what the features
-    cannot reach, the atom at zero, belongs.
+    It is `int e^(-2 t x)` over the spectrum with its zeros. The target is in general position, so it includes
+    the part that the features cannot reach, the atom at zero.
+
+    Args:
+        times: t, in units of 1 / mean (any shape).
 
     >>> law = MultiHeadLaw(1.0, heads=64, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> training_loss(law, [0.0, 41.224]).round(4).tolist()
@@ -78,7 +88,7 @@ def training_loss(law: Law, times: ArrayLike) -> Reals:
 
 
 def arrival_time(law: Law, loss: float = 0.1) -> float | None:
-    """The time at which `training_loss` comes down to `loss`; None where it never does.
+    """Return the time at which `training_loss` reaches `loss`, or None if it never does.
 
     >>> law = MultiHeadLaw(1.0, heads=64, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> round(arrival_time(law), 2)
@@ -98,6 +108,6 @@ def arrival_time(law: Law, loss: float = 0.1) -> float | None:
 
 
 def _spectrum(law: Law) -> tuple[Reals, Reals]:
-    """Nodes of the continuous part in units of the mean, and their weights."""
+    """Return nodes of the continuous part in units of the mean, and their weights."""
     x, weights = law.nodes()
     return x / law.mean, weights

@@ -1,19 +1,21 @@
-"""The spectrum of a tied student along its way: a Gaussian start carried by a matrix Riccati equation.
+"""The spectrum of a tied student during training: a Gaussian start evolved by a matrix Riccati equation.
 
-`S^-1 = e^(1/2) S0^-1 e^(1/2) + F`, e and F functions of one matrix with the law `sum p_i delta(x - x_i)`, and
-`S0 = s G G^T/m'` with G Gaussian of d x m', kappa = m'/d. The deterministic equivalent (derived for this
-project; eigenvalues of flows at d = 200 agree) has one unknown function theta(z):
+The student is `S^-1 = e^(1/2) S0^-1 e^(1/2) + F`, where e and F are functions of one matrix with the law
+`sum p_i delta(x - x_i)`. The start is `S0 = s G G^T/m'` with G Gaussian of size d x m', kappa = m'/d. The
+deterministic equivalent has one unknown function theta(z). It was derived for this project and agrees with
+eigenvalues of flows at d = 200:
 
     theta = 1/s + <1/(e/(F - w) + 1/theta)>/kappa,   w = 1/z
     g(z) = 1/z + <1/(theta e + F - w)>/z^2,          an atom 1 - kappa at zero if kappa < 1
 
-On the real line off the support theta is real, a root of
-`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, convex beyond the bulk and concave below
-it; an edge is where the root ends. A node of no weight, a spike with e_s and F_s, stands out at
-`1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
+On the real line off the support, theta is a real root of
+`psi(theta) = theta (1 - <(F - w)/(theta e + F - w)>/kappa) - 1/s`, which is convex beyond the bulk and
+concave below it. An edge is where the root ends. A node without weight, a spike with e_s and F_s, leaves the
+bulk at `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
-The nodes of the target stand for a density: below their spacing they show as a comb. So the density is taken
-a little off the line, at `Im z = 0.006 x`, which smears it: mass right to 2e-3, edges from the real branch.
+The nodes of the target stand for a density, but they are visible as a comb at scales below their spacing. So
+the density is evaluated a little off the real line, at `Im z = 0.006 x`, which smears it. The mass is right
+to 2e-3, and the edges come from the real branch.
 """
 
 from __future__ import annotations
@@ -28,17 +30,22 @@ from numpy.typing import ArrayLike
 from attnlaw.core.arrays import Complexes, Reals
 from attnlaw.theory.laws.law import Decades, HardEdge, Law, Piece, at_zero
 
-OFF = 0.006  # Im z over x where a density is taken
-DOWN = 14  # steps in which Im z is brought down
-NEAR = 1e-5  # of an edge: as far as Newton's steps may go
-POINTS = 240  # of the table of the density, on each piece
+OFF = 0.006  # Im z over x where the density is evaluated
+DOWN = 14  # steps from far above a point down to it
+NEAR = 1e-5  # Newton's steps may move an edge by this part of it
+POINTS = 240  # in the table of the density
 
 
 @dataclass(frozen=True, eq=False)
 class Riccati(Law):
-    """The law of S, from e and F on nodes of weights p (shapes (n,)), the scale s and the width kappa.
+    """The law of S. At the start, e = 1 and F = 0, it is Marchenko-Pastur.
 
-    At the start, e = 1 and F = 0, it is Marchenko-Pastur.
+    Args:
+        p: weights of the nodes, (n,).
+        e: values of e on the nodes, (n,).
+        F: values of F on the nodes, (n,).
+        scale: s, the scale of the start.
+        width: kappa = m'/d.
 
     >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
     >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
@@ -57,7 +64,10 @@ class Riccati(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """One, from the least to the largest point but an atom; gaps in it have a density near zero."""
+        """One interval, from the smallest to the largest point except atoms.
+
+        Gaps inside it have a density near zero.
+        """
         return ((self._bottom(), self.top),)
 
     @property
@@ -73,7 +83,7 @@ class Riccati(Law):
         return self._edge(self._split(low, high)[0], below=False)
 
     def _bottom(self) -> float:
-        """The lower edge; a width of 1 has a hard edge at zero."""
+        """Return the lower edge; at width 1 there is a hard edge at zero."""
         if self.width == 1:
             return 0.0
         low, high = 1 / self.top, 2 / self.top
@@ -82,7 +92,10 @@ class Riccati(Law):
         return 1 / self._edge(self._split(low, high, below=True)[1], below=True)[1]
 
     def _split(self, low: float, high: float, below: bool = False) -> tuple[float, float]:
-        """The end of a real branch between two w: beyond the bulk it ends above, below it it starts there."""
+        """Bisect for the end of a real branch between two w.
+
+        The branch beyond the bulk exists at smaller w than its end, the branch below the bulk at larger w.
+        """
         for _ in range(50):
             middle = 0.5 * (low + high)
             if (self.branch(middle, below) is not None) == below:
@@ -92,9 +105,10 @@ class Riccati(Law):
         return low, high
 
     def _edge(self, w: float, below: bool) -> tuple[float, float]:
-        """theta and w where psi and its slope in theta vanish together, by Newton from beside the edge.
+        """Return theta and w where psi and its slope in theta vanish together, by Newton's method.
 
-        Late in time single nodes make the edge, too sharp for it: then what bisection found, to 1e-7.
+        Late in time, single nodes make the edge too sharp for Newton's steps. Then the result is that of the
+        bisection, right to 1e-7.
         """
         theta = (self.branch(w, below) or (0.0, 0.0))[0]
         kappa, near = self.width, (theta, w)
@@ -116,9 +130,13 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """theta and dtheta/dw at a real 1/z off the support, beyond the bulk or below it; None inside.
+        """Return theta and dtheta/dw at a real w = 1/z off the support, or None inside it.
 
-        Newton's steps from the outer side, where psi is convex (concave below the bulk), do not overshoot.
+        Newton's steps start from the outer side, where psi is convex (concave below the bulk), so they do not
+        overshoot.
+
+        Args:
+            below: whether to follow the branch below the bulk instead of the one beyond it.
         """
         rest = self.F - w
         kappa, least = self.width, 1 / self.scale
@@ -144,7 +162,9 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Where a spike with this e and F stands out, and its squared overlap; None if inside."""
+        """Return the place of a spike with this e and F and its squared overlap; None if it is inside the
+        bulk.
+        """
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -160,7 +180,7 @@ class Riccati(Law):
         return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """At a real point the transform a little above it."""
+        """Return `g(z)`; at a real point, the transform a little above it."""
         given = np.asarray(z)
         point = given.astype(complex)
         if not np.iscomplexobj(given):
@@ -173,7 +193,7 @@ class Riccati(Law):
         return np.asarray(np.where(side, g.conj(), g))
 
     def _theta(self, z: Complexes) -> Complexes:
-        """The root in the upper half plane, followed from far above each point down to it."""
+        """Return the root in the upper half plane, followed from far above each point down to it."""
         high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
         theta = np.full(z.shape, 1 / self.scale + 0.1j)
         for part in np.linspace(0.0, 1.0, DOWN):
@@ -181,7 +201,7 @@ class Riccati(Law):
         return theta
 
     def _newton(self, theta: Complexes, z: Complexes) -> Complexes:
-        """Newton's step where it stays in the half plane, else an averaged one of the fixed point."""
+        """Take Newton's step if it stays in the half plane, else an averaged step of the fixed point."""
         rest = self.F - (1 / z)[:, None]
         least = 1 / self.scale
         active = np.arange(z.size)
@@ -197,7 +217,7 @@ class Riccati(Law):
         return theta
 
     def density(self, x: ArrayLike) -> Reals:
-        """x times it is linear between the points of a table in the angle of the piece."""
+        """Return the density; x times it is interpolated linearly in a table in the angle of the piece."""
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
         return np.where(inside, np.interp(x, *self._density_table) / np.where(inside, x, 1.0), 0.0)
@@ -212,6 +232,8 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """Logarithmic: a null space that is being forgotten gathers near zero."""
+        """One piece, in log x unless it starts at zero: a null space that is being forgotten gathers near
+        zero.
+        """
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -1,12 +1,12 @@
 """Singular values of a product of two Gaussian factors, each with both signs.
 
-Normalisation, stated once: `S = W_Q W_K^T / sqrt(m d)` with independent standard Gaussian factors d x m, k =
-m/d, times `scale`. Half the mass is at each singular value and half at its negative, so the law is symmetric
-and the free convolution with a semicircle gives the singular values of `S + a Z`, Z of independent entries of
-variance 1/d. Variance `scale^2` for every k; an atom of weight 1 - k at zero when k < 1.
+`S = W_Q W_K^T / sqrt(m d)`, times `scale`, with independent standard Gaussian factors d x m and k = m/d. Half
+the mass is at each singular value and half at its negative, so the law is symmetric. Its free convolution
+with a semicircle gives the singular values of `S + a Z`, Z with independent entries of variance 1/d. The
+variance is `scale^2` for every k. If k < 1, there is an atom of weight 1 - k at zero.
 
-Its transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1 the squares times k are those of
-`HeadNull(k)` with mass k; k -> infinity is the semicircle.
+The transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1, the squares times k have the law
+`HeadNull(k)` with mass k. As k -> infinity, the law becomes the semicircle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero,
 
 @dataclass(frozen=True)
 class SymmetricProduct(Law):
-    """Law of the singular values of `W_Q W_K^T / sqrt(m d)`, `m/d = rank_ratio`, with both signs.
+    """The law of the singular values of `W_Q W_K^T / sqrt(m d)`, `m/d = rank_ratio`, with both signs.
 
     >>> law = SymmetricProduct(0.5)
     >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
@@ -41,7 +41,7 @@ class SymmetricProduct(Law):
         require_scale("product of factors: scale", self.scale)
 
     def scaled(self, factor: float) -> SymmetricProduct:
-        """The law of `factor X`."""
+        """Return the law of `factor X`."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -62,7 +62,7 @@ class SymmetricProduct(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """`k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; for k > 1 from the transform."""
+        """Return `k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; if k > 1, use the transform."""
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
             return self.density_by_stieltjes(x)
@@ -70,7 +70,7 @@ class SymmetricProduct(Law):
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; for k > 1 the smallest root of the cubic."""
+        """Return `(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; if k > 1, the smallest root of the cubic."""
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale
         if k > 1:
@@ -94,7 +94,10 @@ class SymmetricProduct(Law):
 
     @cached_property
     def _top(self) -> float:
-        """The upper edge at k > 1: the least `x = (1 + c W)/(sqrt(W) (1 - W/k))`, `W = g^2`, c = 1 - 1/k."""
+        """The upper edge if k > 1, with `W = g^2` and c = 1 - 1/k.
+
+        It is the smallest value of `x = (1 + c W)/(sqrt(W) (1 - W/k))`.
+        """
         k = self.rank_ratio
         c = 1 - 1 / k
         # dx/dW = 0: c W^2/k + (3/k + c) W - 1 = 0.
@@ -105,7 +108,7 @@ class SymmetricProduct(Law):
 
 @dataclass(frozen=True)
 class _Side:
-    """The positive singular values, `scale sqrt(x/k)` of the squares' layout."""
+    """The positive singular values, `scale sqrt(x/k)` of the piece for the squares x."""
 
     squares: Piece
     k: float
@@ -127,7 +130,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Mirror:
-    """A piece seen through `x -> -x`."""
+    """A piece mirrored by `x -> -x`."""
 
     piece: Piece
 

@@ -1,15 +1,10 @@
-"""The power law: a tail without a scale, from x_min to infinity.
+"""Two laws of heavy tails above x_min: the power law, and its usual rival, the lognormal law.
 
 | letter | meaning |
 |---|---|
-| alpha | exponent of the density, `(alpha - 1)/x_min (x/x_min)^(-alpha)` |
-
-The lognormal law above x_min: the usual rival of a power-law tail.
-
-| letter | meaning |
-|---|---|
+| alpha | exponent of the power law's density, `(alpha - 1)/x_min (x/x_min)^(-alpha)` |
 | mu, sigma | mean and standard deviation of log x before the cut at x_min |
-| s | `(log x - mu)/sigma`; `s_min` that of x_min |
+| s | `(log x - mu)/sigma`; `s_min` is that of x_min |
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from attnlaw.theory.laws.law import Decades, HeavyHalfLine, Law, Piece, ToZero, 
 
 @dataclass(frozen=True)
 class PowerLaw(Law):
-    """Continuous power law above `x_min` (Clauset, Shalizi and Newman, arXiv 0706.1062).
+    """The continuous power law above `x_min` (Clauset, Shalizi and Newman, arXiv 0706.1062).
 
     Moments of order `alpha - 1` and above are infinite.
 
@@ -61,7 +56,7 @@ class PowerLaw(Law):
         return np.where(x >= self.x_min, value, -np.inf)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """`1 - (x/x_min)^(1 - alpha)`."""
+        """Return `1 - (x/x_min)^(1 - alpha)`."""
         at = np.maximum(np.asarray(x, dtype=float), self.x_min)
         return np.asarray(-np.expm1((1 - self.alpha) * np.log(at / self.x_min)))
 
@@ -71,12 +66,12 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """`x_min^k (alpha - 1)/(alpha - 1 - k)`, infinite for `k >= alpha - 1`."""
+        """Return `x_min^k (alpha - 1)/(alpha - 1 - k)`, k the order; infinite if `k >= alpha - 1`."""
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`-(alpha - 1)/(alpha x_min) 2F1(1, alpha; alpha + 1; z/x_min)`."""
+        """Return `-(alpha - 1)/(alpha x_min) 2F1(1, alpha; alpha + 1; z/x_min)`."""
         z = np.asarray(z)
         factor = -(self.alpha - 1) / (self.alpha * self.x_min)
         g = factor * scipy.special.hyp2f1(1.0, self.alpha, self.alpha + 1, z.astype(complex) / self.x_min)
@@ -111,14 +106,14 @@ class Lognormal(Law):
         if s_min >= 0:
             return (HeavyHalfLine(self.x_min, self.sigma / max(s_min, 1.0)),)
         above = HeavyHalfLine(middle, self.sigma)
-        # Beyond 38 standard deviations a float has no mass left.
+        # Beyond 38 standard deviations the mass underflows.
         return (Decades(self.x_min, middle), above) if s_min > -38 else (ToZero(middle, self.sigma), above)
 
     def density(self, x: ArrayLike) -> Reals:
         return np.asarray(np.exp(self.log_density(x)))
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """`-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
+        """Return `-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
         x = np.asarray(x, dtype=float)
         inside = (x >= self.x_min) & (x > 0)
         log_x = np.log(np.where(inside, x, 1.0))
@@ -139,7 +134,7 @@ class Lognormal(Law):
         return np.asarray(np.maximum(x, self.x_min))
 
     def moment(self, order: int) -> float:
-        """`exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`."""
+        """Return `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`, k the order."""
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):
             return float(np.exp(order * self.mu + 0.5 * (order * self.sigma) ** 2 + tail))

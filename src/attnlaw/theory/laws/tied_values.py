@@ -1,18 +1,20 @@
-"""The spectrum of multi-head attention whose heads use their keys as values, K = V (arXiv 2610.10033).
+"""The law of multi-head attention whose heads use their keys as values, K = V (arXiv 2610.10033).
 
-Normalisation as in `multi_head`, with V_r = K_r: the law of the n squared singular values, zeros included, of
-`[A_1^perp K_1 ... A_h^perp K_h]` (C.19) or, with an output ratio, of that times W^O (C.21).
+Normalisations are those of `multi_head`, with V_r = K_r. The law is that of the n squared singular values,
+including zeros, of `[A_1^perp K_1 ... A_h^perp K_h]` (C.19) or, with an output ratio, of that times W^O
+(C.21).
 
 | letter | meaning |
 |---|---|
 | h, gK, gO | heads, `h d_K/n`, `d_O/n` |
 | theta1, theta2 | `e^(beta^2) - 1`, `beta^2` |
 | phi(t) | `al t + b t^2`, `al = theta1 - theta2`, `b = h theta2/gK` |
-| pi | free Poisson law of rate `gK/h`, from low to high; G its transform |
-| v | `phi(t) / (v - phi(t))` has the mean psi over t ~ pi; `v = 1/g(x)` without an output |
+| pi, G | free Poisson law of rate `gK/h`, and its transform |
+| psi | mean of `phi(t) / (v - phi(t))` over t ~ pi |
+| v | the variable of psi; `v = 1/g(x)` without an output |
 | u | `x g(x) - 1 = h psi` |
 
-The law is compound free Poisson of rate h and jumps phi(t): `x = v (1 + u)`, with an output
+The law is compound free Poisson with rate h and jumps phi(t): `x = v (1 + u)`, or with an output
 `x = v (1 + u)(gO + u)/gK`. Partial fractions replace the paper's quadrature: with the roots `t+` and `t-` of
 `phi(t) = v` and `R = phi'(t+)`, `1 + psi = v (G(t+) - G(t-))/R`.
 """
@@ -32,15 +34,20 @@ from attnlaw.theory.laws.attention_matrix import require_beta
 from attnlaw.theory.laws.law import Law, Piece, at_zero, require_scale
 from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, inverted_moment, make_piece, require_heads
 
-START = 1e3  # times the upper edge: where the continuation from infinity begins
+START = 1e3  # the continuation from infinity begins at this multiple of the upper edge
 
 
 @dataclass(frozen=True)
 class TiedValuesLaw(Law):
-    """Squared singular values of centred multi-head attention with K = V, or of its output, n -> infinity.
+    """Squared singular values of centred multi-head attention with K = V, or of its output, as n -> infinity.
 
-    `key_ratio` and `output_ratio` are gK and gO, totals over n tokens. Atom at zero `1 - min(1, gK, gO)`. Not
-    for causal masks, correlated tokens, or beta near `few_rows_beta(n)`.
+    The atom at zero is `1 - min(1, gK, gO)`. The law does not apply to causal masks, to correlated tokens, or
+    if beta is near `few_rows_beta(n)`.
+
+    Args:
+        beta: standard deviation of a row's logits.
+        key_ratio: gK, the total size of keys over n tokens.
+        output_ratio: gO; None for the law before the output matrix.
 
     >>> law = TiedValuesLaw(1.0, heads=16, key_ratio=16.0, output_ratio=16.0)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2), 2)
@@ -70,7 +77,7 @@ class TiedValuesLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The ratios a of `x = 0` at `u = -a`, ascending: n, the output, and the rank of the keys."""
+        """The ratios a with `x = 0` at `u = -a`, ascending: from n, the output and the rank of the keys."""
         given = () if self.output_ratio is None else (self.output_ratio,)
         return tuple(sorted((1.0, *given, min(self.key_ratio, float(self.heads)))))
 
@@ -80,7 +87,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """One interval: its ends are the extrema of x(v) at real v off the jumps."""
+        """One interval, whose ends are the extrema of x(v) at real v off the jumps."""
         return ((self._lower_edge, self._upper_edge),)
 
     @property
@@ -92,7 +99,7 @@ class TiedValuesLaw(Law):
         return self.density_by_stieltjes(x)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """`(1 + u)/x`, continued from far above the line by Newton's method on `log x(v)`."""
+        """Return `(1 + u)/x`, continued from far above the real line by Newton's method on `log x(v)`."""
         place = np.asarray(z).astype(complex)
         below = place.imag < 0
         x = np.where(below, place.conj(), place)
@@ -104,7 +111,10 @@ class TiedValuesLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Lagrange's inversion of `x/v = F(u)`, `u = sum_q h m_q v^(-q)`, m_q the moments of the jumps."""
+        """Return `int x^order dmu` by Lagrange's inversion of `x/v = F(u)`.
+
+        `u = sum_q h m_q v^(-q)`, m_q the moments of the jumps.
+        """
         al, b, rate = self._letters
         poisson = [1.0, *(_free_poisson_moment(rate, k) for k in range(1, 2 * order + 1))]
         jumps = [
@@ -125,7 +135,7 @@ class TiedValuesLaw(Law):
         return al, self.heads * square / self.key_ratio, self.key_ratio / self.heads
 
     def _u(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """u and `v du/dv`."""
+        """Return u and `v du/dv`."""
         al, b, rate = self._letters
         R: Complexes = np.sqrt(al**2 + 4 * b * v)
         G, slope = _free_poisson(2 * v / (al + R), rate)
@@ -136,7 +146,7 @@ class TiedValuesLaw(Law):
         return self.heads * (one_plus_psi - 1), self.heads * growth
 
     def _place(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """x and `d log x / d log v`."""
+        """Return x and `d log x / d log v`."""
         u, growth = self._u(v)
         with np.errstate(all="ignore"):
             x, steep = v * (1 + u), 1 + growth / (1 + u)
@@ -146,7 +156,7 @@ class TiedValuesLaw(Law):
         return x, steep
 
     def _inverse(self, x: Complexes) -> Complexes:
-        """v above the line with `x(v) = x`, for x above or on it, along `x + i height` from far away."""
+        """Return v above the real line with `x(v) = x`, followed along `x + i height` from far away."""
         size = np.abs(x)
         start = START * self._upper_edge + size
         steps = int(np.log2(1e4 * (start / size).max(initial=1.0))) + 1
@@ -163,7 +173,7 @@ class TiedValuesLaw(Law):
             with np.errstate(all="ignore"):
                 move = -np.log(image / x) / steep
             move = np.where(np.isfinite(move), move, 0.0)
-            # Never through the line: at most half the angle that is left, and no more than a factor e.
+            # Never cross the line: use at most half the remaining angle, and at most a factor e.
             angle = np.angle(v)
             limit = np.where(move.imag < 0, 0.5 * angle, 0.5 * (np.pi - angle))
             shrink = np.minimum(1.0, limit / np.maximum(np.abs(move.imag), 1e-300))
@@ -186,7 +196,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def _lower_edge(self) -> float:
-        """The maximum of x where u runs from minus the smallest factor to minus the second."""
+        """The maximum of x while u runs from minus the smallest factor to minus the second."""
         first, second, *_ = self.factors
         if first == second:
             return 0.0
@@ -212,7 +222,7 @@ class TiedValuesLaw(Law):
 
 
 def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:
-    """Transform and its slope of the free Poisson law, `x G^2 - (x + 1 - rate) G + 1 = 0`."""
+    """Return the transform G of the free Poisson law and its slope, `x G^2 - (x + 1 - rate) G + 1 = 0`."""
     root = np.sqrt(x - (1 - np.sqrt(rate)) ** 2) * np.sqrt(x - (1 + np.sqrt(rate)) ** 2)
     middle = x + 1 - rate
     with np.errstate(all="ignore"):
@@ -223,5 +233,5 @@ def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:
 
 
 def _free_poisson_moment(rate: float, order: int) -> float:
-    """`sum_j N(order, j) rate^j`, N the Narayana numbers."""
+    """Return `sum_j N(order, j) rate^j`, N the Narayana numbers."""
     return sum(comb(order, j) * comb(order, j - 1) * rate**j for j in range(1, order + 1)) / order

@@ -1,39 +1,33 @@
-"""Laws made of another law: shrunk, rectified, thresholded, folded, mirrored.
+"""Laws derived from another law: shrunk, rectified, thresholded, folded and mirrored.
 
-The spectrum of the Bayes-optimal estimate: a blurred spectrum, each eigenvalue shrunk as well as can be.
+X is an eigenvalue of `S + a Z` with the law mu_a (see `free_convolution`), g_a its transform, and Q the
+second moment of S. E is the squared distance of the transformed matrix from S, per dimension.
 
-The posterior mean of S* given `S* + a Z` keeps the eigenvectors and maps an eigenvalue x to
-`y(x) = x - 2 a^2 Re g_a(x)` (Bun, Allez, Bouchaud and Potters 2016, additive Gaussian noise).
+**Shrunk**, the Bayes-optimal estimate. The posterior mean of S given `S + a Z` keeps the eigenvectors and
+maps an eigenvalue x to `y(x) = x - 2 a^2 Re g_a(x)` (Bun, Allez, Bouchaud and Potters 2016, additive Gaussian
+noise).
 
-The rectified law: what is left of a blurred spectrum after soft thresholding.
+**Rectified**, soft thresholding. `f(x) = (x - b)_+` gives the spectrum of a trained, weight-decayed positive
+semidefinite matrix (arXiv 2509.24914). State evolution needs the integrals `J = int f^2 dmu_a`,
+`M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. The distance is
+`E = Q - J - 2 b M1 + 2 a^2 chi`. For singular values with both signs, S square and Z of independent entries,
+`f(x) = sign(x) (abs(x) - b)_+`; the integrals are over both sides, and the same formulas hold. A student of
+limited width keeps only the values beyond a cut t > b: `f(x) = (x - b) 1(x > t)`. The same formulas hold with
+the integrals taken above t.
 
-`f(x) = (x - b)_+` applied to eigenvalues X of law mu_a: the spectrum of a trained, weight-decayed positive
-semidefinite matrix (arXiv 2509.24914). The integrals that state evolution needs are `J = int f^2 dmu_a`,
-`M1 = int f dmu_a` and `chi = 2 int f Re g_a dmu_a = (dJ/da) / (2a)`. With X the eigenvalues of `S + a Z` and
-Q the second moment of S, the distance of the rectified matrix from S is `E = Q - J - 2 b M1 + 2 a^2 chi`.
-
-For singular values with both signs, S square and Z of independent entries, `f(x) = sign(x) (abs(x) - b)_+`,
-the integrals are over both sides, and the same formulas hold: a table of two sides.
-
-A student of limited width keeps a share of the values only, those beyond a cut t > b:
-`f(x) = (x - b) 1(x > t)`, and the same formulas hold with the integrals taken above t.
-
-Where a and b are small, E is a difference of large terms. The integrals over all of mu_a are known (mass 1,
-second moment `Q + a^2`, `2 int x Re g = 1`), and what lies below t (b without a cut) has the size of a. So
+If a and b are small, E is a difference of large terms. But the integrals over all of mu_a are known (mass 1,
+second moment `Q + a^2`, `2 int x Re g = 1`), and the part below t (b without a cut) is of the size of a. So
 
     E = b^2 mass + int_(x<t) x^2 - a^2 + 2 a^2 chi,    chi = 1 - 2 int_(x<t) x Re g - 2 b int_(x>t) Re g.
 
-The thresholded law: what is left of a blurred spectrum after hard thresholding.
-
-`f(x) = x` where `|x| > tau`, else 0, applied to eigenvalues X of law mu_a: the spectrum of factors trained
-from a vanishing start and stopped early (arXiv 2007.08322; that the flow is a threshold is ours). With X the
-eigenvalues of `S + a Z` and Q the second moment of S, the distance of the thresholded matrix from S is
+**Thresholded**, hard thresholding. `f(x) = x` if `|x| > tau`, else 0, gives the spectrum of factors trained
+from a vanishing start and stopped early (arXiv 2007.08322; it is our result that the flow acts as a
+threshold). The distance is
 
     E = Q + int_(|x|>tau) (4 a^2 x Re g_a - x^2) dmu_a
 
-The positive half of a symmetric law: singular values without their signs.
-
-The law of -X: what an even output may learn instead of its target.
+**Folded**, the positive half of a symmetric law: singular values without their signs. **Mirrored**, the law
+of -X, which an even output may learn instead of its target.
 """
 
 from __future__ import annotations
@@ -49,7 +43,7 @@ from attnlaw.core.settings import check_value
 from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.law import Bounded, Law, Piece
 
-NEAR_END = 1e-4  # the least angle on an interval; at the ends themselves g is known less well
+NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends themselves
 
 
 @dataclass(frozen=True)
@@ -77,7 +71,7 @@ class Shrunk(Law):
         return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights
 
     def density(self, x: ArrayLike) -> Reals:
-        """`density of X / (dy/dx)`, interpolated in a fine table of the map."""
+        """Return `density of X / (dy/dx)`, interpolated in a fine table of the map."""
         x = np.asarray(x, dtype=float)
         total = np.zeros(x.shape)
         for _, y, height in self._maps:
@@ -89,7 +83,7 @@ class Shrunk(Law):
 
     @cached_property
     def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
-        """Per interval: x, y(x) and the density of y, at angles that crowd towards the edges."""
+        """x, y(x) and the density of y on each interval, at angles that are dense near the edges."""
         maps = []
         for low, high in self.base.intervals:
             theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
@@ -101,13 +95,13 @@ class Shrunk(Law):
         return maps
 
 
-# Up to this part of Q a^2 and b^2 are small.
+# a^2 and b^2 are small if they are below this part of Q.
 SMALL = 1e-4
 
 
 @dataclass(frozen=True)
 class Rectification:
-    """`J`, `M1`, `chi`, the mass above the threshold, E and `dchi/db`, a value for each member of a batch."""
+    """`J`, `M1`, `chi`, the mass above the threshold, E and `slope = dchi/db`, for each member of a batch."""
 
     J: Reals
     M1: Reals
@@ -120,7 +114,12 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Integrals of `(x - b)_+`, or of `(x - b) 1(x > cut)` where that is higher, against each mu_a.
+    """Integrate `(x - b)_+` against each mu_a, or `(x - b) 1(x > cut)` if the cut is higher.
+
+    Args:
+        table: the integrals of each mu_a.
+        b: thresholds, one for each member.
+        which: the members to compute; all if None.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
@@ -134,7 +133,7 @@ def rectify(
     small = np.maximum(square, b * b) < SMALL * Q
     mass = np.where(small, 1 - below[0], mass)
     chi = np.where(small, 1 - 2 * below[4] - 2 * b * plain, chi)
-    chi = np.maximum(chi, 0.0)  # a mean of slopes, but for round-off
+    chi = np.maximum(chi, 0.0)  # it is a mean of slopes, so only rounding makes it negative
     E = np.where(small, b * b * mass + below[2] - square, Q - J - 2 * b * M1) + 2 * square * chi
     return Rectification(J, M1, chi, mass, E, -2 * plain)
 
@@ -143,9 +142,11 @@ def rectify(
 class Rectified(Law):
     """The law of `scale (X - threshold)_+`, X of the law `base`: an atom at zero and a shifted bulk.
 
-    With `sides` 2 it is that of `scale (abs(X) - threshold)_+` for a symmetric base. A `cut` above the
-    threshold sets what lies below it to zero: the bulk then starts at `scale (cut - threshold)`. `kept` is
-    the weight of the bulk, where it is known already.
+    Args:
+        sides: 2 for the law of `scale (abs(X) - threshold)_+` with a symmetric base.
+        cut: values of X below it become zero, so the bulk starts at `scale (cut - threshold)`; None for no
+            cut.
+        kept: the weight of the bulk if it is already known; it is computed if None.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -165,7 +166,7 @@ class Rectified(Law):
 
     @property
     def _lower_cut(self) -> float:
-        """The least value of X that is kept."""
+        """The smallest value of X that is kept."""
         return self.threshold if self.cut is None else max(self.threshold, self.cut)
 
     @property
@@ -225,7 +226,7 @@ class Thresholded(Law):
 
     @property
     def distance(self) -> float:
-        """E, of the thresholded matrix from the one under the noise, per dimension.
+        """E, the squared distance of the thresholded matrix from the matrix without noise, per dimension.
 
         >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
         >>> noise, far = FreeConvolution(MarchenkoPastur(0.5), 1.0), 99.0
@@ -310,7 +311,10 @@ class Mirrored(Law):
         return self.base.density(-np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """At a real point inside the support -z + i0 is the conjugate of what the base means by -z."""
+        """Return `-g_base(-z)`, or its conjugate at a real point.
+
+        Inside the support, -z + i0 is the conjugate of what the base law means by -z.
+        """
         z = np.asarray(z)
         g = -self.base.stieltjes(-z)
         return np.asarray(g if np.iscomplexobj(z) else g.conj())
