@@ -177,7 +177,7 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return nodes `middle - half cos(theta)` of intervals, with Re g and the density from `stieltjes(a, x)`."""
+    """Return nodes `middle - half cos(theta)` of intervals; `stieltjes(a, x)` gives Re g and the density."""
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)

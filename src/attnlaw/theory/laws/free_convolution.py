@@ -118,7 +118,7 @@ class Truncated:
                 upper = part.above(b[place], rows)
                 lower = part.total[:, rows] - upper
                 if self.sides == 2:
-                    # An interval around zero has both sides; each of the others also stands for its mirror image.
+                    # An interval around zero has both sides; the others also stand for their mirror images.
                     lower = np.where(part.nodes.low[rows] < 0, lower - upper, 2 * lower)
                     lower[[1, 3]] = 0.0
                 above[:, place] += self.sides * upper.sum(axis=-1)

@@ -58,7 +58,10 @@ class HeadNull(Law):
         return (self._layout,)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `Im v / (pi c x)` by Cardano's formula, whose discriminant is `x (x - low)(high - x) / 27`."""
+        """Return `Im v / (pi c x)` by Cardano's formula.
+
+        The discriminant of the cubic is `x (x - low)(high - x) / 27`.
+        """
         x = np.asarray(x, dtype=float)
         c, (low, high) = self.ratio, self.intervals[0]
         inside = (x > low) & (x < high)
@@ -86,7 +89,7 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """Return `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order (Lagrange inversion of the equation for u)."""
+        """Return `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order, by Lagrange's inversion for u."""
         k = order
         if k == 0:
             return 1.0

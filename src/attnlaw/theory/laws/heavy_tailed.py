@@ -74,7 +74,7 @@ class HighTemperatureMP(Law):
 
     @property
     def inverse_tail_exponent(self) -> float:
-        """The exponent `(kappa/2)(1/gamma - 1) + 1`: the density of u = 1/x falls like u to minus this power."""
+        """The exponent `(kappa/2)(1/gamma - 1) + 1` with which the density of 1/x falls far out."""
         return self.a + 2
 
     @property
@@ -83,7 +83,7 @@ class HighTemperatureMP(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """Three pieces: below, along and beyond the stretch where f oscillates, the bulk if kappa is large."""
+        """Three pieces: below, along and beyond the stretch where f oscillates."""
         scale = self.gamma / self.b
         low = max(self.a, 1.0) ** 2 / (self._top + 1)
         return (

@@ -272,7 +272,7 @@ class Law(ABC):
             density = np.where(inside, here, 0.0)
             distance = x[..., None] - points
             if np.isinf(high):
-                # The subtracted function must be integrable: rho(x) (x - low + L)/(t - low + L), L a middle length.
+                # Subtract an integrable function: rho(x) (x - low + L)/(t - low + L), L a middle length.
                 length = points[points.size // 2] - low
                 taken = density[..., None] * ((x - low + length)[..., None] / (points - low + length))
                 ratio = np.where(inside, (x - low) / length, 1.0)

@@ -91,7 +91,10 @@ class MarchenkoPastur(Law):
         return np.where(wanted <= 0, 0.0 if self.rank_ratio < 1 else low, x)
 
     def _mass_to(self, theta: Reals) -> Reals:
-        """Return the mass up to theta, a multiple of `int_0^theta sin^2 / (A - cos) dtheta`, A = middle/half."""
+        """Return the mass up to theta.
+
+        It is a multiple of `int_0^theta sin^2 / (A - cos) dtheta`, A = middle/half.
+        """
         low, high = (end / self.scale for end in self.intervals[0])
         A, half = (high + low) / (high - low), 0.5 * (high - low)
         # sqrt(A^2 - 1) atan(sqrt((A+1)/(A-1)) tan(theta/2)), written so that A = 1 and theta = pi are safe.

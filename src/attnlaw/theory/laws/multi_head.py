@@ -199,7 +199,7 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a piece for square-root edges, or for a density like `x^(1/order - 1)` at an edge that is zero."""
+    """Return a piece for square-root edges, or for a density like `x^(1/order - 1)` at an edge at zero."""
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -277,7 +277,7 @@ class RationalMap:
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Return whether the density is positive at real z: whether a root off the real line passes the test."""
+        """Return whether the density is positive at real z: whether some root off the real line passes."""
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
@@ -325,7 +325,7 @@ class RationalMap:
 
     @cached_property
     def _equation(self) -> tuple[Reals, Reals]:
-        """`P = prod_a (D + N/a)` and `y D^M` for M factors, of one length: `P - z y D^M = 0`, monic in 1/y."""
+        """`P = prod_a (D + N/a)` and `y D^M` for M factors: `P - z y D^M = 0`, monic in 1/y."""
         D, B = self._polynomials
         P, lead = _product(B), np.append(0.0, _product([D] * len(B)))
         return P, np.append(lead, np.zeros(P.size - lead.size))

@@ -162,9 +162,7 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Return the place of a spike with this e and F and its squared overlap; None if it is inside the
-        bulk.
-        """
+        """Return the place of a spike with this e and F and its squared overlap; None if it is inside."""
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -232,8 +230,9 @@ class Riccati(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """One piece, in log x unless it starts at zero: a null space that is being forgotten gathers near
-        zero.
+        """One piece, in log x unless it starts at zero.
+
+        A null space that is being forgotten gathers near zero.
         """
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

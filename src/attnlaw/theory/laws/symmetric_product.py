@@ -70,7 +70,7 @@ class SymmetricProduct(Law):
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; if k > 1, the smallest root of the cubic."""
+        """Return `(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; if k > 1, the cubic's smallest root."""
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale
         if k > 1:
