@@ -14,6 +14,7 @@ import numpy as np
 
 import attnlaw
 from attnlaw.analysis.fit.learned import LearnedFit, fit_learned
+from attnlaw.analysis.fit.model_fits import fit_spectra
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -34,7 +35,7 @@ def every_form(values: np.ndarray, size: int) -> list[LearnedFit]:
 def heads(model: str, kind: str) -> list[np.ndarray]:
     """Singular values of the heads that are not random."""
     audit = attnlaw.audit(fetch(model), jobs=1)
-    fits = attnlaw.fit_spectra(audit.spectra, audit.matrices).matrices
+    fits = fit_spectra(audit.spectra, audit.matrices).matrices
     keys = ["layer", "head", "kind"]
     rows = audit.spectra.join(fits.select(*keys, "law"), on=keys)
     rows = rows.filter((rows["kind"] == kind) & (rows["law"] != "random"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any
 
-from attnlaw.analysis.atlas import Atlas, atlas
+from attnlaw.analysis.atlas import Atlas, load_atlas
 from attnlaw.analysis.findings import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import SettingField, setting_fields
@@ -31,7 +31,7 @@ ATLAS_PLACE = "<!-- models of the atlas -->"
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """The page with its tables."""
     tables = PLACE.sub(_table, markdown).replace(RULES_PLACE, rules_table(DETECTORS.values()))
-    return tables.replace(ATLAS_PLACE, atlas_table(atlas()))
+    return tables.replace(ATLAS_PLACE, atlas_table(load_atlas()))
 
 
 def _table(place: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-import attnlaw
+from attnlaw.analysis.atlas import load_atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, AtlasColumn
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.encodings import inline_data
@@ -78,7 +78,7 @@ def _panel(column: AtlasColumn, rows: list[dict[str, Any]], order: list[str], fi
 
 def main() -> None:
     file = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "screenshots" / "atlas.svg"
-    write_all({file: draw_svg(house_spec(chart(attnlaw.atlas().values))).encode()})
+    write_all({file: draw_svg(house_spec(chart(load_atlas().values))).encode()})
     print("wrote", file)
 
 

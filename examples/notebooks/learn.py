@@ -9,7 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from attnlaw import Problem, Target, agreement, curve, simulate, state_evolution, thresholds
+from attnlaw import Problem, Target
+from attnlaw.theory.learn.agreement import agreement
+from attnlaw.theory.learn.simulate import simulate
+from attnlaw.theory.learn.state_evolution import curve, state_evolution
+from attnlaw.theory.learn.thresholds import thresholds
 
 problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
 prediction = state_evolution(problem)

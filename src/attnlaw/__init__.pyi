@@ -891,9 +891,9 @@ def diff(
     """Compare checkpoints with their base: which tensors changed and how, which heads, in which directions.
 
     Each tensor gets a verdict: identical, rounded (to which format), low-rank (of which rank), below the
-    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward map gets the size of
-    its update, its rank, how far it keeps to the base's directions against chance, and what is new. A LoRA
-    adapter in the place of a model is added to the base.
+    floor of its file's rounding, noise, dense, unrelated. Each head and feed-forward matrix gets the size and
+    the rank of its update, how far the update keeps to the base's directions compared with chance, and how
+    many directions are new. A LoRA adapter in place of a model is added to the base.
 
     Options that take a sequence make one case for each value.
 
@@ -946,7 +946,7 @@ def check(
     approximate: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> CheckResult:
-    """Judge a checkpoint: findings by level, and rules over the numbers of its audit and its diff.
+    """Judge a checkpoint by its findings, and by rules over the numbers of its audit and its diff.
 
     Exit status 0: passed; 1: something could not be read; 2: bad usage or rule file; 3: the gate failed.
 
@@ -1237,8 +1237,7 @@ def learn(
     The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
-    The same from Python: attnlaw.learn(alpha=..., tokens=...); or attnlaw.state_evolution(problem) of an
-    attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
+    The same from Python: attnlaw.learn(alpha=..., tokens=...).
 
     Options that take a sequence make one case for each value.
 
@@ -1320,8 +1319,7 @@ def dynamics(
     The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
     of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
 
-    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule)
-    of an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 
     Options that take a sequence make one case for each value.
 

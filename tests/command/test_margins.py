@@ -13,6 +13,7 @@ from analysis.forward.tiny_models import save_tiny
 from command.in_process import Ended, invoke
 
 import attnlaw
+from attnlaw.analysis.audit.measured_proxy import measured_proxy
 from attnlaw.analysis.forward import condition, measure_margins
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +104,7 @@ def test_effective_directions_are_told_with_their_rank(tmp_path: Path) -> None:
     run(*words)
     rows = pl.read_parquet(tmp_path / "out" / "directions.parquet")
     ids = [list(map(int, line.split(","))) for line in (tmp_path / "ids").read_text().split()]
-    expected = attnlaw.measured_proxy(attnlaw.audit(tmp_path / "a", jobs=1), tmp_path / "a", ids)
+    expected = measured_proxy(attnlaw.audit(tmp_path / "a", jobs=1), tmp_path / "a", ids)
     assert rows["effective_directions"].to_list() == expected["effective_directions"].to_list()
     first = rows.row(0, named=True)
     # Entries sin(a i + b j + c) make a matrix of rank 2.

@@ -254,7 +254,7 @@ def test_several_cases_are_rows_a_table_and_a_chart(curve: Result) -> None:
 
 
 def test_functions_of_the_library_return_the_records(curve: Result) -> None:
-    same = attnlaw.curve(curve[0].record.problem, [0.1, 0.2, 0.4])
+    same = learning_curve(curve[0].record.problem, [0.1, 0.2, 0.4])
     assert [point.estimation_error for point in same] == [point.estimation_error for point in curve]
     assert len(repr(same[0])) < 300
     widths = compare_widths(Depth(AttentionLayer(RandomInputs(4), heads=2)), (16, math.inf), 500, 3)

@@ -13,10 +13,13 @@ from command.in_process import invoke
 
 import attnlaw
 import attnlaw.verbs
+from attnlaw.analysis.audit.audit import spectrum_at
+from attnlaw.analysis.fit.fit import fit_law
 from attnlaw.core.estimate import format_value
 from attnlaw.core.settings import setting_fields
 from attnlaw.lab.controls import slider_steps
 from attnlaw.lab.serve import HOST, build_server, open_socket
+from attnlaw.theory.learn.simulate import simulate
 from attnlaw.verbs.learn import LearnSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium")]
@@ -120,7 +123,7 @@ def test_a_slider_moves_the_numbers_and_the_words_repeat_them(opened):
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
     wait_for(page, "estimation_error", format_value(after.estimation_error))
-    trained = attnlaw.simulate(after.record.problem, size=10, seeds=1)
+    trained = simulate(after.record.problem, size=10, seeds=1)
     wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     assert "trained students: done" in page.inner_text("body")
     assert violations_by_look(page) == {}
@@ -154,11 +157,11 @@ def test_laws_lie_over_the_spectrum_of_a_head(opened):
     page = opened("audit")
     slider(page, "layer").press("End")
     slider(page, "head").press("ArrowRight")
-    spectrum = attnlaw.spectrum_at("examples/tiny-decoder", layer=3, head=1, kind="qk")
-    wait_for(page, "heavy-tailed-ks", format_value(attnlaw.fit_law(spectrum, "heavy-tailed").ks))
+    spectrum = spectrum_at("examples/tiny-decoder", layer=3, head=1, kind="qk")
+    wait_for(page, "heavy-tailed-ks", format_value(fit_law(spectrum, "heavy-tailed").ks))
     assert number(page, "spectral_norm") == format_value(float(spectrum.spectral))
     page.locator("[data-setting=power-law] [role=switch]").first.click()
-    wait_for(page, "power-law-ks", format_value(attnlaw.fit_law(spectrum, "power-law").ks))
+    wait_for(page, "power-law-ks", format_value(fit_law(spectrum, "power-law").ks))
     assert "heavy-tailed" in page.locator("figure svg").inner_html()
     assert violations_by_look(page) == {}
     page.close()
@@ -196,7 +199,7 @@ def test_a_simulation_stops_by_its_button(opened):
     slider(page, "simulate").press("Home")
     slider(page, "seeds").press("Home")
     page.get_by_role("button", name="Start").click()
-    trained = attnlaw.simulate(attnlaw.learn().record.problem, size=10, seeds=1)
+    trained = simulate(attnlaw.learn().record.problem, size=10, seeds=1)
     wait_for(page, "estimation_error", format_value(trained.estimation_error), place=1)
     page.close()
 

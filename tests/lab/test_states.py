@@ -9,6 +9,7 @@ import pytest
 from command.in_process import invoke
 
 import attnlaw
+from attnlaw.analysis.audit.audit import spectrum_at
 from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import format_value
 from attnlaw.lab import html as shown
@@ -144,10 +145,10 @@ def test_a_matrix_without_heads_needs_none():
     first = {control.name: control.value for control in audited.controls}
     laid = audited.state(first | {"kind": "ffn_in", "layer": 1, "head": 3})
     assert laid.location == {"kind": "ffn_in", "layer": 1}
-    same = attnlaw.spectrum_at(EXAMPLE, layer=1, kind="ffn_in")
+    same = spectrum_at(EXAMPLE, layer=1, kind="ffn_in")
     assert (same.values == laid.spectrum.values).all()
     with pytest.raises(InputError, match="found 4 matrices, expected one"):
-        attnlaw.spectrum_at(EXAMPLE, layer=1, kind="qk")
+        spectrum_at(EXAMPLE, layer=1, kind="qk")
 
 
 @pytest.mark.slow

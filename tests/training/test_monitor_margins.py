@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 
-from attnlaw import measure_margins
+from attnlaw.analysis.forward.margins import measure_margins
 from attnlaw.core.errors import InputError
 from attnlaw.report import write_report
 from attnlaw.training import SpectralMonitor

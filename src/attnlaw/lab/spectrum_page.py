@@ -117,9 +117,11 @@ class FittedSpectrum:
         saved = f"attnlaw.load({self.source!r})[{self.row['case']}]"
         source = saved if is_saved(self.source) else repr(self.source)
         return (
-            "import attnlaw\n\n"
-            f"spectrum = attnlaw.spectrum_at({source}, {location})\n"
-            f"fits = {{law: attnlaw.fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
+            "import attnlaw\n"
+            "from attnlaw.analysis.audit.audit import spectrum_at\n"
+            "from attnlaw.analysis.fit.fit import fit_law\n\n"
+            f"spectrum = spectrum_at({source}, {location})\n"
+            f"fits = {{law: fit_law(spectrum, law) for law in {list(self.laws)!r}}}"
         )
 
     def as_command(self) -> str:

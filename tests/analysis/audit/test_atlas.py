@@ -22,6 +22,7 @@ from real_checkpoints import Unavailable, audited
 from safetensors.numpy import load_file
 
 import attnlaw
+from attnlaw.analysis.atlas import load_atlas
 from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, KIND_OF, STORED, column_values, model_kinds
 from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models
@@ -30,7 +31,7 @@ from attnlaw.study import Backend, read_study, run
 
 ROOT = Path(__file__).resolve().parents[3]
 TINY = ROOT / "examples" / "tiny-decoder"
-ATLAS = attnlaw.atlas()
+ATLAS = load_atlas()
 PLACE = ("layer", "stack", "head", "expert", "kind", "rows", "cols", "inner", "null_draws", "applications")
 
 
@@ -328,7 +329,7 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
         f'[[list]]\nmodel = "{TINY}"\nname = "part"\nlayers = "0"\n'
     )
     run(read_study(file), tmp_path / "rows", Backend())
-    atlas = attnlaw.atlas(attnlaw.load(tmp_path / "rows"))
+    atlas = load_atlas(attnlaw.load(tmp_path / "rows"))
     assert atlas.models.select("model", "trained", "source").rows() == [("mine", True, None)]
     row = atlas.values.select(list(COLUMNS)).row(0)
     assert row == column_values(tiny().matrices, tiny().layers).select(list(COLUMNS)).row(0)
@@ -337,9 +338,9 @@ def test_a_study_is_an_atlas_of_its_whole_audits(tmp_path: Path) -> None:
 def test_what_is_no_study_of_audits_is_told(tmp_path: Path) -> None:
     for given in (tmp_path, attnlaw.learn(alpha=1.0)):
         with pytest.raises(attnlaw.InputError, match=r"give attnlaw\.load\(DIR\) of a study of audits"):
-            attnlaw.atlas(given)
+            load_atlas(given)
     file = tmp_path / "study.toml"
     file.write_text(f'verb = "audit"\n[fixed]\nmodel = "{TINY}"\nonly = ["qk"]\nlayers = "0"\n')
     run(read_study(file), tmp_path / "rows", Backend())
     with pytest.raises(attnlaw.InputError, match="no audit of a whole model"):
-        attnlaw.atlas(attnlaw.load(tmp_path / "rows"))
+        load_atlas(attnlaw.load(tmp_path / "rows"))

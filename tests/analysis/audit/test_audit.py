@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 import attnlaw
 from attnlaw.analysis.audit.rows import log10
 from attnlaw.analysis.audit.summary import null_test_sentence
+from attnlaw.core.tables import write_csv
 from attnlaw.render.model_names import model_names
 from attnlaw.report import write_report
 from attnlaw.theory.bounds import BOUNDS
@@ -106,7 +107,7 @@ def test_tables_leave_as_pandas_csv_and_notebook(tiny, tmp_path):
     frame = tiny.matrices.to_pandas()
     assert len(frame) == tiny.matrices.height
     assert list(frame.columns) == tiny.matrices.columns
-    read = pl.read_csv(attnlaw.write_csv(tiny.matrices, tmp_path / "rows.csv"))
+    read = pl.read_csv(write_csv(tiny.matrices, tmp_path / "rows.csv"))
     assert read["spectral_norm"].to_list() == tiny.matrices["spectral_norm"].to_list()
     assert "<table" in tiny._repr_html_()
 
@@ -117,7 +118,7 @@ def test_no_text_of_a_csv_is_a_formula(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     names = ["=1+1", "+a", "-a", "@a", "\ta", "plain", "a=b"]
     matrices = tiny.matrices.head(len(names)).with_columns(model=pl.Series(names), log10_scale=-1.0)
-    path = attnlaw.write_csv(matrices, "~/rows.csv")
+    path = write_csv(matrices, "~/rows.csv")
     with (tmp_path / path).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["model"] for row in rows] == ["'=1+1", "'+a", "'-a", "'@a", "'\ta", "plain", "a=b"]

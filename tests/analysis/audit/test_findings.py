@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from real_checkpoints import audited
 
 import attnlaw
+from attnlaw.analysis.audit.audit import model_findings
 from attnlaw.analysis.columns import MATRICES
 from attnlaw.analysis.findings import DETECTORS, Evidence, Finding, Subject, TensorLocation, run_detectors
 from attnlaw.analysis.findings.apply import group_findings
@@ -47,7 +48,7 @@ def _tiny(request: pytest.FixtureRequest) -> Model:
 
 def rules_of(model: Model) -> dict[str, list[Finding]]:
     findings: dict[str, list[Finding]] = {}
-    for finding in attnlaw.findings(model):
+    for finding in model_findings(model):
         findings.setdefault(finding.rule, []).append(finding)
     return findings
 
@@ -60,7 +61,7 @@ def counted(audit: attnlaw.Result) -> dict[tuple[str, str], int]:
 
 
 def test_sound_models_have_no_findings_but_notes(tiny: Model) -> None:
-    assert attnlaw.findings(tiny) == []
+    assert model_findings(tiny) == []
 
 
 @pytest.mark.slow
@@ -92,7 +93,7 @@ def test_a_fresh_model_is_untrained() -> None:
         torch.nn.init.normal_(encoder_layer.self_attn.in_proj_weight, std=0.05)
         for linear in (encoder_layer.self_attn.out_proj, encoder_layer.linear1, encoder_layer.linear2):
             torch.nn.init.normal_(linear.weight, std=0.05)
-    levels = {finding.rule: finding.level for finding in attnlaw.findings(fresh)}
+    levels = {finding.rule: finding.level for finding in model_findings(fresh)}
     assert levels == {"untrained-model": "error", "untrained-layer": "error", "random-head": "note"}
 
 
@@ -100,14 +101,14 @@ def test_torch_encoders_are_born_with_copied_layers() -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     fresh = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-    assert {"identical-tensors", "duplicate-layers"} <= {finding.rule for finding in attnlaw.findings(fresh)}
+    assert {"identical-tensors", "duplicate-layers"} <= {finding.rule for finding in model_findings(fresh)}
 
 
 def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     damaged = DAMAGES["a NaN"](tiny, LAYER)
-    findings = attnlaw.findings(damaged)
+    findings = model_findings(damaged)
     assert [finding.rule for finding in findings] == ["non-finite"]
     assert (findings[0].value, findings[0].location.tensor) == (1, "transformer.h.2.attn.c_attn.weight")
     tensors = {name: damaged.tensors.read(name) for name in damaged.tensors.shapes}
@@ -117,7 +118,7 @@ def test_nan_is_a_finding_here_and_one_line_in_an_audit(tiny: Model, tmp_path: P
     weights = Weights(tiny)
     for name in weights.tensors:
         weights.tensors[name] = np.full_like(weights.tensors[name], np.nan)
-    assert {finding.rule for finding in attnlaw.findings(weights.changed)} == {"non-finite"}
+    assert {finding.rule for finding in model_findings(weights.changed)} == {"non-finite"}
 
 
 def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> None:
@@ -127,24 +128,24 @@ def test_what_does_not_need_the_damaged_norm_is_still_measured(tiny: Model) -> N
 
     audit = audit_model(weights.changed, options=AuditOptions(tolerant=True))
     assert audit.matrices.height == 39  # all but the map that reads this norm
-    assert [finding.location.tensor for finding in attnlaw.findings(audit)] == ["transformer.h.1.ln_2.weight"]
+    assert [finding.location.tensor for finding in model_findings(audit)] == ["transformer.h.1.ln_2.weight"]
 
 
 def test_levels_thresholds_and_names() -> None:
     torch = pytest.importorskip("torch")
     layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
     audit = attnlaw.audit(torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
-    levels = {finding.level for finding in attnlaw.findings(audit, levels={"duplicate-layers": "note"})}
+    levels = {finding.level for finding in model_findings(audit, levels={"duplicate-layers": "note"})}
     assert "note" in levels
-    quiet = attnlaw.findings(audit, ignore=["identical-tensors"], levels={"duplicate-layers": "off"})
+    quiet = model_findings(audit, ignore=["identical-tensors"], levels={"duplicate-layers": "off"})
     assert not {"identical-tensors", "duplicate-layers"} & {finding.rule for finding in quiet}
     others = set(DETECTORS) - {"untrained-model"}
-    assert attnlaw.findings(audit, thresholds={"untrained-model": 1.0}, ignore=others) == []
+    assert model_findings(audit, thresholds={"untrained-model": 1.0}, ignore=others) == []
     for thresholds in ({"non-finite": 1.0}, {"duplicate-heads": 0.2}, {"unbalanced": float("nan")}):
         with pytest.raises(attnlaw.InputError, match="threshold of"):
-            attnlaw.findings(audit, thresholds=thresholds)
+            model_findings(audit, thresholds=thresholds)
     with pytest.raises(attnlaw.InputError, match="did you mean unbalanced"):
-        attnlaw.findings(audit, ignore=["unbalance"])
+        model_findings(audit, ignore=["unbalance"])
 
 
 @pytest.mark.parametrize(
@@ -194,9 +195,9 @@ def test_buffers_are_no_weights(tiny: Model) -> None:
     weights.tensors["transformer.h.0.attn.bias"] = np.triu(np.full((8, 8), -np.inf, np.float32), 1)
     weights.tensors["masked_bias"] = np.array(-1e9, np.float32)
     assert is_mask(weights.tensors["masked_bias"])
-    assert attnlaw.findings(weights.changed) == []
+    assert model_findings(weights.changed) == []
     weights.tensors["classifier.weight"] = np.array([[np.nan, 1.0, 2.0]], np.float32)
-    assert [finding.location.tensor for finding in attnlaw.findings(weights.changed)] == ["classifier.weight"]
+    assert [finding.location.tensor for finding in model_findings(weights.changed)] == ["classifier.weight"]
 
 
 def test_sketches_estimate_cosines(tiny: Model) -> None:

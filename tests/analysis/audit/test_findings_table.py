@@ -19,6 +19,7 @@ from analysis.audit.trained import FAMILIES, trained
 from real_checkpoints import NAMES, audited, real_checkpoint
 
 import attnlaw
+from attnlaw.analysis.audit.audit import model_findings
 from attnlaw.analysis.findings import DETECTORS, Subject, run_detectors
 from attnlaw.analysis.findings.evidence import Evidence
 from attnlaw.checkpoints.model import Model
@@ -53,7 +54,7 @@ def opened(name: str) -> Model:
 
 
 def counts(of: Any) -> Counter[str]:
-    return Counter(finding.rule for finding in attnlaw.findings(of))
+    return Counter(finding.rule for finding in model_findings(of))
 
 
 @pytest.fixture(scope="module", name="printed")
@@ -92,7 +93,7 @@ def test_damages_are_found(damage: str, printed: dict[str, list[str]]) -> None:
     cases = [(name, layer) for name, layers in LAYERS.items() for layer in layers]
     strangers: Counter[str] = Counter()
     for name, layer in cases:
-        findings = attnlaw.findings(DAMAGES[damage](opened(name), layer))
+        findings = model_findings(DAMAGES[damage](opened(name), layer))
         # Of two layers that are the same the later one is told.
         told_at = {1, layer} if damage == "a duplicated layer" else {layer}
         seen.update({finding.rule for finding in findings if finding.location.layer in told_at})
@@ -160,9 +161,9 @@ def test_other_families(family: str, printed: dict[str, list[str]]) -> None:
     printed["other families"].append(f"{family}, trained: {format_counts(counts(after))}")
     printed["other families"].append(f"{family}, fresh: {format_counts(counts(before))}")
     grave = {"note"}
-    assert {finding.level for finding in attnlaw.findings(after)} <= grave
+    assert {finding.level for finding in model_findings(after)} <= grave
     assert counts(before)["untrained-model"] == 1
-    assert {finding.rule for finding in attnlaw.findings(before)} <= {
+    assert {finding.rule for finding in model_findings(before)} <= {
         "untrained-model",
         "untrained-layer",
         "random-head",

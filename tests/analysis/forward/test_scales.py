@@ -14,6 +14,7 @@ from analysis.forward.tiny_models import save_tiny, tiny_model
 from real_checkpoints import real_checkpoint
 
 import attnlaw
+from attnlaw.analysis.audit.measured_proxy import measured_proxy
 from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
 from attnlaw.analysis.forward.families import FAMILIES
 from attnlaw.analysis.forward.inputs import RawInput
@@ -117,7 +118,7 @@ def test_columns_beside_those_of_an_audit(tmp_path):
     folder = save_tiny("gpt2", tmp_path / "gpt2")
     inputs = [[(7 * i + 3 * j + i * j) % 20 for j in range(6)] for i in range(12)]
     audit = attnlaw.audit(folder, jobs=1)
-    rows = attnlaw.measured_proxy(audit, folder, inputs)
+    rows = measured_proxy(audit, folder, inputs)
     assert rows.drop("log10_scale_measured", "p_measured", "effective_directions").equals(audit.matrices)
     measurement = measure_model(
         str(folder), [RawInput("ids", ids=tuple(ids)) for ids in inputs], amplification=True
@@ -130,9 +131,9 @@ def test_columns_beside_those_of_an_audit(tmp_path):
             (matrix.log10_scale, matrix.p), abs=1e-9
         )
     some = attnlaw.audit(folder, jobs=1, only="qk")
-    assert attnlaw.measured_proxy(some, folder, inputs).height == 8
+    assert measured_proxy(some, folder, inputs).height == 8
     with pytest.raises(InputError, match="the result has 2 cases; choose one"):
-        attnlaw.measured_proxy(audit + audit, folder, inputs)
+        measured_proxy(audit + audit, folder, inputs)
 
 
 def test_margins_of_0_have_no_scale():

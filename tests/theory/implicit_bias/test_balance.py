@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from scipy.special import binom
 from theory.regression.agree import holds, z_score
 
-from attnlaw import InputError, factor_balance
+from attnlaw import InputError
 from attnlaw.checkpoints.blocks import Rotary
 from attnlaw.core.estimate import Estimate
-from attnlaw.theory.implicit_bias.balance import mean_root, null_excess
+from attnlaw.theory.implicit_bias.balance import factor_balance, mean_root, null_excess
 from attnlaw.theory.laws.head_null import HeadNull
 
 

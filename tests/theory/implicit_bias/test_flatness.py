@@ -11,7 +11,8 @@ import pytest
 from scipy.optimize import minimize
 from theory.regression.agree import holds
 
-from attnlaw import InputError, hessian_trace, least_decay, least_trace
+from attnlaw import InputError
+from attnlaw.theory.implicit_bias.flatness import hessian_trace, least_decay, least_trace
 
 VALUES = (3.0, 1.0, 0.5)
 

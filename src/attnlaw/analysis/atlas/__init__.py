@@ -7,7 +7,7 @@
 | `compare` | where a model is among the models of an atlas |
 """
 
-from attnlaw.analysis.atlas.atlas import Atlas, atlas
+from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
 from attnlaw.analysis.atlas.compare import comparison_table
 
-__all__ = ["Atlas", "atlas", "comparison_table"]
+__all__ = ["Atlas", "comparison_table", "load_atlas"]

@@ -93,13 +93,13 @@ class Atlas:
         return f"<Atlas of {trained} trained and {self.models.height - trained} fresh models>"
 
 
-def atlas(audits: Result | None = None) -> Atlas:
+def load_atlas(audits: Result | None = None) -> Atlas:
     """Return the atlas that ships with attnlaw, or one made of your audits.
 
     Args:
         audits: the audits of a study, which `attnlaw.load(DIR)` opens. Their models count as trained.
 
-    >>> atlas()
+    >>> load_atlas()
     <Atlas of 9 trained and 7 fresh models>
     """
     return _shipped_atlas() if audits is None else atlas_of_audits(audits, {})

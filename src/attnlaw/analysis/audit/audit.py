@@ -205,7 +205,7 @@ def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies 
     return proxies(spectra), proxies(spectra.unroll()) if shared else None
 
 
-def findings(
+def model_findings(
     source: Any,
     ignore: Iterable[str] = (),
     levels: Mapping[str, str] | None = None,
@@ -224,7 +224,8 @@ def findings(
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": np.zeros((4, 4))}
-    >>> [(finding.rule, finding.level) for finding in findings(block, heads=2, ignore=["rank-deficient"])]
+    >>> findings = model_findings(block, heads=2, ignore=["rank-deficient"])
+    >>> [(finding.rule, finding.level) for finding in findings]
     [('zero-tensor', 'error')]
     """
     tolerant = AuditOptions(tolerant=True)

@@ -177,9 +177,9 @@ def run(case: AuditSettings, progress: Progress) -> Audit:
 
 
 def _atlas_table(audit: Audit) -> pl.DataFrame | None:
-    from attnlaw.analysis.atlas import atlas, comparison_table
+    from attnlaw.analysis.atlas import comparison_table, load_atlas
 
-    return comparison_table(audit, atlas())
+    return comparison_table(audit, load_atlas())
 
 
 def _fitted(table: str) -> Callable[[Audit, Progress], pl.DataFrame | None]:

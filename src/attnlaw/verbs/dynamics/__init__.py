@@ -22,8 +22,7 @@ class DynamicsSettings(TrajectorySettings):
     The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
     of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
 
-    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...); or attnlaw.trajectory(problem, schedule)
-    of an attnlaw.Problem(tokens=...) and an attnlaw.Schedule(times=...).
+    The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
     """
 
     spectrum: bool = setting(

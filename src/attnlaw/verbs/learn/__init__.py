@@ -38,8 +38,7 @@ class LearnSettings(ProblemSettings):
     The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
-    The same from Python: attnlaw.learn(alpha=..., tokens=...); or attnlaw.state_evolution(problem) of an
-    attnlaw.Problem(alpha=..., tokens=...), and attnlaw.simulate(problem, size=D, seeds=K).
+    The same from Python: attnlaw.learn(alpha=..., tokens=...).
     """
 
     output: str = setting_like(ProblemSettings, "output", choices=STATIC_OUTPUTS)
