@@ -1,11 +1,11 @@
-"""Trained checkpoints: files to tensors (formats), tensors to heads and feed-forward matrices (families).
+"""Trained checkpoints: from files to the matrices of a Transformer.
 
 | to add | write | and name it in |
 |---|---|---|
-| a file format | a `Tensors` in `formats/` | the table `FORMATS` in `formats/__init__` |
-| a model family | a table of names in `families/` (TOML) | nothing: every file there is found |
-| a way of storing weights (scales, adapters) | a `Tensors` around another, like `scales` | `open_model` |
+| a file format | a subclass of `Tensors` in `formats/` | `FORMATS` in `formats/__init__.py` |
+| a model family | a table of tensor names, `families/NAME.toml` | nothing: attnlaw reads every file there |
+| a quantization scheme | a file in `quantization/` | `SCHEMES` in `quantization/__init__.py` |
 
-Data run one way: `open` -> a format's `Tensors` -> `assembly` with a family -> `Model`, its matrices the
-leaves of the tree in `network`.
+`open` finds the files of a model, a format reads them as `Tensors`, and `assembly` compares their names with
+the families and builds a `Model`. Its matrices are the leaves of the tree in `network`.
 """

@@ -1,11 +1,13 @@
 """LoRA adapters (arXiv 2106.09685) in the layout of `peft`: alone, or added to their base model.
 
-A directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored (out, in),
-becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), s = lora_alpha / r, or / sqrt(r) with
-`use_rslora`. `rank_pattern` needs no reading, r is in the shapes; `alpha_pattern` overrides lora_alpha: as in
-peft, its first pattern that is the end of the module's name, from a dot on, a dot in it being any character.
+An adapter is a directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored
+(out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s = lora_alpha / r, or
+lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern` is not read.
+`alpha_pattern` overrides lora_alpha: as in peft, the first pattern counts that is the end of the module's
+name, beginning at a dot; a dot in it matches any character.
 
-Some adapters change their base, too (PiSSA keeps the rest of W there): B A alone is not what they add.
+Some adapters also change their base (PiSSA keeps the rest of W there). B A alone is not what they add, so
+they are not supported.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
 
 @dataclass(frozen=True)
 class Update:
-    """What an adapter adds to one weight: `scale * up @ down`, both by their tensors' names."""
+    """The update of one weight, `scale * up @ down`; `up` and `down` are names of tensors."""
 
     module: str
     down: str
@@ -59,7 +61,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Adapter:
-    """The updates of one adapter; `transposed` where its config says that weights are stored (in, out)."""
+    """An open adapter; `transposed` if its config says that weights are stored (in, out)."""
 
     source: str
     tensors: Tensors
@@ -67,7 +69,11 @@ class Adapter:
     transposed: bool
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
-        """The update as a map on row vectors: (in x r, r x out), float64, the scale in the first."""
+        """Read the update as a product on row vectors, float64.
+
+        Returns:
+            The factors (in x r) and (r x out); the first contains the scale.
+        """
         down, up = (
             require_real(self.tensors.read(name), self.source, name).astype(np.float64)
             for name in (update.down, update.up)
@@ -87,7 +93,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class LowRankBlock:
-    """The update of one weight as a block of a model: one product, through r dimensions."""
+    """The update of one weight as a block of a model with a single product."""
 
     adapter: Adapter
     update: Update
@@ -96,7 +102,7 @@ class LowRankBlock:
         yield self.adapter.factors(self.update)
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> None:
-        """An adapter does not say which norm its weights read."""
+        """Return None: an adapter does not state which norm its weights read."""
 
     def product(self) -> Product:
         shapes = self.adapter.tensors.shapes
@@ -109,7 +115,7 @@ class LowRankBlock:
 
 
 def adapter_model(adapter: Adapter, name: str) -> Model:
-    """An adapter by itself: no layers, one matrix for each weight that it changes, in their order."""
+    """Return an adapter as a model without layers, with one matrix for each weight that it changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     beside = tuple(
         (MatrixLocation(update.layer, KIND), LowRankBlock(adapter, update).product()) for update in updates
@@ -123,7 +129,7 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
 
 
 def is_adapter(path: Path) -> bool:
-    """Whether a directory holds a LoRA adapter and no model of its own."""
+    """Return whether a directory contains a LoRA adapter and no model."""
     return (
         require_valid_path(path).is_dir()
         and (path / CONFIG).is_file()
@@ -132,7 +138,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
-    """Read an adapter's config and names; every update checked for both factors and their rank."""
+    """Read an adapter's config and tensor names, and check that the factors of every update fit together."""
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
@@ -213,7 +219,7 @@ def _ends_with_pattern(pattern: str, module: str) -> bool:
 
 
 class AdaptedTensors(Tensors):
-    """The tensors of a base model, each with what the adapter adds to it, formed when it is read."""
+    """The tensors of a base model with the updates of an adapter, which are added when a tensor is read."""
 
     def __init__(self, model: Model, adapter: Adapter) -> None:
         base = model.tensors
@@ -262,9 +268,10 @@ class AdaptedTensors(Tensors):
 
 
 def _stored_in_out(model: Model) -> dict[str, bool]:
-    """Whether each tensor that the model reads is stored (in, out): by its layer, not the adapter's config.
+    """Return which tensors are stored (in, out), according to the layers of the model.
 
-    peft sets `fan_in_fan_out` by the last layer it met, so that in a model of both kinds it is right for one.
+    The adapter's `fan_in_fan_out` does not help: peft sets it by the last layer that it met, so in a model
+    with both kinds it is wrong for one of them.
     """
     views = [view for layer in model.layers for view in layer.views]
     if model.unembedding_view:
@@ -279,7 +286,7 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
 
 
 def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
-    """The base model's tensor that each update belongs to, by module; its prefix may be longer or shorter."""
+    """Return the base model's tensor for each update, by module. Its prefix may be longer or shorter."""
     fitting: dict[str, list[str]] = {f"{update.module}.weight": [] for update in adapter.updates}
     for name in base.shapes:
         for ending in _endings(name):
@@ -301,7 +308,7 @@ def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
 
 
 def _endings(name: str) -> Iterator[str]:
-    """The name from each of its dots on, and the whole of it.
+    """Yield the name from each of its dots on, shortest first.
 
     >>> list(_endings("model.layers.0"))
     ['0', 'layers.0', 'model.layers.0']

@@ -1,6 +1,6 @@
-"""A Transformer as its maps on row vectors: heads as thin factors, feed-forward matrices, nothing formed.
+"""The blocks of a Transformer: attention, feed-forward, norms and scores, as stored. Nothing is read here.
 
-Convention, once and for all: matrices act on row vectors, y = x M, so a map has shape (in, out).
+Matrices act on row vectors, y = x M, so a matrix has shape (in, out).
 
 | symbol | here | shape |
 |---|---|---|
@@ -8,8 +8,18 @@ Convention, once and for all: matrices act on row vectors, y = x M, so a map has
 | VO of head h | `value_g @ output_h` | N x N, rank <= d_head |
 | M_in, M_gate, M_out | `feed_forward.inner, gate, outer` | N x F, N x F, F x N |
 
-Query head h of H reads key/value head g = floor(h * H_kv / H) of H_kv. In latent attention the key of a
-head is its own part beside one that all heads share, and keys and values pass a narrow map first.
+Query head h of H reads key/value head g = floor(h * H_kv / H) of H_kv. In latent attention, all heads share
+one part of the key, and keys and values pass a narrow matrix first.
+
+A norm computes x = g * zhat + b, where zhat has root mean square at most one.
+
+| kind | zhat of z | norm folded into a matrix M |
+|---|---|---|
+| `layer` | (z - mean) / sqrt(variance + epsilon) | C diag(g) M, since zhat C = zhat |
+| `rms` | z / sqrt(mean square + epsilon) | diag(g) M |
+| `none` | z: nothing is normalised | M |
+
+C = I - 11^T / N subtracts from every column its mean over the inputs.
 """
 
 from __future__ import annotations
@@ -33,10 +43,11 @@ LAYER, RMS, NONE = ("layer", "rms", "none")
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm as it is stored: the tensors of its gain and bias, None where it has none.
+    """A norm as it is stored; `gain` and `bias` name its tensors, None if it has none.
 
-    `offset` is added to the stored gain (Gemma stores g - 1). Of queries and keys it normalises every head
-    by itself, or with `joint` all heads together.
+    Args:
+        offset: added to the stored gain, because Gemma stores g - 1.
+        joint: a norm of queries or keys normalises all heads together, instead of each head alone.
     """
 
     kind: str
@@ -49,20 +60,20 @@ class Norm:
 
 @dataclass(frozen=True, eq=False)
 class NormFold:
-    """What a norm puts before a map: C diag(gain), or diag(gain) alone, a matrix that is never formed.
+    """The linear map that a norm puts before a matrix: C diag(gain), or diag(gain) if not `centred`.
 
-    `gain` has one entry for each input, or one for all.
+    It is applied without forming a matrix. `gain` has one entry for each input, or one for all.
     """
 
     gain: Reals
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """The product with a matrix of as many rows."""
+        """Return the product of this map and a matrix."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:
-        """The product of its transpose."""
+        """Return the product of the transpose of this map and a matrix."""
         return self.gain[:, None] * self._centred(columns)
 
     def _centred(self, columns: Reals) -> Reals:
@@ -75,12 +86,15 @@ NO_NORM = Norm(NONE)
 
 @dataclass(frozen=True)
 class Rotary:
-    """Which numbers of a head are turned with the position, and which of them together.
+    """Which entries of a head rotary positions turn, and how they are paired.
 
-    Of `size` numbers from `start` on, number i turns with i + size / 2, or (`adjacent`) 2i with 2i + 1,
-    by position * base^(-2i / size); `base` is None where the config does not say or rescales it. `scale` is
-    what they are multiplied by besides (yarn, longrope), None where the config's type of positions is not
-    known.
+    The `size` entries from `start` on are turned. Entry i is paired with i + size / 2, or, if `adjacent`, 2i
+    with 2i + 1; the angle is position * base^(-2i / size).
+
+    Args:
+        base: None if the config does not state it or rescales it.
+        scale: a further factor of the turned entries (yarn, longrope); None if the type of positions is
+            unknown.
     """
 
     size: int
@@ -92,12 +106,15 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Scores:
-    """How scores come from queries and keys: norms of both, positions, `scale * q . k`, then a cap.
+    """How attention computes its scores: norms of queries and keys, positions, `scale * q . k`, then a cap.
 
-    A cap c makes c tanh(s / c) of a score s. With `normed_last`, positions come before the norms. `sinks` is
-    the tensor of one more score for each head, which no token has: weights of tokens add up to less than 1.
-    `clip` is the largest magnitude of an entry of queries and keys, which larger ones are set to before
-    positions. `growing`: queries are multiplied by a factor that grows with their position.
+    Args:
+        cap: a cap c turns a score s into c tanh(s / c).
+        normed_last: positions come before the norms.
+        sinks: the tensor with one further score per head that belongs to no token. The weights of tokens then
+            add up to less than 1.
+        clip: entries of queries and keys are clipped to this magnitude before positions.
+        growing: queries are multiplied by a factor that grows with their position.
     """
 
     scale: float
@@ -116,14 +133,16 @@ UNSCALED = Scores(1.0)
 
 @dataclass(frozen=True)
 class View:
-    """A stored tensor, or some columns of it, as a map on row vectors of shape (in, out).
+    """A stored tensor, or some of its columns, as a matrix on row vectors, shape (in, out).
 
-    The columns are [start, start + out), or, with `block` and `stride`, runs of `block` columns that
-    begin `stride` apart. `member` picks one matrix of a stack of them (an expert). `bias` is the tensor
-    that is added to its outputs, with the same columns.
-
-    With `after`, the map is the product of that view and this one: `after` is applied first. `norm` stands
-    between the two, and is no part of the product.
+    Args:
+        stored_out_in: the file has the transpose, as `nn.Linear` does.
+        start, block, stride: the columns are [start, start + out). With `block` and `stride` they are runs of
+            `block` columns that begin `stride` apart.
+        member: picks one matrix of a stack (an expert).
+        bias: the tensor that is added to the outputs, in the same columns.
+        after: a view that is applied first; the matrix is the product of both.
+        norm: a norm between the two, which is not part of the product.
     """
 
     tensor: str
@@ -139,12 +158,12 @@ class View:
 
     @property
     def elements(self) -> int:
-        """Numbers in memory when the map is read."""
+        """How many numbers are in memory when the matrix is read."""
         return self.shape[0] * self.shape[1] + (self.after.elements if self.after else 0)
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The stored tensors that the map is made of, in the order in which they are applied."""
+        """The names of the stored tensors, in the order in which they are applied."""
         return (*(self.after.tensors if self.after else ()), self.tensor)
 
     @property
@@ -157,15 +176,17 @@ class View:
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention block: four maps, how they split into heads, and what they read.
+    """One attention block: its four matrices, how they split into heads, and the norms that they read.
 
-    `shared_key` is the part of the key that is the same for all heads (latent attention only). Queries read
-    what `norm` makes of the stream, keys and values the same, or in cross attention what `memory_norm` makes
-    of the other stack's; both are None where they are not known.
-
-    Keys and values of an earlier layer, `source`, are those of its maps, which read its norm (`memory_norm`).
-    `value_norm` normalises the values of each head, `output_norm` what all heads have mixed, which is then
-    multiplied by sigmoids of what `gate` makes of the stream: none of the three is part of VO.
+    Args:
+        cross: queries read the stream; keys and values read the output of another stack.
+        shared_key: the part of the key that is the same for all heads (latent attention only).
+        norm: the norm that queries read; None if it is unknown.
+        memory_norm: the norm that keys and values read in cross-attention or from an earlier layer; None if
+            it is unknown.
+        source: the earlier layer whose keys and values this block uses, if any.
+        gate: its outputs, through a sigmoid, multiply the mixed values. Not part of VO.
+        value_norm, output_norm: norms of each head's values, and of the mixed values. Not part of VO.
     """
 
     query: View
@@ -190,7 +211,7 @@ class Attention:
         return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
-        """The norms before both sides of the QK (or VO) products; the output side of VO reads none."""
+        """Return the norms before both sides of the QK or VO products; the output side of VO has none."""
         return (self.norm, self.source_norm) if KINDS[kind].scores else (self.source_norm, NO_NORM)
 
     @property
@@ -199,21 +220,21 @@ class Attention:
 
     @property
     def latent(self) -> bool:
-        """Whether factors of a head are products themselves."""
+        """Whether factors of a head are products of two tensors."""
         return self.shared_key is not None
 
     def kv_head(self, head: int) -> int:
-        """The key/value head that query head `head` reads."""
+        """Return the key/value head that query head `head` reads."""
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
-        """The maps that the QK (or VO) products of this block are made of."""
+        """Return the matrices that the QK or VO products of this block consist of."""
         if not KINDS[kind].scores:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
 
     def factors(self, model: Model, kind: str) -> Iterator[tuple[Reals, Reals]]:
-        """The thin factors (N x d, d x N) of each head's QK (`kind` "qk") or VO product, head by head."""
+        """Yield the thin factors (N x d, d x N) of each head's QK or VO product."""
         first, second, *shared = (model.read(view) for view in self.views(kind))
         for head in range(self.heads):
             group = self.kv_head(head)
@@ -224,14 +245,14 @@ class Attention:
                 yield _column_block(first, group, self.kv_heads), _column_block(second.T, head, self.heads).T
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
-        """The factors of a head with the norms before both sides folded in; None where one is not known."""
+        """Return the factors of a head with the norms on both sides folded in; None if a norm is unknown."""
         before, behind = self.norms(kind)
         if before is None or behind is None:
             return None
         return model.applied(before, left), right if behind.kind == NONE else model.applied(behind, right.T).T
 
     def products(self) -> Heads[Product]:
-        """QK and VO of every head, those of one kind read together."""
+        """Return the QK and VO products of every head. Those of one kind are read together."""
         d, d_v = self.head_size, self.output.shape[0] // self.heads
         qk = Product(self.views("qk"), (self.query.shape[0], self.key.shape[0]), d, self, self.latent)
         vo = Product(self.views("vo"), (self.value.shape[0], self.output.shape[1]), d_v, self, self.latent)
@@ -240,10 +261,9 @@ class Attention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out when there is a gate.
+    """A feed-forward block: x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out with a gate.
 
-    x is what `norm` makes of the stream; None where it is not known. M_out reads what `outer_norm` makes of
-    the rest.
+    `norm` makes x from the stream; None if it is unknown. `outer_norm` stands before M_out.
     """
 
     inner: View
@@ -259,10 +279,11 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """One layer as it is stored: its attention blocks (self, then cross) and its feed-forward block.
+    """One layer as it is stored: self-attention, cross-attention and feed-forward block.
 
-    In a mixture of experts, `feed_forward` is what every token passes (a shared expert, or None) and
-    `experts` are those a router chooses from; `router_sum` is the most that its weights add up to.
+    In a mixture of experts, `feed_forward` is the block that every token passes (a shared expert, or None),
+    and a router chooses among `experts`. `router_sum` is the largest sum of the router's weights for one
+    token.
     """
 
     index: int
@@ -279,12 +300,12 @@ class StoredLayer:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """The maps of all its blocks."""
+        """All matrices of its blocks."""
         blocks = [block for block in (self.attention, self.cross, *self.feed_forwards) if block]
         return tuple(view for block in blocks for view in vars(block).values() if isinstance(view, View))
 
     def products(self) -> Layer[Product]:
-        """The layer as the theory reads it."""
+        """Return the layer of the network, with its products as leaves."""
         return Layer(
             self.index,
             self.attention.products(),
@@ -297,22 +318,26 @@ class StoredLayer:
 
 
 class FactorSource(Protocol):
-    """What the products of one kind are read from, all of them together."""
+    """A block from which all products of one kind are read together."""
 
     def factors(self, model: Model, kind: str) -> Iterable[tuple[Reals, Reals]]:
-        """Their thin factors, one pair for each."""
+        """Return the thin factors of the products, one pair for each."""
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
-        """A pair with the norms before it folded in; None where they are not known."""
+        """Return a pair of factors with the norms before it folded in; None if they are unknown."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """One matrix of a model, not read yet: the map of a view, or a product of thin factors of a `block`.
+    """One matrix of a model that is not read yet: a stored matrix, or a product of thin factors of a `block`.
 
-    `inner` is the dimension that a product passes (d_head, or the rank of an update), None of a map.
-    `latent` says that a factor of it is a product itself (latent attention). `norm` is what a map reads;
-    None where it is not known, and of products, whose block knows.
+    Args:
+        views: the stored matrices it consists of.
+        shape: (in, out).
+        inner: inner dimension of the product (d_head, or the rank of an update); None for a stored matrix.
+        latent: one of the factors is itself a product (latent attention).
+        norm: the norm that a stored matrix reads; None if it is unknown, and for products, whose block knows
+            it.
     """
 
     views: tuple[View, ...]
@@ -328,17 +353,16 @@ class Product:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The stored tensors that it is made of."""
+        """The names of the stored tensors that it consists of."""
         return tuple(name for view in self.views for name in view.tensors)
 
     @property
     def elements(self) -> int:
-        """Numbers in memory when it is read, with those of its kind that are read together."""
+        """How many numbers are in memory when it is read, together with the others of its kind."""
         return sum(view.elements for view in self.views)
 
 
 def _column_block(matrix: Reals, number: int, parts: int) -> Reals:
-    """Columns of one of `parts` equal parts."""
     size = matrix.shape[1] // parts
     return matrix[:, number * size : (number + 1) * size]
 
@@ -352,7 +376,7 @@ def build_network(
     towers: Sequence[Tower] = (),
     others: Sequence[int] = (),
 ) -> Network[Product]:
-    """The tree of a model's products; `outside_layers` has the maps beside the layers, by kind."""
+    """Return the tree of a model's products; `outside_layers` has the products outside them, by kind."""
     return Network(
         tuple(layer.products() for layer in layers),
         tuple(applications),
@@ -370,6 +394,6 @@ def build_network(
 
 
 def attention_widths(layers: Sequence[StoredLayer]) -> tuple[int, ...]:
-    """The different widths of what attention blocks read, ascending."""
+    """Return the different widths of the attention blocks' inputs, ascending."""
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))

@@ -1,4 +1,4 @@
-"""Sizes of a model from config.json, or from the plain values that a checkpoint carries."""
+"""Sizes of a model from config.json, or from plain values that a checkpoint contains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_NUMBER = sys.float_info.max
 
 
 class Config:
-    """Read-only sizes; a size that is absent is None, one of the wrong type is an error.
+    """The values of a config.json. A missing value is None; a value of the wrong type raises an error.
 
-    `model_types` is the `model_type` of the part that is read, then that of the whole.
+    `model_types` has the `model_type` of the inner config (such as `text_config`) first, then the outer one.
     """
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
@@ -33,12 +33,12 @@ class Config:
         self.model_types = tuple(dict.fromkeys(model_types))
 
     def section(self, key: str | None) -> Config:
-        """The sizes in the table under `key`; all of them where there is no such table."""
+        """Return the config inside the table `key`, or this config if there is no such table."""
         values = None if key is None else self.values.get(key)
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
-        """The first of `keys` that is there, as a positive integer."""
+        """Return the first of `keys` that is present, which must be a positive integer."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -49,7 +49,7 @@ class Config:
         return None
 
     def number(self, key: str) -> float | None:
-        """A positive number, or None where it is absent."""
+        """Return a value that must be a positive number."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -58,7 +58,7 @@ class Config:
         return float(value)
 
     def text(self, *keys: str) -> str | None:
-        """The first of `keys` that is there and is text."""
+        """Return the first of `keys` whose value is text."""
         for key in keys:
             value = self.values.get(key)
             if isinstance(value, str):
@@ -70,19 +70,19 @@ class Config:
 
 
 def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
-    """An `InputError` for a value of a file that does not fit what is expected of it."""
+    """Raise an `InputError` if a value from a file does not fit; the message states what was expected."""
     if not fits:
         raise InputError(f"{source}: {key} is {_short_repr(value)}, expected {expected}; correct the file")
 
 
 def _short_repr(value: Any) -> str:
-    """A value in a message: short, and of a huge integer only its length."""
+    """Return a value for a message: at most 80 characters, and only the length of a huge integer."""
     huge = isinstance(value, int) and abs(value) >= MOST_SIZE
     return f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
 
 
 def read_config(path: Path) -> Config:
-    """The sizes in a config.json; an empty `Config` where there is no file."""
+    """Read a config.json; return an empty `Config` if the file does not exist."""
     if not path.is_file():
         return Config(source=str(path))
     remedy = f"restore the model's {path.name} or remove it"
@@ -93,7 +93,7 @@ def read_config(path: Path) -> Config:
 
 
 def read_params(path: Path) -> Config:
-    """The sizes in a params.json of Meta's or Mistral's, by its names; some have them in a table `model`."""
+    """Read a params.json of Meta or Mistral, which may keep its values in a table `model`."""
     values = read_config(path).values
     values = dict(inner) if isinstance(inner := values.get("model"), Mapping) else values
     if "n_kv_heads" in values:

@@ -1,8 +1,8 @@
-"""A model on a hub by its id, `owner/name` or `owner/name@revision`: config and weights, nothing else.
+"""Download a model from a hub by its id, `owner/name` or `owner/name@revision`.
 
-A revision is a branch, a tag or a commit. Files go into the hub's own cache.
-
-Safetensors are preferred; pickled weights only where there are none. No code of a repository is ever run.
+A revision is a branch, a tag or a commit. Only the config and the weights are downloaded, into the hub's
+cache. Safetensors come first; pickled weights are taken only if there are none. attnlaw never runs code of a
+repository.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONFIGS = ("config.json", "params.json")
 
 
 def is_hub_id(source: str) -> bool:
-    """Whether a text is written as an id on a hub.
+    """Return whether a text has the form of an id on a hub.
 
     >>> is_hub_id("google/bert_uncased_L-2_H-128_A-2"), is_hub_id("./model"), is_hub_id("a/b/c")
     (True, False, False)
@@ -31,7 +31,7 @@ def is_hub_id(source: str) -> bool:
 
 
 def fetch(model: str, config_only: bool = False) -> Path:
-    """The directory of a model's config and weights, downloaded where the cache does not have them."""
+    """Return the directory with a model's config and weights, downloading what the cache does not have."""
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
     assert hit is not None, f"{model} is no id on a hub"
@@ -67,7 +67,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
 
 
 def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
-    """What an earlier download left, where the hub cannot be asked."""
+    """Return an earlier download, if the hub cannot be reached."""
     try:
         return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:
@@ -86,7 +86,7 @@ def _config_files(repository: str, names: list[str]) -> list[str]:
 
 
 def _files_to_fetch(repository: str, names: list[str]) -> list[str]:
-    """The files to fetch: the weights, as they are preferred, and the config."""
+    """Choose the weights in the best format that the repository has, and the config."""
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:

@@ -1,4 +1,4 @@
-"""A checkpoint read as a Transformer: its blocks, and the matrices and vectors that they name, read."""
+"""A checkpoint as a Transformer, and how its weight matrices, biases and norms are read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,18 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True, repr=False)
 class Model:
-    """A checkpoint read as a Transformer: `layers` as they are stored, `network` as the theory reads them.
+    """An open checkpoint: `layers` as they are stored, `network` as the theory uses them.
 
-    `extensions` names what goes beyond the plain post-norm encoder that the bounds were stated for. `config`
-    has the values that its sizes were read from. A `keeps_float32` model reads as float32 what is stored in
-    less; nothing is lost.
+    Args:
+        name: what rows call the model.
+        family: the model type, or the family whose tensor names it has.
+        tensors: the stored tensors.
+        network: the tree of its matrices, none of them read yet.
+        embedding_view, unembedding_view: the token embedding and the output matrix, if they were found.
+        extensions: features beyond the plain post-norm encoder for which the bounds were stated.
+        warnings: sentences about what was not read, or what the numbers do not cover.
+        config: the values from which the sizes were read.
+        keeps_float32: read weights stored in less than 32 bits as float32 instead of float64.
     """
 
     name: str
@@ -39,7 +46,7 @@ class Model:
 
     @property
     def hidden_size(self) -> int | None:
-        """N, where all layers have the same."""
+        """The width N, if all layers have the same."""
         return self.network.hidden_size
 
     def __repr__(self) -> str:
@@ -49,15 +56,15 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """Of the first layer; None without layers, and where several towers have their own."""
+        """The heads of the first layer; None for a model without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     def layer(self, number: int) -> StoredLayer:
-        """The layer of that number; numbers of layers of another kind (linear attention) are left out."""
+        """Return the layer of that number; layers that are not read (linear attention) have numbers too."""
         return next(layer for layer in self.layers if layer.index == number)
 
     def read(self, view: View) -> Reals:
-        """The map as float64, shape (in, out); NaN and infinity are refused by the tensor's name."""
+        """Read a matrix as float64, shape (in, out). Raise an `InputError` if an entry is NaN or infinite."""
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
         if self.keeps_float32 and self.is_narrow(view):
@@ -66,29 +73,29 @@ class Model:
         return matrix if view.after is None else self.read(view.after) @ matrix
 
     def is_narrow(self, view: View) -> bool:
-        """Whether a map is one tensor that is stored in 16 bits or less."""
+        """Return whether a matrix is one tensor stored in 16 bits or less."""
         return view.after is None and self.tensors.dtype(view.tensor) not in ("float64", "float32")
 
     def bias(self, view: View) -> Reals:
-        """What is added to the outputs of a map."""
+        """Read the bias of a matrix's outputs; zeros if it has none."""
         if view.bias is None:
             return np.zeros(view.shape[1])
         return self._finite(self._stored(view.bias, view.member)[view.columns].astype(np.float64), view.bias)
 
     def gain(self, norm: Norm) -> Reals:
-        """What a norm multiplies zhat by; the number 1 where it has no gain."""
+        """Read the gain of a norm; the number 1 if it has none."""
         return np.ones(1) if norm.gain is None else self._vector(norm.gain) + norm.offset
 
     def shift(self, norm: Norm) -> Reals:
-        """What a norm adds in the end; the number 0 where it has no bias."""
+        """Read the bias of a norm; the number 0 if it has none."""
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
     def applied(self, norm: Norm, matrix: Reals) -> Reals:
-        """The map from zhat: the gain of the norm folded in, and the mean projected out that it takes off."""
+        """Return the matrix with a norm folded in, so that it acts on the normalised vector without gain."""
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:
-        """What a norm puts before the maps that read it."""
+        """Read a norm as the linear map that stands before the matrices it feeds."""
         return NormFold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Reals:
@@ -110,7 +117,7 @@ class Model:
         return array
 
     def embedding(self) -> Reals:
-        """The token embeddings, one row per token, float64."""
+        """Read the token embeddings as float64, one row per token."""
         if self.embedding_view is None:
             raise InputError(
                 f"{self.tensors.source}: no token embedding was found in this {self.family} model; "

@@ -1,16 +1,16 @@
-"""The one tree of a model: layers of heads and maps, with anything at its leaves.
+"""The tree of a model: layers with heads and feed-forward matrices, and a value for each matrix.
 
-Opening a model gives a tree of products, measuring one of spectra, bounding one of contributions. Each is the
-same tree with other leaves, and its leaves come in the order of rows, which `Layer.map` and `Network.map`
-state and nothing else does.
+Opening a model gives a tree of products, measuring it a tree of spectra, bounding it a tree of contributions.
+All have the same shape and other leaves. `Layer.map` and `Network.map` alone fix the order of the leaves,
+which is the order of rows in every table.
 
-| kind | leaf, a map on row vectors |
+| kind | leaf: a matrix that acts on row vectors |
 |---|---|
 | `qk`, `vo` | products of one head of self-attention |
 | `cross_qk`, `cross_vo` | the same of cross-attention (decoder layers) |
 | `ffn_in`, `ffn_gate`, `ffn_out` | feed-forward, once per expert in a mixture of experts |
-| `embedding`, `unembedding` | beside the layers, measured on request |
-| `lora` | what an adapter adds to one weight |
+| `embedding`, `unembedding` | outside the layers, measured on request |
+| `lora` | the update that an adapter adds to one weight |
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ Y = TypeVar("Y")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of matrix: what tables call it, the group that `only` and sums over kinds name it by.
+    """A kind of matrix.
 
-    `by_default`: an audit measures it unless told otherwise. `scores`: it enters the scores of attention.
+    Args:
+        label: its name in tables.
+        group: the name by which `only` and sums over kinds select it.
+        by_default: an audit measures it unless the user selects other groups.
+        scores: it enters the scores of attention.
     """
 
     name: str
@@ -68,7 +72,7 @@ LAYER_GROUPS = _groups(kind for kind in KINDS.values() if kind.by_default)
 
 @dataclass(frozen=True)
 class MatrixLocation:
-    """Where a matrix stands; `layer` is None beside the layers, `head` and `expert` where it has none."""
+    """Where a matrix is in a model: `layer` is None outside the layers, `head` and `expert` may be None."""
 
     layer: int | None
     kind: str
@@ -79,7 +83,7 @@ class MatrixLocation:
 
 @dataclass(frozen=True)
 class Heads(Generic[X]):
-    """QK and VO of one attention block, head by head."""
+    """The QK and VO products of one attention block, head by head."""
 
     qk: tuple[X, ...]
     vo: tuple[X, ...]
@@ -89,7 +93,7 @@ class Heads(Generic[X]):
 class Maps(Generic[X]):
     """One feed-forward block, or one expert of a router.
 
-    `gated` tells a leaf None, of a gate that was not selected, from no gate.
+    `gated` distinguishes a gate that was not selected, whose leaf is None, from a block without a gate.
     """
 
     inner: X
@@ -104,10 +108,15 @@ class Maps(Generic[X]):
 
 @dataclass(frozen=True)
 class Layer(Generic[X]):
-    """One layer; what it does not have is None.
+    """One layer of a network.
 
-    `feed_forward` is the block that every token passes, `experts` are those a router chooses from, and
-    `router_sum` is the most that its weights add up to for one token.
+    Args:
+        index: its number in the model.
+        cross: cross-attention; None if it has none.
+        feed_forward: the block that every token passes; None if it has none.
+        experts: the blocks from which a router chooses.
+        stack: the encoder, decoder or tower that it belongs to, if the model has several.
+        router_sum: the largest sum of a router's weights for one token.
     """
 
     index: int
@@ -119,7 +128,7 @@ class Layer(Generic[X]):
     router_sum: float = 1.0
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Layer[Y]:
-        """The same layer with other leaves, changed one by one in the order of rows."""
+        """Return the same layer with changed leaves; `change` is called for them in the order of rows."""
         return Layer(
             self.index,
             self._heads(change, self.attention, "qk", "vo"),
@@ -131,7 +140,7 @@ class Layer(Generic[X]):
         )
 
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
-        """Every leaf with its place, in the order of rows."""
+        """Return every leaf with its location, in the order of rows."""
         leaves: list[tuple[MatrixLocation, X]] = []
         self.map(lambda location, leaf: leaves.append((location, leaf)))
         return leaves
@@ -157,7 +166,10 @@ class Layer(Generic[X]):
 
 @dataclass(frozen=True)
 class Tower:
-    """A stack that is a network of its own beside others: its places in `layers`, its widths."""
+    """A stack that is a network of its own, such as the text or the image part of CLIP.
+
+    `layers` are its positions in `Network.layers`.
+    """
 
     name: str
     layers: tuple[int, ...]
@@ -167,14 +179,18 @@ class Tower:
 
 @dataclass(frozen=True)
 class Network(Generic[X]):
-    """A whole model: its layers, how they are applied, and the matrices beside them.
+    """All layers of a model, the order in which they are applied, and the matrices outside them.
 
-    `applications` lists the place in `layers` of the one used at each depth: 0, 1, 2, ... unless layers are
-    shared; its length is the depth L of the formulas. `widths` are the different widths of what the
-    attention blocks read, ascending: one in most models. `unread` says in words what data pass and the tree
-    has not (a stack, a block of its layers), None where it has all. `other_layers` are the numbers of layers
-    between these that have no softmax attention. An adapter by itself has no layers and no activation.
-    Where there are `towers` (text and image), each is a network of its own.
+    Args:
+        layers: the stored layers. An adapter without its base has none.
+        applications: for each depth, the position in `layers` of the layer that is applied: 0, 1, 2, ...
+            unless layers are shared. Its length is the depth L in formulas.
+        widths: the different widths of the attention blocks' inputs, ascending; most models have one.
+        activation: of the feed-forward blocks; None for an adapter.
+        outside_layers: embedding, unembedding, or the updates of an adapter.
+        unread: what data pass but the tree does not contain (a stack, a block of each layer), in words.
+        towers: networks that exist next to each other, such as text and image.
+        other_layers: numbers of layers between these that have no softmax attention.
 
     >>> layer = Layer(0, Heads(("a",), ("b",)), feed_forward=Maps("c", "d"))
     >>> [leaf for _, leaf in Network((layer,), (0,), (4,), "relu").leaves()]
@@ -196,16 +212,16 @@ class Network(Generic[X]):
 
     @property
     def hidden_size(self) -> int | None:
-        """N, where all layers have the same, in one network."""
+        """The width N, if the model is one network whose layers all have the same."""
         return self.widths[0] if len(self.widths) == 1 and not self.towers else None
 
     def tower(self, tower: Tower) -> Network[X]:
-        """One of the towers as a network."""
+        """Return one of the towers as a network."""
         layers = tuple(self.layers[number] for number in tower.layers)
         return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.unread)
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Network[Y]:
-        """The same tree with other leaves, changed one by one: layer by layer, then what stands beside."""
+        """Return the same tree with changed leaves: layer by layer, then the matrices outside the layers."""
         layers = tuple(layer.map(change) for layer in self.layers)
         outside = tuple((location, change(location, leaf)) for location, leaf in self.outside_layers)
         return Network(
@@ -220,15 +236,15 @@ class Network(Generic[X]):
         )
 
     def with_leaves(self, leaves: Iterable[Y]) -> Network[Y]:
-        """The same tree with these leaves, given in the order of rows."""
+        """Return the same tree with these leaves, given in the order of rows."""
         following = iter(leaves)
         return self.map(lambda location, leaf: next(following))
 
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
-        """Every leaf with its place, in the order of rows."""
+        """Return every leaf with its location, in the order of rows."""
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Every application as a layer of its own; places still tell which of them are one matrix."""
+        """Return the network with one layer per application; shared layers keep their locations."""
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

@@ -1,12 +1,10 @@
-"""Open whatever holds a model: a file, a directory, an index, a hub id, a state dict or an `nn.Module`.
+"""Open anything that contains a model: a file, a directory, an index, a hub id, a state dict or a module.
 
-What lies in a directory: a file of weights, one revision of several, or the checkpoints of a training run.
-
-| directory of | holds | stands for |
+| directory of | contains | stands for |
 |---|---|---|
 | a model | weights, or an index of shards | that model |
 | a hub's cache | `snapshots/REVISION`, `refs/main`, `blobs` | the snapshot called main, or the only one |
-| a Trainer's output | `checkpoint-STEP`, no weights of its own | these in order of steps: a series |
+| a Trainer's output | `checkpoint-STEP` folders and no weights | these checkpoints, in order of steps |
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ MOST_NAMED = 4  # in a message
 
 
 def expand_run(source: Any) -> list[Any]:
-    """The models that a source stands for: checkpoints of a training run in order of steps, or itself."""
+    """Return the checkpoints of a training run in order of steps; anything else is returned alone."""
     if not isinstance(source, str | os.PathLike) or not (steps := _steps(Path(source))):
         return [source]
     return [str(step) for step in steps] if isinstance(source, str) else list(steps)
 
 
 def single_model_path(path: Path) -> Path:
-    """The path of one model: a cache's snapshot, the only checkpoint of a run, or the path itself."""
+    """Return the path of one model: the snapshot in a hub's cache, a run's only checkpoint, or `path`."""
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(
@@ -56,7 +54,7 @@ def single_model_path(path: Path) -> Path:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """The folders `checkpoint-STEP` of a directory without weights of its own, in order of steps."""
+    """Return the folders `checkpoint-STEP` in order of steps, if the directory itself has no weights."""
     if not _is_folder(folder):
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
@@ -75,9 +73,9 @@ def _is_folder(path: Path) -> bool:
 
 
 def _snapshot(cache: Path) -> Path:
-    """The revision that is called main, or the only one that was downloaded.
+    """Return the revision called main, or the only one that was downloaded.
 
-    What `refs/main` says is held against the names in `snapshots`: it leads nowhere else.
+    The text in `refs/main` is only compared with the names in `snapshots`, so it cannot lead elsewhere.
     """
     folders = {folder.name: folder for folder in sorted((cache / "snapshots").iterdir()) if folder.is_dir()}
     main = cache / "refs" / "main"
@@ -95,7 +93,7 @@ def _snapshot(cache: Path) -> Path:
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """The file of weights in a directory, or its index of shards."""
+    """Return the file of weights in a directory, or its index of shards."""
     hits = _candidates(folder)
     if len(hits) == 1:
         return hits[0]
@@ -119,7 +117,7 @@ def _patterns() -> list[str]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """The files of the best pattern that some files of a directory have."""
+    """Return the files that match the best pattern of which the directory has any."""
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:
@@ -145,12 +143,14 @@ def open_model(
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """The model in a checkpoint: names, shapes and sizes now, weights when they are asked for.
+    """Open a checkpoint as a Transformer. Names, shapes and sizes are read now, weights when they are needed.
 
-    `source` is a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or a model that
-    is open already; `heads` is needed only where neither a config nor the shapes tell the number of attention
-    heads. `map` is a TOML file that describes an architecture of one's own, `adapter` a LoRA adapter to add
-    to the weights.
+    Args:
+        source: a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or an open model.
+        heads: number of attention heads; needed only if neither a config nor the shapes determine it.
+        name: how rows call the model; its path unless given.
+        map: a TOML file that describes your own architecture.
+        adapter: a LoRA adapter to add to the weights.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.eye(12, 4), "out_proj.weight": np.eye(4)}
@@ -172,7 +172,7 @@ def open_model(
 
 
 def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
-    """What to call the model, its tensors, its sizes, and its heads where a module tells them."""
+    """Return the model's name, its tensors, its config, and the number of heads if a module states it."""
     if isinstance(source, str | os.PathLike):
         tensors, config = _open_path(local_model_path(source))
         # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
@@ -191,7 +191,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
 
 
 def local_model_path(source: str | os.PathLike[str]) -> Path:
-    """The path of one model: as given, inside a hub's cache, or where a hub's model was fetched."""
+    """Return the path of one model on disk, downloading it if `source` is an id on a hub."""
     path = require_valid_path(Path(source))
     is_file = path.suffix in {".json", *_endings()}  # a file that is missing is no reason to ask a hub
     if path.exists() or is_file or not is_hub_id(str(source)):
@@ -200,7 +200,7 @@ def local_model_path(source: str | os.PathLike[str]) -> Path:
 
 
 def config_path(source: str | os.PathLike[str]) -> Path:
-    """The config.json of a model: a file as given, in a folder, or fetched from a hub without its weights."""
+    """Return the path of a model's config.json; from a hub, download it without the weights."""
     path = require_valid_path(Path(source))
     if path.exists() or path.suffix == ".json" or not is_hub_id(str(source)):
         path = single_model_path(path)
@@ -209,7 +209,7 @@ def config_path(source: str | os.PathLike[str]) -> Path:
 
 
 def _module_sizes(module: Any) -> tuple[Config, int | None]:
-    """Sizes from a Hugging Face config, or from the torch layers inside."""
+    """Read sizes from a Hugging Face config, or from the torch layers inside the module."""
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "to_dict"):
         return Config(config.to_dict(), f"{type(module).__name__}.config"), None
@@ -235,7 +235,7 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:
-    """The tensors of a file or directory, and the sizes in the file beside them."""
+    """Open a file or directory, and read the sizes in the config next to it."""
     with (
         as_input_error(f"{path}: cannot be read", "check its permissions"),
         as_input_error(
@@ -253,14 +253,14 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
 
 
 def _sizes_beside(file: Path) -> Config:
-    """Meta and Mistral call the weights in their own layout consolidated, and their sizes params.json."""
+    """Read params.json next to files named consolidated (Meta, Mistral), and config.json otherwise."""
     if file.name.startswith("consolidated."):
         return read_params(file.with_name(PARAMS))
     return read_config(file.with_name("config.json"))
 
 
 def _refuse_shard(path: Path) -> None:
-    """Refuse one shard of several by itself: it holds some layers, or some matrices of each."""
+    """Raise an `InputError` for one shard of several: it holds some layers, or some matrices of each."""
     hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
@@ -274,7 +274,7 @@ def _refuse_shard(path: Path) -> None:
 
 
 def open_file(path: Path) -> Tensors:
-    """The tensors of one file, of the shards that an index names, or of all parts beside one of Meta's."""
+    """Open one file, all shards that an index names, or all `consolidated.NN.pth` of a directory."""
     if path.name.endswith(".index.json"):
         return ShardedTensors(path, open_file)
     if PART.fullmatch(path.name):
@@ -295,7 +295,7 @@ def _by_ending(path: Path) -> Tensors:
 
 
 def _refuse_pointer(path: Path) -> None:
-    """Refuse what Git LFS keeps in the place of a file that it did not fetch."""
+    """Raise an `InputError` for a Git LFS pointer, which replaces a file that was not downloaded."""
     with path.open("rb") as file:
         if file.read(len(POINTER)) == POINTER:
             raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")

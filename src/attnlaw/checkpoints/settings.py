@@ -1,4 +1,4 @@
-"""What verbs on a checkpoint ask alike: which model, how it is opened, which of its matrices."""
+"""Settings that all verbs on a checkpoint share: the model, how to open it, and which matrices to take."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How carefully matrices are measured.
+    """How precisely matrices are measured.
 
-    `approximate` estimates very large ones. `precision` is `storage` (float32 where weights are stored in 16
-    bits or less, and that is precise enough) or `double`. `exact`: norms of entries from every entry, also of
-    large products.
+    Args:
+        approximate: estimate very large matrices.
+        precision: `storage` computes in float32 if weights are stored in 16 bits or less and float32 is
+            precise enough; `double` always computes in float64.
+        exact: compute norms of entries from every entry, also in large products.
     """
 
     approximate: bool = False
@@ -38,7 +40,7 @@ DEFAULT_ARITHMETIC = Arithmetic()
 
 
 def model_setting(default: Any) -> Any:
-    """The words MODEL; `default` is MISSING where a verb cannot do without."""
+    """Return the setting for the words MODEL; `default` is MISSING if the verb needs a model."""
     return setting(
         default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
@@ -84,18 +86,20 @@ class ModelSettings(Settings):
             layer_range(self.layers, depth=1)
 
     def to_row(self) -> dict[str, Any]:
-        """As of all settings; a model in memory is told by what rows call it."""
+        """Return the settings as a row; a model in memory appears under its title."""
         return super().to_row() | {"model": self.title}
 
     @property
     def title(self) -> str:
-        """What tells this model from others: its name, its path, or what kind of object it is."""
+        """The name of the model in rows: the given name, the path, or the type of the object."""
         if isinstance(self.model, str | os.PathLike):
             return os.fspath(self.model) if self.name is None else self.name
         return self.name or type(self.model).__name__
 
     def chosen_layers(self, depth: int) -> range | None:
-        """The layers of `3` or `"0:4"`, negative numbers from the end; None for all.
+        """Return the layers that `layers` selects; None for all.
+
+        `layers` is a number or a slice such as "0:4". Negative numbers count from the end.
 
         >>> ModelSettings(model="m", layers="1:3").chosen_layers(4)
         range(1, 3)
@@ -108,7 +112,7 @@ class ModelSettings(Settings):
         return chosen
 
     def open(self) -> Model:
-        """The model; a LoRA adapter by itself is one without layers."""
+        """Open the model. A LoRA adapter without its base becomes a model without layers."""
         if not isinstance(self.model, str | os.PathLike):
             return open_model(self.model, self.heads, self.name, self.map, self.adapter)
         path, name = local_model_path(self.model), self.name or str(self.model)
@@ -118,7 +122,7 @@ class ModelSettings(Settings):
 
 
 def require_model_exists(settings: ModelSettings) -> None:
-    """An `InputError` for a path that is neither there nor an id on a hub, before anything is read."""
+    """Raise an `InputError` if the path does not exist and is not an id on a hub; read nothing."""
     model = settings.model
     if isinstance(model, str) and not require_valid_path(Path(model)).exists() and not is_hub_id(model):
         hint = "" if "/" in model else "; an id on a model hub is written owner/name"
@@ -126,7 +130,7 @@ def require_model_exists(settings: ModelSettings) -> None:
 
 
 def layer_range(layers: str | int, depth: int) -> range:
-    """The layers of a number or of a slice such as "0:-1"; none where there is no such layer."""
+    """Return the layers of a number or a slice such as "0:-1"; an empty range if there is no such layer."""
     try:
         if ":" in str(layers):
             parts = [int(part) if part else None for part in str(layers).split(":")]

@@ -1,9 +1,8 @@
-"""A set of named tensors, read one at a time: what every format offers and every family consumes.
+"""Named tensors that are read one at a time: what every file format offers and every family uses.
 
-A file that is opened again for every tensor, and must stay the one whose header was read.
-
-A training job saves its next step by renaming a new file over the old one: tensors read before and after
-would be halves of two networks.
+The readers open a file again for each tensor. `UnchangedFile` makes sure that it is still the file whose
+header was read: a training job saves its next step by renaming a new file over the old one, and tensors read
+before and after that would belong to two networks.
 """
 
 from __future__ import annotations
@@ -32,8 +31,10 @@ NARROW: dict[str, Any] = {
 class Tensors(ABC):
     """Named tensors on disk or in memory.
 
-    `source` names the file or object in messages; `shapes` is known without reading any tensor;
-    `metadata` holds plain values stored beside the tensors (sizes, for formats that carry them).
+    Attributes:
+        source: the file or object, as messages name it.
+        shapes: shape of each tensor by name, known without reading any tensor.
+        metadata: plain values stored with the tensors, such as sizes of the model.
     """
 
     source: str
@@ -42,21 +43,22 @@ class Tensors(ABC):
 
     @abstractmethod
     def dtype(self, name: str) -> str:
-        """How the tensor is stored, by numpy's name (`float32`, `bfloat16`, `float8_e4m3fn`) or a code's."""
+        """Return how a tensor is stored: numpy's name (`bfloat16`, `float8_e4m3fn`) or the name of a code."""
 
     @abstractmethod
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        """The tensor, or one member along its first axis; safe to call from threads.
+        """Return a tensor, or one member along its first axis. Threads may call this at the same time.
 
-        As stored (any real dtype, float8 and bfloat16 included), or decoded where numpy has no such type.
+        The array has the stored dtype (any real one, also float8 and bfloat16). If numpy has no such type, it
+        holds decoded numbers.
         """
 
     def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
-        """Hear that the tensor will be read soon."""
+        """Announce that a tensor will be read soon."""
 
 
 class InMemoryTensors(Tensors):
-    """Tensors of a mapping; nothing is copied until a tensor is read."""
+    """The tensors of a mapping such as a state dict. A tensor is copied only when it is read."""
 
     def __init__(self, tensors: Mapping[str, Any], source: str = "state dict") -> None:
         self.source = source
@@ -75,9 +77,9 @@ class InMemoryTensors(Tensors):
 
 
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
-    """The array itself if it holds real floating-point numbers, else an `InputError`.
+    """Return the array if it holds real floating-point numbers; raise an `InputError` if not.
 
-    Integers in the place of a weight are quantised codes, whose spectrum would be a wrong number.
+    Integers where weights are expected are quantised codes, whose spectrum would be a wrong number.
     """
     if np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8")):
         return array
@@ -88,18 +90,17 @@ def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
 
 
 def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> None:
-    """An `InputError` for a tensor with an entry that is no finite number."""
+    """Raise an `InputError` if a tensor has NaN or infinite entries."""
     if not np.isfinite(array).all():
         raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor or array that can be a weight."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
-    """A torch tensor (or array) as a numpy array of the same precision; bfloat16 keeps its bits."""
+    """Return a torch tensor (or an array) as a numpy array of the same precision; bfloat16 keeps its bits."""
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
@@ -120,7 +121,7 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
 
 
 class UnchangedFile:
-    """The bytes of a plain file; made before its header is read."""
+    """A plain file whose bytes are read in several steps. Create it before the header is read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -132,7 +133,10 @@ class UnchangedFile:
         self._state, self.size = _state(status), status.st_size
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
-        """The `count` bytes from `offset` on, of the tensor `name`."""
+        """Return `count` bytes from `offset` on; raise an `InputError` if the file has changed.
+
+        `name` is the tensor that messages mention.
+        """
         self.require_inside(offset, count, name)
         try:
             with self._path.open("rb") as file:
@@ -152,7 +156,7 @@ class UnchangedFile:
             )
 
     def prefetch(self, offset: int, count: int) -> None:
-        """Let the system read bytes into its cache while something else is computed; where it can."""
+        """Ask the operating system, if it offers that, to read bytes into its cache ahead of time."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError), self._path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)

@@ -1,12 +1,12 @@
-"""GGUF, the files of llama.cpp: sizes from the header, tensors decoded one at a time by package `gguf`.
+"""GGUF, the file format of llama.cpp: sizes from the header, tensors decoded by the package `gguf`.
 
-The header of a GGUF file: plain values and where each tensor lies, in one bounded pass.
+The layout is little-endian: magic `GGUF`, version (u32), the number of tensors and of values (u64 each).
+Every value is a key, a type (u32) and its bytes. Every tensor is a name, its dimensions (fastest first), a
+type and an offset into the data, which start at the next multiple of `general.alignment`. Texts have a length
+(u64).
 
-The layout, little-endian: magic `GGUF`, version (u32), number of tensors and of values (u64 each); every
-value is a key, a type (u32) and its bytes; every tensor a name, its dimensions (fastest first), a type and
-an offset into the data, which start at the next multiple of `general.alignment`. Texts have a length (u64).
-The reader of the `gguf` package keeps every token of the vocabulary as arrays; a header is read here in
-milliseconds, and a damaged length ends at the end of the file.
+attnlaw parses the header itself: the reader of the `gguf` package keeps every token of the vocabulary as
+arrays. This takes milliseconds, and a damaged length cannot lead past the end of the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor: shape as numpy has it, code of its type, and its offset from the start of the file."""
+    """One tensor: its shape in numpy's order, the code of its type, and its offset in the file."""
 
     shape: tuple[int, ...]
     code: int
@@ -51,7 +51,7 @@ class Header:
 
 
 def read_header(data: Any) -> Header:
-    """Parse the header of a mapped file; `ValueError` or `struct.error` where it is none."""
+    """Parse the header of a mapped file; raise `ValueError` or `struct.error` if it is damaged."""
     cursor = _Cursor(data)
     if bytes(data[:4]) != MAGIC:
         raise ValueError("it does not begin with GGUF")
@@ -84,7 +84,7 @@ def read_header(data: Any) -> Header:
 
 
 class _Cursor:
-    """A place in the bytes that moves on with each value read."""
+    """A position in the bytes that advances with each value read."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
@@ -102,7 +102,7 @@ class _Cursor:
         return bytes(self.data[begin : self.at]).decode("utf-8", "replace")
 
     def name(self) -> str:
-        """A text that is not empty: zeros without end, as in a hole of a file, are no names."""
+        """Return a text; raise if it is empty: a hole in a file would give empty names without end."""
         text = self.text()
         if not text:
             raise ValueError("a value or a tensor has no name")
@@ -114,7 +114,7 @@ class _Cursor:
         self.at += count
 
     def value(self, kind: int) -> Any:
-        """A number, a text, a short list of numbers, or None for what a model's sizes never are."""
+        """Return a number, a text or a short list of numbers; None for arrays that cannot be sizes."""
         if kind == TEXT:
             return self.text()
         if kind == ARRAY:
@@ -247,7 +247,7 @@ def _header(path: Path) -> Header:
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:
-    """The sizes under config.json's names; a list that repeats one number is that number."""
+    """Return the sizes under config.json's names; a list that repeats one number becomes that number."""
     architecture = values.get("general.architecture")
     sizes: dict[str, Any] = {"model_type": architecture, "hidden_act": ACTIVATIONS.get(str(architecture))}
     for key, name in SIZES.items():

@@ -1,8 +1,9 @@
-"""ONNX graphs: their initialisers and constants, by the names of the parameters they were exported from.
+"""ONNX graphs: their weights under the names of the parameters from which they were exported.
 
 PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
-`onnx::MatMul_268`; the node that uses it is called `/encoder/layer.0/attention/self/query/MatMul` after the
-module. Such an initialiser is offered as `encoder.layer.0.attention.self.query.weight`, (out, in) again.
+`onnx::MatMul_268`. The node that uses it is named after the module, such as
+`/encoder/layer.0/attention/self/query/MatMul`. attnlaw offers this weight as
+`encoder.layer.0.attention.self.query.weight`, with shape (out, in) again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_STEPS = 4  # from a product back to its weight, through copies and transpos
 
 
 class OnnxFile(Tensors):
-    """The weights of one `.onnx` file, also those it keeps in files beside it."""
+    """The weights of one `.onnx` file, including those in files next to it."""
 
     def __init__(self, path: Path) -> None:
         self.source = str(path)
@@ -111,12 +112,12 @@ def _load(path: Path) -> tuple[Any, Any]:
 
 
 def _text(value: str | bytes) -> str:
-    """A text of the graph; what is no UTF-8 comes as bytes."""
+    """Return a text of the graph, which protobuf gives as bytes if it is not valid UTF-8."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 def _constants(graph: Any) -> dict[str, Any]:
-    """Matrices that are the values of `Constant` nodes, by what those give out."""
+    """Return the values of `Constant` nodes, by the names of their outputs."""
     return {
         _text(node.output[0]): attribute.t
         for node in graph.node
@@ -127,7 +128,7 @@ def _constants(graph: Any) -> dict[str, Any]:
 
 
 def _branch(graph: Any) -> str | None:
-    """The kind of a node with graphs of its own inside (`If`, `Loop`) that hold matrices."""
+    """Return the type of a node (`If`, `Loop`) whose inner graphs contain matrices."""
     for node in graph.node:
         for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
             held = [*inner.initializer, *_constants(inner).values()]
@@ -137,7 +138,7 @@ def _branch(graph: Any) -> str | None:
 
 
 def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Parameters that are equal to others, which the exporter stores once and copies by `Identity`."""
+    """Return parameters equal to others: the exporter stores them once and copies them by `Identity`."""
     return {
         _text(node.output[0]): (_text(node.input[0]), False)
         for node in graph.node
@@ -146,7 +147,7 @@ def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 
 
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Parameters that are named after the `MatMul` nodes which multiply by them from the right."""
+    """Return parameters named after the `MatMul` nodes that multiply by them from the right."""
     before = {
         _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
         for node in graph.node
@@ -168,7 +169,7 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
-    """The file beside the graph that holds a tensor, and where it begins there; never a file elsewhere."""
+    """Return a tensor's file and its offset there; refuse files outside the graph's directory."""
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     relative = PurePosixPath(location.replace("\\", "/"))

@@ -1,8 +1,9 @@
-"""A pickle looked at before it is loaded: how large and how deep its values would become, none of them made.
+"""A check of pickles before they are loaded: how large and how deep their values would become.
 
 `torch.load(weights_only=True)` runs no foreign code, but a few hundred bytes can still make it hang (the hash
 of a tuple of ten tuples of ten tuples ...), end the process (a tuple a million deep) or fill the memory
-(`bytearray(10**10)`, an archive that expands). The opcodes are walked here with sizes in place of values.
+(`bytearray(10**10)`, an archive that expands). The check walks through the opcodes and computes sizes instead
+of values.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ MARK: Size = (0, 0)  # told from others by identity
 
 
 class SuspiciousPickle(ValueError):
-    """Not damage: a pickle or archive made to take more than its bytes justify, or to be read in two ways."""
+    """A pickle or archive made to need far more memory than its bytes, or to be read in two ways."""
 
 
 def screen_file(path: Path) -> None:
-    """Screen all pickles that `torch.load` would read; raise `ValueError` if one is damaged or suspicious."""
+    """Check all pickles that `torch.load` would read; raise `ValueError` if one is damaged or suspicious."""
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
             _screen_archive(path)
@@ -61,10 +62,10 @@ def _screen_archive(path: Path) -> None:
 
 
 def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
-    """Accept what `torch.save` writes and nothing else, so that `torch.load` finds the records seen here.
+    """Raise unless the archive is laid out as `torch.save` does, so that `torch.load` finds the same records.
 
-    Torch's reader ignores the case of names, has its own ways through an archive with two directories, and
-    takes the bytes of a compressed record for weights when a file is mapped.
+    Torch's reader ignores the case of names, treats an archive with two directories in its own way, and takes
+    the bytes of a compressed record for weights when a file is mapped.
     """
     names = [entry.orig_filename.lower() for entry in entries]
     size, total = path.stat().st_size, sum(entry.file_size for entry in entries)
@@ -85,7 +86,7 @@ def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
 
 
 def _is_only_directory(path: Path, size: int, count: int) -> bool:
-    """Whether the last bytes of an archive lead to a directory of so many records right before them."""
+    """Return whether the archive ends with its only directory, which lists `count` records."""
     with path.open("rb") as file:
         file.seek(max(0, size - TAIL))
         tail = file.read()
@@ -103,7 +104,7 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
 
 
 def _field(extra: bytes) -> int:
-    """The length of the first field beside a record's name, where the sizes of a large record stand."""
+    """Return the length of the first extra field of a record, which has the sizes of a large record."""
     return 4 + int.from_bytes(extra[2:4], "little")
 
 
@@ -118,7 +119,7 @@ def _in_one_folder(names: list[str]) -> bool:
 
 
 def screen(pickled: Any) -> None:
-    """Walk one pickle of a file opened for reading.
+    """Check one pickle of an open file; raise `ValueError` if it is damaged or suspicious.
 
     >>> import pickle
     >>> screen(io.BytesIO(pickle.dumps({"weight": [1.0, 2.0]})))
@@ -146,7 +147,7 @@ def screen(pickled: Any) -> None:
 
 
 def _apply(opcode: pickletools.OpcodeInfo, stack: list[Size]) -> None:
-    """Replace what an opcode takes from the stack by what it leaves there."""
+    """Replace the values that an opcode takes from the stack by its results."""
     before = opcode.stack_before
     taken: list[Size] = []
     if pickletools.markobject in before:

@@ -1,7 +1,7 @@
-"""Safetensors: the library checks the header, then each tensor is read by its offsets.
+"""Safetensors files: the library checks the header, then each tensor is read by its offsets.
 
-The file is never kept mapped: pages of a memory map count as memory of the process, and an audit
-should need no more than the matrices it is working on.
+The file is not kept mapped: pages of a memory map count as memory of the process, and an audit should need no
+more memory than the matrices it is working on.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class SafetensorsFile(Tensors):
         self._file.prefetch(*self._byte_range(name, member))
 
     def _byte_range(self, name: str, member: int | None) -> tuple[int, int]:
-        """Where the bytes begin, and how many they are."""
+        """Return the offset of the first byte, and the number of bytes."""
         begin, end = self._header[name]["data_offsets"]
         if member is None:
             return self._start + begin, end - begin
@@ -78,9 +78,9 @@ class SafetensorsFile(Tensors):
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header as {name: {dtype, shape, data_offsets}} and where the data start.
+    """Return the header as {name: {dtype, shape, data_offsets}}, and where the data start.
 
-    `safe_open` refuses a header that lies about sizes, offsets or lengths, so the plain parse is safe.
+    `safe_open` refuses a header with wrong sizes, offsets or lengths, so that the plain parse is safe.
     """
     try:
         with path.open("rb") as file:
@@ -104,7 +104,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object without doubled keys: of two tensors with one name, readers would choose differently."""
+    """Return a JSON object; raise if a key occurs twice, because readers would choose different tensors."""
     entries = dict(pairs)
     if len(entries) != len(pairs):
         raise ValueError("a name stands there twice")

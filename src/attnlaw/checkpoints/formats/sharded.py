@@ -1,10 +1,10 @@
-"""Several files joined by an index (`*.index.json`), the layout of large Hugging Face checkpoints.
+"""Checkpoints of several files: shards with an index, and Meta's `consolidated.NN.pth`.
 
-`consolidated.NN.pth`, the layout of Meta's LLaMA: one file for each device of a tensor-parallel model.
-
-Every part holds every name. A map whose outputs are divided among devices (`ColumnParallelLinear`) is stored
-(out / parts, in), one whose inputs are (`RowParallelLinear`) is stored (out, in / parts); norms are whole in
-each. Embeddings are divided by columns in LLaMA 1 and 2, by rows (words) in LLaMA 3.
+An index (`*.index.json`) says which shard has which tensor. This is how large Hugging Face checkpoints are
+stored. Meta's LLaMA has one file for each device of a tensor-parallel model, and every file has every name. A
+matrix whose outputs are divided among devices (`ColumnParallelLinear`) is stored (out / parts, in); if its
+inputs are divided (`RowParallelLinear`), it is stored (out, in / parts). Norms are whole in each file.
+Embeddings are divided by columns in LLaMA 1 and 2, and by rows (words) in LLaMA 3.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_NAME = 255  # bytes in the name of a file
 
 
 class ShardedTensors(Tensors):
-    """The tensors of all shards that an index names; every shard lies in the index's own directory."""
+    """The tensors of all shards that an index names. Every shard must be in the index's directory."""
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
         self.source = str(index)
@@ -67,7 +67,7 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def _inside(index: Path, file: str) -> Path:
-    """The shard's path; it must be a plain file name in the index's directory, and exist."""
+    """Return the path of a shard, which must be an existing file in the index's directory."""
     shard = index.parent / file
     if Path(file).name != file or file in ("", ".", ".."):
         raise InputError(
@@ -94,7 +94,7 @@ AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2":
 
 
 class ConsolidatedTensors(Tensors):
-    """The tensors of all parts in a directory, each joined when it is read."""
+    """The tensors of all `consolidated.NN.pth` in a directory; parts are joined when a tensor is read."""
 
     def __init__(self, folder: Path, open_part: Callable[[Path], Tensors]) -> None:
         files = _files(folder)
@@ -122,7 +122,7 @@ class ConsolidatedTensors(Tensors):
         return joined if member is None else joined[member]
 
     def _axis(self, name: str) -> int | None:
-        """Where the parts are joined; None where each has the whole tensor."""
+        """Return the axis along which the parts are joined; None if each part has the whole tensor."""
         shape, module = self._parts[0].shapes[name], name.split(".")[-2:][0]
         if len(self._parts) == 1 or len(shape) < 2:
             return None
@@ -148,7 +148,7 @@ class ConsolidatedTensors(Tensors):
         return tuple(joined)
 
     def _require_all(self, folder: Path) -> None:
-        """Refuse a model of which parts are missing: the output maps tell into how many it was divided."""
+        """Raise if parts are missing. The shape of the output matrices tells how many there should be."""
         shapes = self._parts[0].shapes
         name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
         if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:
@@ -165,7 +165,7 @@ class ConsolidatedTensors(Tensors):
 
 
 def _files(folder: Path) -> list[Path]:
-    """The parts in order, none missing between them."""
+    """Return the parts in order; raise if one between them is missing."""
     files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
     missing = set(range(max(files) + 1)) - set(files)
     if missing:

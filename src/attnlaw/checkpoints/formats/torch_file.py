@@ -1,16 +1,14 @@
-"""PyTorch pickles (`.bin .pt .pth .ckpt`), only ever read with `weights_only=True`.
+"""PyTorch pickles (`.bin .pt .pth .ckpt`), which are only read with `weights_only=True`.
 
-Besides what PyTorch itself takes for plain, `argparse.Namespace` is: Lightning and fairseq keep the arguments
-of a training in one. It is a bag of attributes: making one, and filling it, calls nothing that a file could
-not call without it. What came out of a pickle is a weight only if it is a `torch.Tensor`, not if it has the
-attributes of one: with those of its own choice a bag could pass for an array at any address.
+In addition to the plain types of PyTorch, `argparse.Namespace` is allowed, because Lightning and fairseq keep
+the arguments of a training in one. Creating and filling a Namespace calls nothing that a file could not call
+without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. The attributes of a
+tensor are not enough: a Namespace with chosen attributes could pass for an array at any address.
 
-Sizes of a fairseq checkpoint: arguments of its training, beside the weights in the same pickle.
-
-`args` is an `argparse.Namespace`, or `cfg` a table whose `model` is one (or a table). Their names begin with
-`encoder_` and `decoder_` (`encoder_attention_heads`); here each side is a table of its own without that.
-
-Plain values beside the weights of a pickle: tables of numbers and texts, whatever holds them.
+Plain values next to the weights become `metadata`. In fairseq checkpoints these are the arguments of the
+training: `args` is a Namespace, or `cfg` is a table whose `model` is a Namespace or a table. Their names
+begin with `encoder_` and `decoder_` (`encoder_attention_heads`); here each side becomes a table without that
+prefix.
 """
 
 from __future__ import annotations
@@ -35,13 +33,13 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """The entries of a table or of a Namespace by name; of all else none."""
+    """Return the entries of a table or a Namespace by name; nothing for other values."""
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
 
 def plain_entries(value: Any) -> dict[str, Any]:
-    """Those entries of a table that are numbers, texts, true, false or nothing.
+    """Return the entries of a table that are numbers, texts, booleans or None.
 
     >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
     {'hidden_size': 8}
@@ -54,11 +52,10 @@ FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # the values of `model_type` in 
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes under config.json's names; none where the arguments are not fairseq's.
+    """Return the sizes in a fairseq checkpoint under config.json's names; nothing for other checkpoints.
 
-    >>> from argparse import Namespace
-    >>> told = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
-    >>> fairseq_sizes({"args": told, "model": {}})["encoder"]
+    >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
+    >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
     {'embed_dim': 8, 'attention_heads': 2, 'normalize_before': True, 'norm_first': True}
     """
     arguments = _arguments(checkpoint)
@@ -72,7 +69,7 @@ def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def current_name(name: str) -> str:
-    """The name that newer versions give to a tensor of an older one, as their own loader does.
+    """Return the name that newer versions of fairseq give to a tensor.
 
     >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
     'decoder.sentence_encoder.layernorm_embedding.weight'
@@ -81,7 +78,7 @@ def current_name(name: str) -> str:
 
 
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The model's arguments; those of the wav2vec model inside one that was fine-tuned."""
+    """Return the arguments of the model; for a fine-tuned model, those of the wav2vec model inside it."""
     arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
     inner = table_of(arguments.get("w2v_args"))
     return table_of(inner.get("model")) or inner or arguments
@@ -122,7 +119,7 @@ DAMAGE = (
 
 
 class TorchFile(InMemoryTensors):
-    """The tensors of one pickled checkpoint; its pages are read from disk when a tensor is."""
+    """The tensors of one pickled checkpoint. The file is mapped, so bytes are read when a tensor is."""
 
     def __init__(self, path: Path) -> None:
         import torch
@@ -137,7 +134,7 @@ class TorchFile(InMemoryTensors):
         return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
-        """Strides of zero let a few bytes stand for any number of weights, which would fill the memory."""
+        """Raise if strides of zero let a few bytes stand for many weights, which would fill the memory."""
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # refused, or an array, when it is read
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
@@ -148,14 +145,14 @@ class TorchFile(InMemoryTensors):
 
 
 def import_torch(reason: str) -> Any:
-    """The torch module, or one line on how to get it."""
+    """Return the torch module; raise an `InputError` that says how to install it."""
     with require_extra(reason, "torch"):
         import torch
     return torch
 
 
 def _require_closed_holes(torch: Any, source: str) -> None:
-    """Refuse a PyTorch whose `weights_only=True` is known to let code in a pickle run."""
+    """Raise if this version of PyTorch is known to run code from a pickle in spite of `weights_only=True`."""
     if torch.__version__ < OLDEST_SAFE:  # compared as versions, not as text
         raise InputError(
             f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
@@ -165,7 +162,7 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Unpickle tensors and plain containers only, mapped where the file's layout allows it."""
+    """Unpickle tensors and plain containers only, mapped if the file's layout allows it."""
     try:
         screen_file(path)
     except ValueError as error:
@@ -184,13 +181,13 @@ def _load(path: Path, torch: Any) -> Any:
 
 
 def _allow_plain_classes(serialization: Any) -> Any:
-    """What is plain besides, for as long as a file is loaded; what the user has allowed stays so."""
+    """Return a context in which `ALLOWED` may be unpickled; classes that the user allowed stay allowed."""
     before = serialization.get_safe_globals()
     return serialization.safe_globals([kind for kind in ALLOWED if kind not in before])
 
 
 def _reason(error: BaseException) -> str:
-    """One line for what `torch.load` says in many."""
+    """Return one line for the many lines of an error of `torch.load`."""
     text = str(error)
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
@@ -205,7 +202,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The innermost mapping of names to tensors, and the plain values found beside it."""
+    """Return the innermost mapping of names to tensors, and the plain values found next to it."""
     metadata: dict[str, Any] = {}
     rename: Callable[[str], str] = str
     current = loaded

@@ -1,14 +1,14 @@
-"""float8 weights and the scales stored beside them: `X` is worth `X * X_scale` (or `X * X_scale_inv`).
+"""float8 weights with separate scales: a weight `X` is worth `X * X_scale` (or `X * X_scale_inv`).
 
-| layout of the scale, for a weight (out, in) | written by |
+| shape of the scale, for a weight (out, in) | written by |
 |---|---|
 | one number | per-tensor quantisation |
 | (out,) or (out, 1) | per-channel quantisation (compressed-tensors, FBGEMM) |
-| (ceil(out / b), ceil(in / b)) | blocks, b = 128 unless `weight_block_size` says other (DeepSeek-V3) |
+| (ceil(out / b), ceil(in / b)) | blocks, b = 128 unless `weight_block_size` differs (DeepSeek-V3) |
 
-DeepSeek calls its scale `weight_scale_inv`, the inverse of what the weights were multiplied by: to read the
-weights one multiplies by it, as by the others. Scales of other names or kinds (exponents kept as integers, a
-second one for the whole tensor) are refused: the weights without them are other numbers.
+DeepSeek's `weight_scale_inv` is the inverse of the factor used for encoding, so readers multiply by it as by
+the others. Scales of other names or kinds (exponents stored as integers, a second scale for the whole tensor)
+are not supported and raise an error, because the weights without them are other numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_PARTS = 16  # of what a scale's name adds to its weight's
 
 
 def with_scales(tensors: Tensors, config: Config) -> Tensors:
-    """The tensors with every float8 weight that has a scale multiplied by it; others as they are."""
+    """Return the tensors with every float8 weight multiplied by its scale, if it has one."""
     if not any("scale" in name for name in tensors.shapes):
         return tensors
     weights = {name for name in tensors.shapes if tensors.dtype(name).startswith("float8")}
@@ -42,7 +42,7 @@ def with_scales(tensors: Tensors, config: Config) -> Tensors:
 
 
 def _refuse_others(tensors: Tensors, weights: set[str], scales: Mapping[str, str]) -> None:
-    """Refuse a float8 weight with a scale beside it that would not be used."""
+    """Raise an `InputError` if a float8 weight has a scale that would not be used."""
     used = set(scales.values())
     for name in tensors.shapes:
         if "scale" not in name or name in used:
@@ -57,7 +57,7 @@ def _refuse_others(tensors: Tensors, weights: set[str], scales: Mapping[str, str
 
 
 class ScaledTensors(Tensors):
-    """Tensors whose float8 members are multiplied by their scales, in float64, when they are read."""
+    """Tensors whose float8 weights are multiplied by their scales, in float64, when they are read."""
 
     def __init__(self, tensors: Tensors, scales: dict[str, str], blocks: tuple[int, int]) -> None:
         hidden = set(scales.values())
@@ -84,7 +84,7 @@ class ScaledTensors(Tensors):
         self._tensors.prefetch(name, member)
 
     def _spread(self, scale: NDArray[np.float64], shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-        """The scale of every entry, from one of the three layouts."""
+        """Return the scale of every entry, in a shape that broadcasts to the weight."""
         if scale.size == 1:
             return scale.reshape(())
         if scale.shape in ((shape[0],), (shape[0], 1)):
@@ -103,7 +103,7 @@ class ScaledTensors(Tensors):
 
 
 def _blocks(config: Config) -> tuple[int, int]:
-    """Rows and columns of a block: `weight_block_size` in the quantization_config, else 128 x 128."""
+    """Return rows and columns of a block: `weight_block_size` in the quantization_config, else 128 x 128."""
     declared = config.values.get("quantization_config")
     size = declared.get("weight_block_size") if isinstance(declared, dict) else None
     if isinstance(size, list) and len(size) == 2 and all(isinstance(part, int) and part > 0 for part in size):
