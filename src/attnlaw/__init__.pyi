@@ -992,15 +992,15 @@ def lens(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> LensResult:
-    """What the heads of a model do on one input, and the forward pass as one exact affine map.
+    """Show what the heads of a model do on one input, and the forward pass as one exact affine map.
 
-    Of each head: how sharp it is, against marks at which Gaussian logits condense, where it looks, how many
-    directions its attention has beside two nulls, and its logits beside their bound. Of the pass, from the
-    embeddings to the last hidden state in float64, vec F(X) = T(X) vec X + c(X) (TensorLens, arXiv
-    2601.17958): how well T and c rebuild the network's output, the largest singular values of T, and how
-    much each input token moves each output token, beside attention rollout. The map of tokens of a long
-    input takes long: --only heads goes without. With --entrywise: which rank would keep every attention
-    weight of a head, and what lower ranks cost. Needs the extra lens.
+    For each head: how sharp it is, compared with the thresholds at which Gaussian logits condense, where it
+    looks, how many directions its attention has compared with two random references, and its logits with
+    their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
+    + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
+    values of T, and how much each input token moves each output token, next to attention rollout. The map of
+    tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
+    every attention weight of a head, and what lower ranks cost. Needs the extra lens.
 
     Options that take a sequence make one case for each value.
 
@@ -1044,13 +1044,12 @@ def margins(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> MarginsResult:
-    """Which of several trained models generalises better, from inputs without labels.
+    """Show which of several trained models generalises better, from inputs without labels.
 
-    D is the margin of the model's own prediction over its gradient and the spread of the inputs. It ranks
-    models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give inputs
-    that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. For causal language models it is an extension, and nothing is established there. Needs
-    the extra lens.
+    D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
+    ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
+    inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
+    compared in pairs. D has not been validated for causal language models. Needs the extra lens.
 
     Options that take a sequence make one case for each value.
 

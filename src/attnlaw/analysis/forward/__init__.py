@@ -1,4 +1,4 @@
-"""All that needs a forward pass: the lens on one input, and margins of many inputs without labels."""
+"""Everything that needs a forward pass: the lens on one input, and margins of many inputs without labels."""
 
 from attnlaw.analysis.forward.amplification import Amplification, amplification
 from attnlaw.analysis.forward.condition import Condition, condition

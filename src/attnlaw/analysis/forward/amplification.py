@@ -1,9 +1,10 @@
-"""How much a network amplifies a small change of what a block reads, measured on inputs.
+"""Measure on inputs how much a network amplifies a small change of what a block reads.
 
     A_l(x) = |d out / d h_l|_op
 
-with h_l what block l reads and `out` the logits, or all visible tokens of the last block's output (before a
-final norm), the counterpart of the product of worst-case factors over the layers k >= l (arXiv 2605.07297).
+h_l is what block l reads. `out` is either the logits, or all visible tokens of the last block's output before
+a final norm. A_l is the measured counterpart of the product of worst-case factors over the layers k >= l
+(arXiv 2605.07297).
 
 | method | A |
 |---|---|
@@ -11,7 +12,7 @@ final norm), the counterpart of the product of worst-case factors over the layer
 | `power` | v -> J v -> J^T J v with norms for each input, until A changes by less than the tolerance |
 
 J v comes from differentiating the backward pass, so one graph serves every round. Kernels without a second
-derivative (flash attention) are left for the plain ones where torch can choose.
+derivative (flash attention) are replaced by the plain ones if torch can choose.
 """
 
 from __future__ import annotations
@@ -41,15 +42,21 @@ from attnlaw.core.settings import check_value
 
 OUTPUTS = dict.fromkeys(("logits", "tokens"))
 METHODS = dict.fromkeys(("auto", "exact", "power"))
-MAX_EXACT_CLASSES = 64  # of the exact route
+MAX_EXACT_CLASSES = 64  # for the exact method
 MAX_POWER_ROUNDS = 200
 TOLERANCE = 1e-3
-MAX_GRADIENT_ENTRIES = 2**24  # of gradients that the exact route keeps at once
+MAX_GRADIENT_ENTRIES = 2**24  # numbers in the gradients that the exact method keeps at once
 
 
 @dataclass(frozen=True)
 class LayerAmplification:
-    """A of one layer over inputs; rounds and residual |J^T J v - A^2 v| / A^2 are None where it is exact."""
+    """A of one layer over all inputs.
+
+    Args:
+        iterations: rounds of power iteration; None if A is exact.
+        residual: |J^T J v - A^2 v| / A^2; None if A is exact.
+        values: A for each input.
+    """
 
     layer: int
     output: str
@@ -62,7 +69,7 @@ class LayerAmplification:
 
 @dataclass(frozen=True)
 class Amplification:
-    """A layer by layer; the residual is no error bound, but a large one says that A is not to be read."""
+    """A layer by layer. The residual is not an error bound, but if it is large, A should not be used."""
 
     rows: tuple[LayerAmplification, ...]
     converged: bool
@@ -85,7 +92,17 @@ def amplification(
     blocks: Sequence[Any] | None = None,
     progress: Progress = no_progress,
 ) -> Amplification:
-    """A_l of every block l on every input; `seed` draws the first v of power iteration.
+    """Measure A_l of every block l on every input.
+
+    Args:
+        model: a directory, or a torch module.
+        inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
+        output: what is moved, "logits" or "tokens" of the last block.
+        method: "exact", "power", or "auto" for exact whenever that is possible.
+        positions: which token of a causal model is read: "last", "sample", or one position for each input.
+        seed: draws the first vector of power iteration, and sampled positions.
+        tolerance: relative change of A at which power iteration stops.
+        blocks: the blocks of a torch module, first to last.
 
     >>> import torch
     >>> maps = [torch.nn.Linear(2, 2, bias=False) for _ in range(2)]
@@ -111,7 +128,7 @@ def network_amplification(
     tolerance: float = TOLERANCE,
     progress: Progress = no_progress,
 ) -> Amplification:
-    """`amplification` of an opened network."""
+    """Measure the amplification of a network that is already open."""
     check_value("output", output, str, choices=OUTPUTS)
     check_value("method", method, str, choices=METHODS)
     exact = method != "power" and output == "logits" and network.classes <= MAX_EXACT_CLASSES
@@ -160,7 +177,7 @@ def _width(network: Classifier, inputs: ModelInputs) -> int:
 
 
 def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[Any]]:
-    """`out` (B x ...) and what each block reads, from one forward pass."""
+    """Return `out` (B x ...) and what each block reads, from one forward pass."""
     states: list[Any] = []
     last: list[Any] = []
 
@@ -180,7 +197,7 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
 
 
 def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
-    """Layers x inputs: the root of the top eigenvalue of J J^T, from all K rows of J."""
+    """Return the root of the top eigenvalue of J J^T, from all K rows of J, as layers x inputs."""
     import torch
 
     rows: list[list[Any]] = [[] for _ in states]
@@ -195,7 +212,7 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 def _power_iteration(
     out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
 ) -> tuple[Reals, list[int], list[float], bool]:
-    """Layers x inputs; rounds and the largest residual of each layer; whether every row settled."""
+    """Return A (layers x inputs), rounds and largest residual of each layer, and whether all converged."""
     import torch
 
     norms, rounds, worst, enough = [], [], [], True
@@ -239,7 +256,7 @@ def _per_input(values: Any, like: Any) -> Any:
 
 @contextmanager
 def _twice_differentiable(network: Classifier) -> Iterator[None]:
-    """Plain kernels of attention where torch chooses; one line for what still has no second derivative."""
+    """Choose attention kernels that have a second derivative, and report those that have none in one line."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:

@@ -1,19 +1,19 @@
-"""The parts of one forward pass as affine maps of its hidden states, every input-dependent factor frozen.
+"""The parts of one forward pass as affine maps of hidden states: what depends on the input is frozen.
 
-A block takes X (s x D, one row a token) to `linear(X) + offset`. The factors that depend on the input -
-attention probabilities, the scales of norms, the slopes of activations - are those of one measured
-pass, so at the measured X the map gives what the network gives (TensorLens, arXiv 2601.17958).
+A block takes X (s x D, one row for each token) to `linear(X) + offset`. Attention probabilities, scales of
+norms and slopes of activations depend on the input. They are frozen at the values of one measured pass, so at
+the measured X the map gives exactly what the network gives (TensorLens, arXiv 2601.17958).
 
 | symbol | here | shape |
 |---|---|---|
-| A_h | `Attention.probabilities` | H x s x s |
-| W_V, b_V of all heads side by side | `Attention.value, value_bias` | D x H d, H d |
-| W_O, b_O | `Attention.output, output_bias` | H d x D, D |
-| g, b, 1/sigma_i | `Norm.gain, shift, scales` | D, D, s |
-| W_in, b_in, W_out, b_out | `FeedForward.inner, inner_bias, outer, outer_bias` | D x F, F, F x D, D |
-| diag D_i | `FeedForward.slopes` | s x F |
+| A_h | `FrozenAttention.probabilities` | H x s x s |
+| W_V, b_V of all heads side by side | `FrozenAttention.value, value_bias` | D x H d, H d |
+| W_O, b_O | `FrozenAttention.output, output_bias` | H d x D, D |
+| g, b, 1/sigma_i | `FrozenNorm.gain, shift, scales` | D, D, s |
+| W_in, b_in, W_out, b_out | `FrozenFeedForward.inner, inner_bias, outer, outer_bias` | D x F, F, F x D, D |
+| diag D_i | `FrozenFeedForward.slopes` | s x F |
 
-Matrices act on row vectors. `linear` and `transpose` take any leading axes: (..., s, D) to (..., s, D).
+Matrices act on row vectors. `linear` and `transpose` accept any leading axes: (..., s, D) to (..., s, D).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class FrozenBlock(Protocol):
     """An affine map of hidden states."""
 
     def linear(self, x: Reals) -> Reals:
-        """The linear part, (..., s, D) to (..., s, D)."""
+        """Apply the linear part, (..., s, D) to (..., s, D)."""
 
     def transpose(self, y: Reals) -> Reals:
-        """The adjoint of the linear part."""
+        """Apply the adjoint of the linear part."""
 
     @property
     def offset(self) -> Reals:
@@ -43,7 +43,7 @@ class FrozenBlock(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FrozenAttention:
-    """X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
+    """Attention: X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
 
     probabilities: Reals
     value: Reals
@@ -65,14 +65,14 @@ class FrozenAttention:
         return offset
 
     def _mix(self, values: Reals, weights: Reals) -> Reals:
-        """Each head's columns of (..., s, H d), mixed over tokens by its own s x s weights."""
+        """Mix the columns of each head of (..., s, H d) over tokens, by the s x s weights of that head."""
         by_head = values.reshape(*values.shape[:-1], len(weights), -1).swapaxes(-2, -3)
         return (weights @ by_head).swapaxes(-2, -3).reshape(values.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenNorm:
-    """x_i -> g * (x_i - mean x_i) / sigma_i + b; RMSNorm does not take the mean off.
+    """A norm: x_i -> g * (x_i - mean x_i) / sigma_i + b. RMSNorm does not subtract the mean.
 
     T = (diag(g) (I - 11^T/D)) kron diag(1/sigma_i), with the measured sigma_i (their epsilon included).
     """
@@ -99,9 +99,10 @@ class FrozenNorm:
 
 @dataclass(frozen=True, eq=False)
 class FrozenFeedForward:
-    """x_i -> (D_i (x_i W_in + b_in)) W_out + b_out, so T = sum_i (W_in D_i W_out)^T kron e_i e_i^T.
+    """A feed-forward block: x_i -> (D_i (x_i W_in + b_in)) W_out + b_out.
 
-    D_i holds phi(z)/z at the measured z = x_i W_in + b_in, or the measured gate of a gated block.
+    So T = sum_i (W_in D_i W_out)^T kron e_i e_i^T. D_i has phi(z)/z at the measured z = x_i W_in + b_in, or
+    the measured gate of a gated block.
     """
 
     inner: Reals
@@ -148,7 +149,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """A branch added to its own input: T = I + T_branch."""
+    """A branch that is added to its input: T = I + T_branch."""
 
     branch: FrozenBlock
 
@@ -164,7 +165,7 @@ class Residual:
 
 
 def attentions(block: FrozenBlock) -> Iterator[FrozenAttention]:
-    """Every attention block inside, first to last."""
+    """Yield every attention block inside a block, first to last."""
     if isinstance(block, FrozenAttention):
         yield block
     for inner in block.blocks if isinstance(block, Chain) else ():

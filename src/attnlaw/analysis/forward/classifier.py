@@ -1,13 +1,14 @@
-"""A network with logits and its inputs, in batches: what margins, condition and amplification run.
+"""Networks with logits and their inputs in batches, which margins, condition and amplification run on.
 
-| given | inputs | h0 |
+| model | inputs | h0 |
 |---|---|---|
 | a directory, or a model of `transformers` | lists of token ids, or a tensor of them | what block 0 reads |
 | a torch module | a tensor of floats, n x T x N | the tensor; with `blocks`, what `blocks[0]` reads |
 | a torch module and its `blocks` | a tensor of ids, n x T | what `blocks[0]` reads |
 
-Logits of shape (n, K) are a classifier's; of shape (n, T, K) a causal language model's, read at one position
-of each input. Everything runs in float64, on a copy where the model has another precision.
+Logits of shape (n, K) belong to a classifier. Logits of shape (n, T, K) belong to a causal language model,
+which is read at one position of each input. Everything runs in float64, on a copy if the model has another
+precision.
 """
 
 from __future__ import annotations
@@ -32,23 +33,27 @@ from attnlaw.analysis.forward.trace import max_input_tokens, temporary_hooks
 from attnlaw.core.errors import BadSetting, InputError, require_extra
 from attnlaw.core.settings import check_value
 
-BATCH_TOKENS = 2048  # of a batch: memory does not grow with the number of inputs
+BATCH_TOKENS = 2048  # in a batch, so that memory does not grow with the number of inputs
 UNSUPPORTED_HEADS = {
     "ForMaskedLM": "a masked language model",
     "ForTokenClassification": "a classifier of tokens",
     "ForMultipleChoice": "a model of multiple choice",
     "ForQuestionAnswering": "a model of question answering",
 }
-BlockInputHook = Callable[
-    [int, Any], Any
-]  # from the number of a block and what it reads to what it shall read
+# Takes the number of a block and what it reads; returns what it shall read instead.
+BlockInputHook = Callable[[int, Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some inputs, padded on the right: ids (B x T) or floats (B x T x N), and which tokens count.
+    """Some inputs, padded on the right.
 
-    `visible` are the tokens up to the position that is read, all of them for a classifier.
+    Args:
+        input_indices: the number of each input.
+        tensor: ids (B x T) or floats (B x T x N).
+        mask: which tokens are not padding (B x T).
+        visible: the tokens up to the position that is read; all tokens for a classifier.
+        positions: the position that is read in each input.
     """
 
     input_indices: list[int]
@@ -59,13 +64,19 @@ class Batch:
 
     @property
     def tokens(self) -> Any:
-        """Visible tokens of each input."""
+        """Number of visible tokens of each input."""
         return self.visible.sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A network with logits in float64, for evaluation, its parameters frozen."""
+    """A network with logits in float64, in evaluation mode and with frozen parameters.
+
+    Args:
+        blocks: its layers, first to last; empty if they are not known.
+        causal: whether it is a causal language model.
+        classes: number of logits K.
+    """
 
     name: str
     module: Any
@@ -75,7 +86,10 @@ class Classifier:
     classes: int
 
     def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
-        """Logits (B x K), at the position that is read; `enter` may swap what each block reads."""
+        """Return the logits (B x K) at the position that is read.
+
+        `enter` may replace what each block reads.
+        """
         import torch
 
         if enter is not None and not self.blocks:
@@ -104,7 +118,7 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class ModelInputs:
-    """Inputs of a network: one tensor each, of ids (T) or floats (T x N)."""
+    """Inputs of a network, one tensor each: ids (T) or floats (T x N)."""
 
     sequences: tuple[Any, ...]
 
@@ -113,7 +127,7 @@ class ModelInputs:
 
     @property
     def sha256(self) -> str:
-        """Of ids as decimal numbers with commas, a line each; of floats, of their bytes."""
+        """Hash of the inputs: lines of decimal ids with commas, or the bytes of floats."""
         digest = hashlib.sha256()
         for tensor in self.sequences:
             if tensor.is_floating_point():
@@ -124,14 +138,21 @@ class ModelInputs:
 
     @property
     def duplicate_count(self) -> int:
-        """Inputs that are equal to an earlier one."""
+        """Number of inputs that are equal to an earlier one."""
         return len(self) - len({(tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in self.sequences})
 
 
 def open_classifier(
     model: str | os.PathLike[str] | Any, inputs: ModelInputs, blocks: Sequence[Any] | None = None
 ) -> Classifier:
-    """The network of a directory or a torch module, tried on the first input."""
+    """Open the network of a directory or a torch module, and try it on the first input.
+
+    Args:
+        blocks: the blocks of a torch module, first to last. They are found in models of `transformers`.
+
+    Raises:
+        InputError: if the network has no logits of at least two classes, or does not fit the inputs.
+    """
     import torch
 
     if isinstance(model, str | os.PathLike):
@@ -163,9 +184,9 @@ def open_classifier(
 
 
 def as_inputs(inputs: Any) -> ModelInputs:
-    """Inputs from a tensor, from lists of ids, or from `input_ids` with `attention_mask`.
+    """Return inputs from a tensor, from lists of ids, or from `input_ids` with `attention_mask`.
 
-    Padding is cut off by the mask, so it may stand on either side.
+    The mask removes padding, which may be on either side.
     """
     with require_extra("a forward pass", "lens"):
         import torch
@@ -212,7 +233,7 @@ def batches(
 def choose_positions(
     lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
 ) -> NDArray[np.int64]:
-    """The position that is read of each input: its last, one drawn from its second half, or as given."""
+    """Return the position to read in each input: the last, one drawn from the second half, or as given."""
     ends = np.asarray(lengths) - 1
     if not network.causal:
         return ends
@@ -243,7 +264,7 @@ def _batch(inputs: ModelInputs, network: Classifier, places: list[int], read_at:
 
 
 def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> AbstractContextManager[None]:
-    """Let `enter` see, and swap, what each block reads: its first argument, or `hidden_states`."""
+    """Let `enter` see and replace what each block reads: its first argument, or `hidden_states`."""
 
     def hook(number: int) -> Callable[[Any, Any, Any], Any]:
         def swap(module: Any, words: Any, named: Any) -> Any:
@@ -262,7 +283,7 @@ def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> A
 
 
 def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """The module in float64 for evaluation, a copy of it; and its blocks in the copy."""
+    """Return a copy of the module in float64 for evaluation, and its blocks in the copy."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -278,7 +299,7 @@ def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Seq
 
 
 def _find_blocks(module: Any) -> tuple[Any, ...]:
-    """The list of as many modules as a model of `transformers` has layers."""
+    """Return the list of modules that has as many entries as a model of `transformers` has layers."""
     import torch
 
     layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)
@@ -308,7 +329,6 @@ def _require_head(name: str, module: Any) -> None:
 
 
 def _require_valid_ids(inputs: ModelInputs, config: Any) -> None:
-    """Ids inside the vocabulary, no more of them than the model has positions."""
     known = config.model_type in FAMILIES
     positions = max_input_tokens(config.model_type, config) if known else max(map(len, inputs.sequences))
     for number, ids in enumerate(inputs.sequences):

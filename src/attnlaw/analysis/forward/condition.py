@@ -1,12 +1,12 @@
 """Where a margin could be lost: the condition of every linear map of a network, on inputs without labels.
 
-For a map y = z W with Z its input and G = dm/dy, over the visible tokens,
+For a linear map y = z W with inputs Z and G = dm/dy, over the visible tokens,
 
     kappa_W(x) = |W|_op |Z|_F |G|_F / m.
 
-A change |dW|_op <= eps |W|_op moves the margin m by at most eps kappa_W m, to first order: 1/kappa is the
-relative error of the weight that could flip the input. Totals grow with depth, so shares are what to compare;
-D ranks models, kappa tells where.
+A change |dW|_op <= eps |W|_op moves the margin m by at most eps kappa_W m, to first order. So 1/kappa is the
+relative error of the weight that could flip the input. Totals grow with depth, so compare shares. D ranks
+models; kappa shows where in a model the margin could be lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,15 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class MapCondition:
-    """One map: its block (None: outside), its name there, its norm, medians of kappa and of its share."""
+    """The condition of one linear map.
+
+    Args:
+        layer: number of its block; None outside of blocks.
+        kind: its name inside the block.
+        norm: its largest singular value.
+        kappa: median over inputs.
+        share: median over inputs of its part in the sum over all maps.
+    """
 
     layer: int | None
     kind: str
@@ -49,10 +57,13 @@ class MapCondition:
 
 @dataclass(frozen=True)
 class Condition:
-    """Medians over inputs, of sums over the maps of each layer and each kind: they do not add up.
+    """The condition of a network: medians over inputs of sums over maps, which do not add up.
 
-    `values` are the sums over all maps for each input. An input of margin 0 has infinite kappa (`ties` counts
-    them) and stands last in every median.
+    Args:
+        total: median of the sum over all maps.
+        by_layer, by_kind: medians of the sums over the maps of a layer, or of a kind.
+        values: the sum over all maps for each input.
+        ties: number of inputs with margin 0. Their kappa is infinite, so they are last in every median.
     """
 
     rows: tuple[MapCondition, ...]
@@ -64,7 +75,7 @@ class Condition:
 
     @property
     def worst_layer(self) -> int | None:
-        """The layer that has most."""
+        """The layer with the largest kappa."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
     @property
@@ -75,7 +86,7 @@ class Condition:
 
     @property
     def worst_place(self) -> str:
-        """The layer that has most, or the map outside of blocks that has more."""
+        """The layer with the largest kappa, or the map outside of blocks that has more."""
         layer, name, _ = max(self.places, key=lambda place: place[2])
         return name if layer is None else f"layer {name}"
 
@@ -100,7 +111,15 @@ def condition(
     blocks: Sequence[Any] | None = None,
     progress: Progress = no_progress,
 ) -> Condition:
-    """kappa of every linear map (`nn.Linear`, `Conv1D`) by one forward and one backward pass a batch.
+    """Measure kappa of every linear map (`nn.Linear`, `Conv1D`) by one backward pass for each batch.
+
+    Args:
+        model: a directory, or a torch module.
+        inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
+        margin: "hard" or "smooth".
+        positions: which token of a causal model is read: "last", "sample", or one position for each input.
+        seed: draws sampled positions.
+        blocks: the blocks of a torch module, first to last.
 
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 2, bias=False))
@@ -122,7 +141,7 @@ def network_condition(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Condition:
-    """`condition` of an opened network."""
+    """Measure the condition of a network that is already open."""
     check_value("margin", margin, str, choices=MARGINS)
     maps = _find_linear_maps(network, len(inputs))
     margins = np.zeros(len(inputs))
@@ -175,7 +194,7 @@ def _kinds(maps: Sequence[_LinearMap]) -> list[str]:
 
 
 def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
-    """The linear maps of a network; the kind of one is its name inside its block."""
+    """Return the linear maps of a network. The kind of a map is its name inside its block."""
     import torch
 
     places = {block: number for number, block in enumerate(network.blocks)}
@@ -203,9 +222,9 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
 
 
 def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
-    """Add |Z|_F |G|_F of every application of every map to its `sizes` in the passes inside.
+    """Add |Z|_F |G|_F of every application of a map to its `norm_products`, in the passes inside the context.
 
-    The first map has no gradient to hand on, so an output that carries none becomes the start of one.
+    The first map passes no gradient on, so an output without a gradient becomes the start of one.
     """
 
     def watch(linear_map: _LinearMap) -> Callable[[Any, Any, Any], Any]:
@@ -225,7 +244,7 @@ def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> Abstr
 
 
 def _visible_norms(tensor: Any, batch: Batch) -> Any:
-    """The Frobenius norm for each input, over its visible tokens where the tensor has tokens."""
+    """Return the Frobenius norm for each input, over its visible tokens if the tensor has tokens."""
     count, length = batch.visible.shape
     if tensor.ndim == 2 and len(tensor) == count * length:
         tensor = tensor.reshape(count, length, -1)
@@ -241,7 +260,6 @@ def _visible_norms(tensor: Any, batch: Batch) -> Any:
 
 
 def _spectral_norm(module: Any) -> float:
-    """The largest singular value of its weight, from the Gram matrix of the shorter side."""
     import torch
 
     weight = module.weight.detach()

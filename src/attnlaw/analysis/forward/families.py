@@ -1,11 +1,11 @@
-"""The table of families: how the modules of a Hugging Face model make up a chain of affine blocks.
+"""Families of models: how the modules of a Hugging Face model form a chain of affine blocks.
 
 Post-norm (BERT): X -> norm(X + attention(X)) -> norm(X + feed_forward(X)).
-Pre-norm (GPT-2, LLaMA): X -> X + attention(norm(X)) -> X + feed_forward(norm(X)), one norm at the end.
+Pre-norm (GPT-2, LLaMA): X -> X + attention(norm(X)) -> X + feed_forward(norm(X)), with one norm at the end.
 
-A gated feed-forward block (LLaMA), x -> (phi(x W_gate) * x W_in) W_out, is linear in the second factor
-once the first is frozen: D_i = diag(phi(x_i W_gate)). This choice extends arXiv 2601.17958; freezing the
-other factor and phi's slope would be as exact and give another operator.
+A gated feed-forward block (LLaMA), x -> (phi(x W_gate) * x W_in) W_out, is linear in the second factor if the
+first is frozen: D_i = diag(phi(x_i W_gate)). This choice is an extension of arXiv 2601.17958. Freezing the
+other factor and the slope of phi would be as exact, but gives another operator.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from attnlaw.analysis.forward.scores import FrozenScores
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
 
-# What one forward pass showed, torch tensors: for every module without children its input and its output, for
-# every attention module the mask that it was given and None.
+# Torch tensors of one forward pass. For a module without children: its input and output. For an attention
+# module: its mask and None.
 ModuleTensors = Mapping[Any, tuple[Any, Any]]
 # Weight of shape (in, out) and bias of an affine module.
 Affine = tuple[Reals, Reals]
@@ -37,9 +37,13 @@ Affine = tuple[Reals, Reals]
 
 @dataclass(frozen=True, eq=False)
 class BlockModules:
-    """Modules of one block: its attention, one that reads what queries are made of, its output map.
+    """The modules of one block.
 
-    `feed_forward_modules` are those of feed-forward, by the kind that an audit calls them.
+    Args:
+        attention: the attention module, which returns its probabilities.
+        query_module: a module whose input is what queries are made of.
+        output: the output projection of attention.
+        feed_forward_modules: the feed-forward matrices, by the kind that an audit gives them.
     """
 
     attention: Any
@@ -50,13 +54,15 @@ class BlockModules:
 
 @dataclass(frozen=True)
 class FamilyReader:
-    """Names of the classes in `transformers`, and the functions that read the blocks and scores of a pass.
+    """How models of one type are built with `transformers` and read.
 
-    `find_modules` names the modules of a block.
-
-    `positions_after_padding`: its positions start after the padding token's. `classifier` and `causal` are
-    its classes
-    with a head, None where there is none that margins are read from; `labels` the classifier's last tensor.
+    Args:
+        config, model: names of classes in `transformers`.
+        read_blocks, read_scores: functions that read the blocks and scores of a recorded pass.
+        find_modules: a function that names the modules of a block.
+        positions_after_padding: positions start after that of the padding token.
+        classifier, causal: names of the classes with a head that margins can be read from, or None.
+        labels: name of the last tensor of the classifier.
     """
 
     config: str
@@ -150,7 +156,7 @@ def _llama_modules(block: Any) -> BlockModules:
 
 
 _ENCODER = {"add_pooling_layer": False}
-# A new family with one of these shapes is a line here; `bert` and `gpt2` stand in checkpoints of old too.
+# A new family with one of these layouts is one more entry.
 FAMILIES: dict[str, FamilyReader] = {
     "bert": FamilyReader(
         *("BertConfig", "BertModel", _bert_blocks, _bert_scores, _bert_modules, _ENCODER),
@@ -183,13 +189,12 @@ FAMILIES: dict[str, FamilyReader] = {
 
 
 def _first_in_batch(tensor: Any) -> Reals:
-    """A tensor of a batch of one as float64, the batch dropped."""
     array: Reals = tensor.detach().numpy()[0]
     return array
 
 
 def _affine(module: Any) -> Affine:
-    """Weight (in, out) and bias of a Linear (stored out x in) or a Conv1D (stored in x out)."""
+    """Return weight (in, out) and bias of a Linear (stored out x in) or a Conv1D (stored in x out)."""
     weight = module.weight.detach().numpy()
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()
@@ -197,7 +202,7 @@ def _affine(module: Any) -> Affine:
 
 
 def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
-    """Values with each key/value head repeated for all the query heads that read it."""
+    """Repeat each value head for all the query heads that read it."""
     head_size = output[0].shape[0] // heads
     groups = value[1].size // head_size
 
@@ -221,17 +226,17 @@ def _scores(
     seen: ModuleTensors,
     rotary: tuple[Reals, Reals] | None = None,
 ) -> FrozenScores:
-    """The scores of an attention module; `reads` is one of its modules that its inputs go into."""
+    """Return the scores of an attention module; `reads` is one of its modules that gets its inputs."""
     inputs = _first_in_batch(seen[reads][0])
     mask = seen[module][0]
     shape = len(inputs), len(inputs)
-    # A masked score has the least number of its type added.
+    # The mask adds the smallest number of its type to masked scores, and 0 to the others.
     allowed = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask[0, 0].numpy() == 0, shape)
     return FrozenScores(inputs, *query, *key, *heads, float(module.scaling), allowed, rotary)
 
 
 def _norm(module: Any, seen: ModuleTensors) -> FrozenNorm:
-    """A LayerNorm or an RMSNorm at the scales of its measured input."""
+    """Return a LayerNorm or an RMSNorm with the scales of its measured input."""
     x = _first_in_batch(seen[module][0])
     centred = type(module).__name__ == "LayerNorm"
     variance = x.var(axis=-1) if centred else (x**2).mean(axis=-1)
@@ -246,7 +251,10 @@ def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) 
 
 
 def _slopes(activation: Any, z: Any) -> Any:
-    """phi(z)/z, with phi'(0) at z = 0; phi(0) = 0 is needed, or no slope could give phi there."""
+    """Return phi(z)/z, and phi'(0) at z = 0.
+
+    This needs phi(0) = 0: no slope could give another value there.
+    """
     import torch
 
     zero = torch.zeros((), dtype=z.dtype, requires_grad=True)
@@ -257,6 +265,6 @@ def _slopes(activation: Any, z: Any) -> Any:
             "input-dependent multiple of its input; the lens reads GELU, ReLU, SiLU, tanh and their like"
         )
     (at_origin,) = torch.autograd.grad(at_zero, zero)
-    # Divide by 1 where z is 0, so that neither branch of `where` is undefined.
+    # Divide by 1 if z is 0, so that neither branch of `where` is undefined.
     safe = torch.where(z == 0, 1.0, z)
     return torch.where(z == 0, at_origin, activation(z) / safe)

@@ -1,19 +1,17 @@
-"""What each head does on one input: how sharp it is, where it looks, how large its logits get.
+"""What each head does on one input: how sharp it is, where it looks, and how large its logits get.
 
-| letter | meaning |
+| symbol | meaning |
 |---|---|
-| n | tokens that a row may look at, the most of them under a mask |
+| n | number of tokens that a row may look at; under a mask, the largest number |
 | beta | root mean square over rows of the standard deviation of a row's allowed logits |
-| beta_2, beta_c | marks of beta for n tokens (`laws/temperature.py`) |
-| PR | participation number of centred attention (`laws/participation.py`) |
+| beta_2, beta_c | thresholds of beta for n tokens (`theory/laws/finite_size.py`) |
+| PR | participation number of centred attention (`theory/laws/attention_matrix.py`) |
 
-beta is measured on this input. It is not the `effective_beta` of `fits`, which has embeddings for inputs.
+beta is measured on this input. It differs from `effective_beta` of `fits`, which takes embeddings as inputs.
 
-The participation number of a head's attention on real tokens under random weights.
-
-Real tokens are far from orthogonal, which alone lowers the participation number (`laws/participation.py`)
-below that of independent Gaussian queries and keys. Here the head's own inputs, positions and mask are kept,
-and W_Q and W_K are redrawn.
+Real tokens are far from orthogonal. That alone makes the participation number smaller than it is for
+independent Gaussian queries and keys. So there is a second reference: W_Q and W_K are drawn again at random,
+and the inputs, positions and mask of the head are kept.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ DRAWS = 20
 def random_weights_participation(
     scores: FrozenScores, head: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> Estimate:
-    """The participation number with Gaussian weights on the same tokens: mean of draws and standard error.
+    """Return the participation number with random weights on the same tokens: mean of draws, standard error.
 
-    Each of W_Q and W_K keeps its Frobenius norm; biases, which are learned, are left out. The temperature is
-    what these weights give on these tokens, not the head's own.
+    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained one. Biases are learned, so they are
+    left out. The temperature is the one that these weights give on these tokens, not that of the head.
     """
     weights = scores.weights(head)
     samples = []
@@ -56,21 +54,23 @@ def random_weights_participation(
 
 
 def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
-    """A Gaussian matrix with the shape and the Frobenius norm of a weight.
+    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight.
 
-    >>> fresh = random_like(np.array([[3.0, 0.0], [0.0, 4.0]]), np.random.default_rng(0))
-    >>> round(float(np.linalg.norm(fresh)), 12)
+    >>> drawn = random_like(np.array([[3.0, 0.0], [0.0, 4.0]]), np.random.default_rng(0))
+    >>> round(float(np.linalg.norm(drawn)), 12)
     5.0
     """
-    fresh = rng.standard_normal(weight.shape)
-    return np.asarray(fresh * (np.linalg.norm(weight) / np.linalg.norm(fresh)))
+    drawn = rng.standard_normal(weight.shape)
+    return np.asarray(drawn * (np.linalg.norm(weight) / np.linalg.norm(drawn)))
 
 
 @dataclass(frozen=True)
 class Participation:
-    """A participation number beside two nulls, each the mean of 20 draws with its standard error.
+    """A participation number and two references, each the mean of 20 draws with its standard error.
 
-    `null`: independent Gaussian queries and keys at the head's beta; `random`: random weights on its tokens.
+    Args:
+        null: independent Gaussian queries and keys at the beta of the head.
+        random: random weights on the tokens of the head.
     """
 
     value: float
@@ -82,13 +82,15 @@ class Participation:
 class Head:
     """One head on one input.
 
-    `perplexity`: the exponential of the mean entropy of rows, in tokens. `sink` is the column of the
-    `largest_column_mean`. `top_column` has the largest weight of most rows, `top_column_rows` of them;
-    `top_offset` the same for the distance from the row's own token (-1: the token before).
-    `largest_logit`: the largest |l| over the allowed pairs; `logit_bound` what it can be for any input, and
-    `logit_typical` what beta would be for isotropic tokens, both from the weights alone (`bounds/logits.py`),
-    None where they do not tell. `participation` is None under a mask that is not
-    causal, for which there is no null, and where attention is uniform.
+    Args:
+        perplexity: exponential of the mean entropy of rows, in tokens.
+        participation: None for uniform attention, and for a mask that is not causal (it has no reference).
+        largest_column_mean: the largest mean weight of a column; `sink` is that column.
+        top_column: the column that has the largest weight of most rows; `top_column_rows` is their share.
+        top_offset: the same for the distance from the row's token (-1: the token before).
+        largest_logit: the largest |l| over the allowed pairs.
+        logit_bound: upper bound of it for any input, from the weights; None if they do not give one.
+        logit_typical: beta for isotropic tokens, from the weights; None if they do not give one.
     """
 
     layer: int
@@ -110,7 +112,7 @@ class Head:
 
     @property
     def spread_over_typical(self) -> float | None:
-        """beta over what isotropic tokens would give: how far the tokens line up with the head."""
+        """beta divided by what isotropic tokens would give: how far the tokens line up with the head."""
         return self.beta / self.logit_typical if self.logit_typical else None
 
 
@@ -120,9 +122,12 @@ def measure_heads(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[Head, ...]:
-    """Every head of every attention block of a pass, layer by layer; none of a single token.
+    """Measure every head of every attention block of a pass, layer by layer. One token gives no heads.
 
-    `bounds_by_head` has what the weights tell of logits, by layer and head; `seed` draws the nulls.
+    Args:
+        blocks: the scores of each attention block.
+        bounds_by_head: what the weights say about logits, by layer and head.
+        seed: draws the references.
     """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []
@@ -180,7 +185,7 @@ def _participation(
 
 
 def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
-    """beta: root mean square over rows of the standard deviation of the allowed logits.
+    """Return beta: the root mean square over rows of the standard deviation of the allowed logits.
 
     Rows with one allowed pair (the first under a causal mask) have no spread and are left out.
 
@@ -194,6 +199,6 @@ def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
 
 
 def _most_frequent(values: NDArray[np.int64]) -> tuple[int, float]:
-    """The most frequent value and its share."""
+    """Return the most frequent value and its share."""
     unique_values, counts = np.unique(values, return_counts=True)
     return int(unique_values[counts.argmax()]), float(counts.max() / counts.sum())

@@ -1,22 +1,22 @@
-r"""Inputs of a model, declared once for every verb that runs one: texts, token ids, or a file of either.
+r"""Inputs for every verb that runs a model: texts or token ids, as settings or in files.
 
 | setting | inputs |
 |---|---|
 | `text` | one, or several of them |
-| `file` NAME.txt | one a line |
-| `file` NAME.jsonl | one a line: an object with `ids`, or with `text`; other keys are ignored |
+| `file` NAME.txt | one on each line |
+| `file` NAME.jsonl | one on each line: an object with `ids`, or with `text`; other keys are ignored |
 | `ids` 1,2,3 | one |
-| `ids` @NAME | a list of ids a line |
+| `ids` @NAME | a list of ids on each line |
 
-Empty lines are skipped. What is wrong with an input is told in one line, with its file and line.
+Empty lines are skipped. A mistake in an input is reported in one line, with its file and line number.
 
-Texts to token ids as a model reads them, and back to labels that a person can read.
+How texts become token ids, and ids become labels that a person can read:
 
 | model | text | label of an id |
 |---|---|---|
-| tokenizer.json beside it | by it, special tokens included, nothing cut or padded | its piece of text |
+| tokenizer.json next to it | encoded by it, with special tokens, nothing cut or padded | its piece of text |
 | none, a vocabulary of 256 | its UTF-8 bytes | the character, or `\x0a` |
-| none, another vocabulary | refused | the id |
+| none, another vocabulary | not supported | the id |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from attnlaw.core.files import read_bounded
 from attnlaw.core.settings import Settings, check_value, setting, settings_dataclass
 
 FILE = "tokenizer.json"
-LARGEST = 256  # megabytes of it
+LARGEST = 256  # megabytes that a file may have
 BYTES = 256
 SPACE = "␣"
 
@@ -52,13 +52,13 @@ class Tokenizer:
 
     @property
     def missing(self) -> str | None:
-        """Why no text can be read; None where it can."""
+        """Why no text can be read; None if it can."""
         if self.library_tokenizer is not None or self.reads_bytes:
             return None
         return f"{self.folder} holds no {FILE}, and its {self.vocabulary} ids are no bytes; give token ids"
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """The ids of a text.
+        """Return the ids of a text.
 
         >>> Tokenizer("model", 256).encode("é")
         (195, 169)
@@ -68,17 +68,17 @@ class Tokenizer:
         return tuple(self.library_tokenizer.encode(text).ids)
 
     def labels(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """What each id stands for, printable, blanks made visible.
+        r"""Return a label for each id that is safe to print, with visible blanks.
 
         >>> Tokenizer("model", 256).labels([97, 32, 10]), Tokenizer("model", 20).labels([3])
-        (('a', '␣', '\\\\n'), ('3',))
+        (('a', '␣', '\\n'), ('3',))
         """
         return tuple(printable(self._piece(number).replace(" ", SPACE)) for number in ids)
 
     def _piece(self, number: int) -> str:
         if self.library_tokenizer is not None:
             piece: str = self.library_tokenizer.decode([number], skip_special_tokens=False)
-            whole = piece and "\ufffd" not in piece  # else it is a part of a character
+            whole = piece and "\ufffd" not in piece  # else the id is only a part of a character
             return piece if whole else self.library_tokenizer.id_to_token(number) or str(number)
         if self.reads_bytes:
             return chr(number) if number < 128 else f"\\x{number:02x}"
@@ -86,14 +86,14 @@ class Tokenizer:
 
 
 def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer:
-    """The tokenizer beside a model in a directory, whose model has so many ids."""
+    """Open the tokenizer in the directory of a model that has `vocabulary` ids."""
     path = Path(folder) / FILE
     if not path.is_file():
         return Tokenizer(str(folder), vocabulary)
     with require_extra(f"reading {FILE}", "lens"):
         import tokenizers
     data = read_bounded(path, LARGEST)
-    # The package has no classes of its own for what it cannot read.
+    # The package raises plain Exceptions for files that it cannot read.
     with as_input_error(f"{path}: no tokenizer", "restore the file, or give token ids", Exception):
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
     tokenizer.no_truncation()
@@ -103,7 +103,7 @@ def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer
 
 INPUT = "Input"
 FROM_FILE = "@"
-# Of a causal model, the token of an input that is read.
+# Which token of an input is read in a causal model.
 POSITIONS = dict.fromkeys(("last", "sample"))
 IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
 
@@ -151,18 +151,18 @@ class InputSettings(Settings):
 
     @property
     def source(self) -> str:
-        """The name of the file that the inputs come from; empty without one."""
+        """Name of the file that the inputs come from; empty if there is none."""
         return self.file or (self.ids[1:] if isinstance(self.ids, str) else "")
 
     def to_row(self) -> dict[str, Any]:
-        """As of all settings; a file of ids stands as `@NAME` under `file`."""
+        """Return the settings as a row. A file of ids is written as `@NAME` under `file`."""
         row = super().to_row()
         return row | {"ids": None, "file": self.ids} if isinstance(self.ids, str) else row
 
 
 @dataclass(frozen=True)
 class RawInput:
-    """An input as it was given: a text or ids, by which setting and, of several, at which line or number."""
+    """An input as it was given: a text or ids, the setting, and the line or number if there are several."""
 
     setting: str
     text: str | None = None
@@ -170,14 +170,14 @@ class RawInput:
     place: str | None = None
 
     def input_error(self, rule: str, value: object = None) -> InputError:
-        """What is wrong with it, said of its line or of its setting."""
+        """Return an error about this input that names its line, or its setting."""
         if self.place is None:
             return BadSetting(self.setting, rule, value)
         detail = "" if value is None else f"found {value}, "
         return InputError(f"{self.place}: {detail}{rule}")
 
     def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
-        """An `InputError` where the model has no place for these ids."""
+        """Raise an `InputError` if the vocabulary or the positions of the model do not cover the ids."""
         if not ids:
             raise self.input_error("has no tokens; give at least one")
         if len(ids) > positions:
@@ -189,20 +189,20 @@ class RawInput:
 
 @dataclass(frozen=True)
 class Input:
-    """Token ids that a model can read, and what each stands for."""
+    """Token ids that a model can read, and a label for each."""
 
     ids: tuple[int, ...]
     labels: tuple[str, ...]
 
 
 def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
-    """Token ids that a function was given, checked."""
+    """Return token ids that a caller gave, or raise an `InputError` if they are not valid."""
     checked: tuple[int, ...] = check_value("ids", list(ids), tuple[int, ...], minimum=0)
     return checked
 
 
 def raw_inputs(case: InputSettings) -> list[RawInput]:
-    """The inputs of settings, before any model is opened."""
+    """Return the inputs of settings. No model is needed for this."""
     if case.text is not None:
         several = len(case.text) > 1
         return [
@@ -218,7 +218,7 @@ def raw_inputs(case: InputSettings) -> list[RawInput]:
 
 
 def single_input(case: InputSettings, verb: str) -> RawInput:
-    """The only input of settings, for a verb that takes one."""
+    """Return the only input of settings, for a verb that takes one."""
     inputs = raw_inputs(case)
     if len(inputs) > 1:
         message = f"holds {len(inputs)} inputs, and {verb} takes one; keep one"
@@ -227,7 +227,7 @@ def single_input(case: InputSettings, verb: str) -> RawInput:
 
 
 def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
-    """The ids of an input for a model of so many positions, with their labels."""
+    """Return the ids and labels of an input, or raise an `InputError` if the model cannot read it."""
     ids = raw.ids
     if ids is None:
         text = raw.text or ""
@@ -277,7 +277,6 @@ def _ids_line(line: str, given: RawInput) -> RawInput:
 
 
 def _parse_ids(value: Any, given: RawInput) -> tuple[int, ...]:
-    """A list, or a text with commas, as ids."""
     try:
         ids: tuple[int, ...] = check_value("ids", value, tuple[int, ...], minimum=0)
     except BadSetting:
@@ -288,5 +287,5 @@ def _parse_ids(value: Any, given: RawInput) -> tuple[int, ...]:
     return ids
 
 
-# How a line of a file is read, by the file's ending.
+# Readers of a line, by the ending of the file name.
 LINES = {".txt": _text_line, ".jsonl": _object_line}

@@ -1,6 +1,7 @@
-"""One call: a model and an input to the exact affine map of the pass, its heads, and what they show.
+"""The lens: one forward pass as an exact affine map, the map's properties, and what its heads do.
 
-What a low rank would cost the attention of each head, entry by entry (`spectra.entrywise`).
+With `entrywise`, it also measures what a low rank would cost the attention of each head, entry by entry
+(`spectra.entrywise`).
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 @dataclass(frozen=True)
 class HeadErrors:
-    """One head on one input: `rank_within` is the least rank that keeps every weight within 0.01.
+    """What low ranks cost one head on one input.
 
-    `errors` has a record for each rank that was asked for.
+    Args:
+        rank_within: the smallest rank that keeps every weight within 0.01.
+        errors: one record for each rank that was asked for.
     """
 
     layer: int
@@ -46,7 +49,7 @@ class HeadErrors:
 def measure_head_errors(
     blocks: Sequence[FrozenAttention], ranks: Iterable[int], progress: Progress = no_progress
 ) -> tuple[HeadErrors, ...]:
-    """The errors of every head of every attention block of a pass, at some ranks, layer by layer."""
+    """Measure the errors of every head at some ranks, layer by layer."""
     tokens = int(blocks[0].probabilities.shape[-1])
     wanted = list(ranks)
     for rank in wanted:
@@ -67,13 +70,15 @@ SCORE_TOLERANCE = 1e-5  # transformers rounds the softmax of LLaMA-like models t
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lens(BriefRepr):
-    """The operator of one forward pass: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
+    """One forward pass as an operator: `vec F(X) = T(X) vec X + c(X)`, exact at this X and nowhere else.
 
-    `reconstruction_error` is |T vec X + c - vec F(X)| / |F(X)|, F from the network itself;
-    `offset_share` is |c| / |F(X)|, what the biases give, and may exceed 1 where T X and c cancel.
-    `score_error` is the largest difference between the network's attention and that of the scores that
-    `heads` are measured on. `spectrum` and `token_map`, `heads`, or `entrywise` are None where they were not
-    asked for.
+    `spectrum`, `token_map`, `heads` and `entrywise` are None if they were not asked for.
+
+    Args:
+        reconstruction_error: |T vec X + c - vec F(X)| / |F(X)|, with F from the network itself.
+        offset_share: |c| / |F(X)|, the part of the biases. It exceeds 1 if T X and c partly cancel.
+        score_error: largest difference between the network's attention and the one rebuilt from scores, which
+            `heads` are measured on.
     """
 
     model: str
@@ -101,7 +106,7 @@ class Lens(BriefRepr):
 
     @property
     def singular_values(self) -> list[float] | None:
-        """The largest ones of T, descending; None where Lanczos did not converge."""
+        """The largest singular values of T in decreasing order; None if Lanczos did not converge."""
         if self.spectrum is None or self.spectrum.values is None:
             return None
         return list(self.spectrum.values)
@@ -112,7 +117,7 @@ class Lens(BriefRepr):
 
     @property
     def probes(self) -> int | None:
-        """Random probes per token behind the norms of the map; None where these are exact."""
+        """Number of random probes for each token behind the token map; None if the map is exact."""
         return None if self.token_map is None else self.token_map.probes
 
     @property
@@ -142,12 +147,11 @@ class Lens(BriefRepr):
 
     @property
     def head_remarks(self) -> tuple[HeadRemark, ...]:
-        """A sentence for every rule that holds for a head."""
         return head_remarks(self.heads or (), self.labels)
 
     @property
     def outcome(self) -> Outcome:
-        """Whether T and c, and the scores, rebuild what the network computes; singular values were found."""
+        """Whether T, c and the scores reproduce the network, and whether the singular values converged."""
         if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
             return Outcome.INEXACT
         lost = self.spectrum is not None and self.spectrum.remark is not None
@@ -171,7 +175,7 @@ class Lens(BriefRepr):
         return None if self.heads is None else sum(map(holds, self.heads))
 
     def token_map_rows(self) -> list[dict[str, Any]]:
-        """One row per pair of tokens: positions, ids, labels, norm with error, share of the row, rollout."""
+        """Return a row for each pair of tokens."""
         if self.token_map is None:
             return []
         shares = self.token_map.shares
@@ -201,14 +205,18 @@ def linearise(
     only: str | None = None,
     entrywise: Sequence[int] | None = None,
 ) -> Lens:
-    """The exact input-dependent affine map of a model's forward pass (arXiv 2601.17958), and its heads.
+    """Return the exact affine map of one forward pass, and what the heads do on this input.
 
-    `source` is the local directory of a Hugging Face encoder or decoder (BERT, RoBERTa, GPT-2, LLaMA,
-    Mistral, Qwen 2), run in float64; `given` its input, or token ids. `top` singular values come by Lanczos;
-    `seed` draws the probes of the token map where it is estimated, and the nulls of heads. T is not the
-    Jacobian: it carries no derivative of the attention probabilities, norms and slopes, which are frozen.
-    `only` "heads" goes without singular values and token map, "operator" without heads, "entrywise" without
-    both. `entrywise` are ranks at which the attention of every head is cut off.
+    T is not the Jacobian. It has no derivatives of attention probabilities, norms and slopes, because they
+    are frozen.
+
+    Args:
+        source: local directory of a Hugging Face model.
+        given: the input, or its token ids.
+        top: number of singular values of T.
+        seed: draws the references of heads, and the probes if the token map is estimated.
+        only: one part alone: "heads", "operator" (singular values and token map) or "entrywise".
+        entrywise: ranks at which the attention of every head is cut off.
     """
     asked = given if isinstance(given, RawInput) else RawInput("ids", ids=check_ids(given))
     kind, model = load_base_model(source)
@@ -238,13 +246,13 @@ def linearise(
 
 
 def _logit_bounds_by_head(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
-    """What the weights tell of the logits of self-attention, by layer and head."""
+    """Return what the weights say about the logits of self-attention, by layer and head."""
     bounds = logit_bounds(open_model(source)).items()
     return {(place.layer or 0, place.head or 0): logits for place, logits in bounds if place.kind == "qk"}
 
 
 def _score_error(trace: Trace) -> float:
-    """The largest difference of a probability between the network's attention and that of its scores."""
+    """Return the largest difference of a probability: the network's, and the one rebuilt from its scores."""
     return max(
         float(np.abs(scores.attention(scores.logits(head)) - block.probabilities[head]).max())
         for scores, block in zip(trace.scores, attentions(trace.chain), strict=True)

@@ -1,7 +1,7 @@
-"""A Hugging Face model from a local directory, in float64: nothing is downloaded, no code in it is run.
+"""Load a Hugging Face model in float64 from a local directory, without downloads or code from it.
 
-The config is read here and handed to a class of `transformers` that is named in the table of families;
-the weights come through attnlaw's own readers (safetensors, or pickles with `weights_only=True`).
+attnlaw reads the config itself and passes it to a class of `transformers` that the table of families names.
+The weights come through attnlaw's readers (safetensors, or pickles with `weights_only=True`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from attnlaw.checkpoints.tensors import require_finite, require_real
 from attnlaw.core.errors import InputError, as_input_error, require_extra
 from attnlaw.core.files import require_valid_path
 
-# Keys that the code of these models reads, though they are no parameters of every config's class.
+# Keys that the code of these models reads, although not every config class has them as parameters.
 EXTRA_CONFIG_KEYS = (
     "head_dim",
     "is_causal",
@@ -34,21 +34,22 @@ EXTRA_CONFIG_KEYS = (
     "rope_scaling",
     "rope_theta",
 )
-# A parameter that changes numbers behind our back: attention in float32.
+# This key would compute attention in float32.
 IGNORED_CONFIG_KEY = "reorder_and_upcast_attn"
 
 
 def load_base_model(path: str | os.PathLike[str]) -> tuple[str, Any]:
-    """The model type and the model (`BertModel`, `GPT2Model`, ...) in float64, for evaluation."""
+    """Return the model type and the model without a head (`BertModel`, `GPT2Model`, ...), in float64."""
     return _load(path, lambda reader, named, checkpoint: (reader, {}))
 
 
 def load_classifier(path: str | os.PathLike[str]) -> tuple[str, Any]:
-    """The model type and the model with its head (a classifier's, or a causal language model's)."""
+    """Return the model type and the model with its head: a classifier or a causal language model."""
     return _load(path, _choose_head)
 
 
-# From a reader, the classes that config.json names and the checkpoint: what is built, what its config adds.
+# Takes a reader, the classes that config.json names and the checkpoint. Returns the reader of the model to
+# build, and further keys of its config.
 ChooseModel = Callable[[FamilyReader, list[str], Model], tuple[FamilyReader, dict[str, Any]]]
 
 
@@ -76,7 +77,7 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
         )
     reader, added = choose(FAMILIES[kind], list(values.get("architectures") or []), checkpoint)
     build = _builder(transformers, reader, values, added, len(checkpoint.layers), folder)
-    _require_matching_shapes(build("meta"), checkpoint)  # shapes alone: a wrong size must not fill the memory
+    _require_matching_shapes(build("meta"), checkpoint)  # on "meta" a wrong size cannot fill the memory
     model = build("cpu")
     _copy_weights(model, checkpoint)
     return kind, model.eval()
@@ -90,7 +91,6 @@ def import_transformers() -> Any:
 
 
 def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
-    """The config's and the model's class; transformers imports their modules only now."""
     try:
         return getattr(transformers, reader.config), getattr(transformers, reader.model)
     except (ImportError, AttributeError) as error:
@@ -109,7 +109,7 @@ def _builder(
     layers: int,
     folder: Path,
 ) -> Callable[[str], Any]:
-    """A function from a device to the model there, with fresh weights, in float64 throughout."""
+    """Return a function that builds the model on a device, untrained and in float64."""
     import torch
 
     make_config, make_model = _import_classes(transformers, reader)
@@ -118,16 +118,16 @@ def _builder(
 
     def build(device: str) -> Any:
         source = f"{folder / 'config.json'}: no {reader.model} can be built from it"
-        # A library's errors are of any kind: its checks of a config have their own classes.
+        # The checks of transformers raise errors of many classes.
         with (
             as_input_error(source, "restore the model's config.json", Exception, last_line=True),
             _silence_transformers(transformers),
             torch.device(device),
         ):
             config = make_config(**sizes, attn_implementation="eager")
-            if config._attn_implementation != "eager":  # others are code from elsewhere, or hide the maps
+            if config._attn_implementation != "eager":  # others run foreign code, or hide probabilities
                 raise ValueError(f"attention is {config._attn_implementation}, expected eager")
-            # Under another name than the checkpoint's reader knows it by, it could be any number.
+            # The config may give the number of layers under a name that attnlaw does not read.
             if config.num_hidden_layers != layers:
                 raise ValueError(f"{config.num_hidden_layers} layers, the weights have {layers}")
             model = make_model(config, **reader.options).double()
@@ -138,10 +138,10 @@ def _builder(
 
 
 def _config_keys(transformers: Any, make_config: Any) -> set[str]:
-    """The keys that describe this family's network, by any name its class knows them under.
+    """Return the keys that describe the network of this family, by any name that its class knows.
 
-    All others could choose code, rename attributes, or make tables of names; those that every class has
-    (dtype, labels, ...) describe no network.
+    Other keys could choose code, rename attributes or create tables of names. Keys that every class has
+    (dtype, labels, ...) do not describe the network.
     """
     parameters = set(signature(make_config.__init__).parameters)
     common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
@@ -152,7 +152,7 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
 
 @contextmanager
 def _silence_transformers(transformers: Any) -> Iterator[None]:
-    """Without lines of transformers' own: what is wrong with a config is told in one."""
+    """Suppress messages of transformers: attnlaw reports in one line what is wrong with a config."""
     logger = transformers.logging
     level = logger.get_verbosity()
     logger.set_verbosity(logger.CRITICAL)
@@ -164,7 +164,7 @@ def _silence_transformers(transformers: Any) -> Iterator[None]:
 
 
 def normalise_in_float64(model: Any) -> None:
-    """Put torch's RMSNorm in the place of those that transformers computes in float32 at any precision."""
+    """Replace the RMSNorms that transformers computes in float32 at any precision by those of torch."""
     import torch
 
     for parent in list(model.modules()):
@@ -178,9 +178,9 @@ def normalise_in_float64(model: Any) -> None:
 def _choose_head(
     reader: FamilyReader, named: list[str], checkpoint: Model
 ) -> tuple[FamilyReader, dict[str, Any]]:
-    """The class with a head that config.json names; without one, that whose tensors the checkpoint has.
+    """Choose the class with a head that config.json names, or else the one whose tensors the checkpoint has.
 
-    The rows of a classifier decide how many labels there are; a head that is not stored is the embedding.
+    The rows of a classifier give the number of labels. A head that is not stored is the embedding.
     """
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
@@ -203,7 +203,7 @@ def _require_tensor(name: str | None, names: Container[str], source: str) -> Non
 
 
 def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
-    """From the names of the model's tensors to those in the checkpoint; either may carry a prefix."""
+    """Return the name in the checkpoint for each tensor of the model. Either name may have a prefix."""
     prefix, wanted = model.base_model_prefix + ".", _required_tensors(model)
     return {
         next((key for key in (name, prefix + name) if key in wanted), name.removeprefix(prefix)): name
@@ -212,7 +212,10 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
 
 
 def _required_tensors(model: Any) -> dict[str, Any]:
-    """The tensors that a model needs, by name; a head that is the embedding is not one of its own."""
+    """Return the tensors that the model needs, by name.
+
+    A head that is tied to the embedding is not needed.
+    """
     tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
     return {
         name: tensor for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")
@@ -220,7 +223,7 @@ def _required_tensors(model: Any) -> dict[str, Any]:
 
 
 def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
-    """Every weight of the model and of the checkpoint must have its counterpart, of the same shape."""
+    """Raise an `InputError` unless the weights of model and checkpoint match in name and shape."""
     source, stored, wanted = (
         checkpoint.tensors.source,
         _stored_names(model, checkpoint),
@@ -244,7 +247,7 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
 
 
 def _copy_weights(model: Any, checkpoint: Model) -> None:
-    """Copy the checkpoint's tensors into the model; NaN and infinity are refused by the tensor's name."""
+    """Copy the tensors of the checkpoint into the model. Raise an `InputError` for NaN and infinity."""
     import torch
 
     source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)

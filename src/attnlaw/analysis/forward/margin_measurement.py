@@ -1,4 +1,4 @@
-"""One model on many inputs: margins, and where asked for condition, amplification and measured scales."""
+"""Measure one model on many inputs: margins and, on request, condition, amplification and measured scales."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ from attnlaw.spectra.measure import Selection, measure
 
 @dataclass(frozen=True, repr=False)
 class MarginMeasurement(BriefRepr):
-    """Margins of one model.
+    """The margins of one model, and what else was measured.
 
-    `difference` compares it with the first model; `comparison_problem` says why there is none.
+    Args:
+        log10_worst_case: worst-case amplification from each layer on, by the weights alone.
+        compared_with: name of the first model, which this one is compared with.
+        difference: the comparison with the first model.
+        comparison_problem: why there is no comparison.
     """
 
     margins: Margins
@@ -39,7 +43,6 @@ class MarginMeasurement(BriefRepr):
 
     @property
     def quantities(self) -> dict[str, Any]:
-        """By name, as the verb declares them."""
         margins = self.margins
         return {
             "geometric_mean": margins.geometric_mean,
@@ -71,7 +74,7 @@ class MarginMeasurement(BriefRepr):
         return "; ".join(filter(None, (self.margins.remark, more))) or None
 
     def compare_to(self, first: MarginMeasurement) -> MarginMeasurement:
-        """The same, compared with another model's on the same inputs."""
+        """Return this measurement with a comparison to another model on the same inputs."""
         name = first.margins.model
         try:
             return replace(self, compared_with=name, difference=compare_margins(self.margins, first.margins))
@@ -89,7 +92,7 @@ def measure_model(
     amplification: bool = False,
     progress: Progress = no_progress,
 ) -> MarginMeasurement:
-    """Margins of a model in a directory on inputs as they were given, and what else is asked for."""
+    """Measure the margins of a model in a directory and, on request, kappa and amplification."""
     kind, module = load_classifier(source)
     tokenizer = open_tokenizer(source, module.config.vocab_size)
     read = [
@@ -121,7 +124,7 @@ def _add_amplification(
     seed: int,
     progress: Progress,
 ) -> MarginMeasurement:
-    """The same with amplification by layer and scales by matrix, measured and by the weights alone."""
+    """Add amplification by layer and scales by matrix, both measured and from the weights alone."""
     spectra: Any = measure(open_model(source), Selection())
     worst = log10_worst_case(spectra)
     return replace(
@@ -135,7 +138,7 @@ def _add_amplification(
 
 
 def _unknown_token_id(tokenizer: Tokenizer) -> int | None:
-    """The id of a token that stands for what the tokenizer does not know."""
+    """Return the id of the token that replaces what the tokenizer does not know."""
     if tokenizer.library_tokenizer is None:
         return None
     token = getattr(tokenizer.library_tokenizer.model, "unk_token", None)

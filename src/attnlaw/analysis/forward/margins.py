@@ -1,20 +1,20 @@
-r"""The relative margin D of inputs, without labels: what ranks trained models of one task best.
+r"""The relative margin D of inputs, without labels: the number that ranks trained models of one task best.
 
 | symbol | here |
 |---|---|
 | z, y | logits, and the class that the model itself predicts |
-| m | `margin`: z_y - max_{k != y} z_k (hard), or - logsumexp (smooth) |
-| g | `gradient`: \|dm/dh0\|_F over the visible tokens, h0 what block 0 reads |
+| m | `margin`: z_y - max_{k != y} z_k (hard), or z_y - logsumexp_{k != y} z_k (smooth) |
+| g | `gradient`: \|dm/dh0\|_F over the visible tokens; h0 is what block 0 reads |
 | s | `spread`: pooled standard deviation of a token at its position |
-| D | `distance`: m / (g s sqrt(T)), T visible tokens |
+| D | `distance`: m / (g s sqrt(T)), with T visible tokens |
 
-D is the distance to the boundary over the spread of tokens to first order only: exact for a linear readout,
-far too large where the head saturates. It ranks models of one task, trained to a similar loss, on the same
-inputs, and is no error rate. For causal language models it is an extension of which nothing is established.
+D is the distance to the decision boundary in units of the spread of tokens, to first order only. It is exact
+for a linear readout, and far too large if the head saturates. It ranks models of one task, trained to a
+similar loss, on the same inputs. It is not an error rate. D has not been validated for causal language
+models.
 
-One backward pass serves a batch: rows do not interact, so the gradient of the sum of m holds that of each.
-
-The spread of hidden states over inputs: the pooled standard deviation of a token at its position.
+One backward pass serves a whole batch: rows do not interact, so the gradient of the sum of m has that of
+each.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.numerics.draws import mean_of
 
-MIN_RELATIVE_SPREAD = 1e-12  # of the size of a token: below it spread is rounding
+MIN_RELATIVE_SPREAD = 1e-12  # relative to the size of tokens; a smaller spread is rounding
 
 
 @dataclass
 class HiddenSpread:
-    """s^2 = sum_t sum_{i: T_i > t} |h_it - mu_t|^2 / sum_t (c_t - 1)_+, batch after batch.
+    """The spread of hidden states: s^2 = sum_t sum_{i: T_i > t} |h_it - mu_t|^2 / sum_t (c_t - 1)_+.
 
-    c_t inputs reach position t, mu_t is their mean. Counts, means and sums of squares of two sets are merged
-    exactly, so that no batch is kept: memory grows with the longest input and not with their number.
+    c_t inputs reach position t, and mu_t is their mean. Counts, means and sums of squares of two sets can be
+    merged exactly, so no batch is kept. Memory grows with the longest input and not with the number of
+    inputs.
 
     >>> spread = HiddenSpread()
     >>> for one in ([[3.0, 1.0]], [[1.0, -1.0]], [[-1.0, 1.0]], [[-3.0, -1.0]]):
@@ -65,7 +66,7 @@ class HiddenSpread:
     size: float = 0.0
 
     def add(self, states: Any, mask: Any) -> None:
-        """States (B x T x N) with the tokens that count (B x T)."""
+        """Add states (B x T x N), with a mask of the tokens that count (B x T)."""
         x, kept = np.asarray(states), np.asarray(mask)[..., None]
         counts = kept.sum(axis=0)[:, 0].astype(np.float64)
         means = np.where(kept, x, 0.0).sum(axis=0) / np.maximum(counts, 1)[:, None]
@@ -81,7 +82,7 @@ class HiddenSpread:
         self.counts, self.means = old_counts, old_means
 
     def value(self) -> float:
-        """s; an `InputError` where the inputs do not determine it."""
+        """Return s, or raise an `InputError` if the inputs do not determine it."""
         freedom = 0.0 if self.counts is None else float(np.maximum(self.counts - 1, 0).sum())
         if freedom == 0:
             raise InputError(
@@ -98,14 +99,20 @@ class HiddenSpread:
         return np.pad(self.counts, (0, more)), np.pad(self.means, ((0, more), (0, 0)))
 
 
-MIN_INPUTS = 12  # inputs: fewer rank nothing
-RECOMMENDED_INPUTS = 32  # inputs: fewer rank worse
+MIN_INPUTS = 12  # fewer rank nothing
+RECOMMENDED_INPUTS = 32  # fewer rank worse
 CAUSAL_REMARK = "a causal language model: an extension, and nothing is established there"
 
 
 @dataclass(frozen=True)
 class Margin:
-    """One input: `position` is None for a classifier, `distance` where margin and gradient are both 0."""
+    """The margin of one input.
+
+    Args:
+        position: the token that is read; None for a classifier.
+        distance: D; None if margin and gradient are both 0.
+        confidence: the largest probability.
+    """
 
     input: int
     tokens: int
@@ -118,7 +125,7 @@ class Margin:
 
     @property
     def status(self) -> str:
-        """ok; tie: two classes have the largest logit; flat: nothing moves the margin."""
+        """ "ok"; "tie" if two classes have the largest logit; "flat" if nothing moves the margin."""
         if self.gradient == 0:
             return "flat"
         return "tie" if self.margin == 0 else "ok"
@@ -126,9 +133,15 @@ class Margin:
 
 @dataclass(frozen=True)
 class Margins:
-    """D over inputs. `mean_log` is None where a smooth margin is negative: it has no logarithm.
+    """D of one model over inputs.
 
-    Inputs with m = 0 (`ties`) or g = 0 (`flat`) stand in no mean; the median ranks them, but for 0/0.
+    Inputs with m = 0 (`ties`) or g = 0 (`flat`) are in no mean. The median includes them, except 0/0.
+
+    Args:
+        mean_log: mean of log D; None if a smooth margin is negative and has no logarithm.
+        median: median of D with an interval of ranks.
+        repeated: number of inputs that are equal to an earlier one.
+        unknown: number of tokens that the tokenizer does not know.
     """
 
     model: str
@@ -149,7 +162,7 @@ class Margins:
 
     @property
     def geometric_mean(self) -> Estimate | None:
-        """exp of the mean log D, the headline; its error is that of the logarithm times the value."""
+        """exp of the mean log D, the main number. Its error is that of the logarithm times the value."""
         if self.mean_log is None:
             return None
         value = exp(self.mean_log.value)
@@ -165,12 +178,12 @@ class Margins:
 
     @property
     def confidence(self) -> float:
-        """Mean of the largest probability."""
+        """Mean over inputs of the largest probability."""
         return float(np.mean([row.confidence for row in self.rows]))
 
     @property
     def remark(self) -> str | None:
-        """What a reader should know before using the numbers; None where that is nothing."""
+        """What a reader should know before using the numbers; None if there is nothing."""
         counted = {
             f"{self.ties} ties (margin 0)": self.ties,
             f"{self.flat} flat (gradient 0)": self.flat,
@@ -186,14 +199,13 @@ class Margins:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of log D of one model minus log D of another over the inputs that both have, with its error."""
+    """The mean difference of log D of two models over the inputs that have D in both, with its error."""
 
     log_ratio: Estimate
     inputs: int
 
     @property
     def sentence(self) -> str:
-        """What the pair says, in words."""
         value, error = self.log_ratio.value, self.log_ratio.error or 0.0
         if abs(value) < 2 * error or value == 0:
             return "these inputs do not tell the two apart"
@@ -211,13 +223,19 @@ def measure_margins(
     blocks: Sequence[Any] | None = None,
     progress: Progress = no_progress,
 ) -> Margins:
-    """D of every input with the model's own predictions: no label is used.
+    """Measure D of every input from the model's own predictions, without labels.
 
-    `model` is a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models) or a
-    torch module; `inputs` lists of ids, or a tensor (`attnlaw.analysis.forward.classifier`). `at` takes what
-    that block
-    reads for h0; `positions` and `seed` choose the token of a causal model. At least 12 inputs, held out from
-    training.
+    Args:
+        model: a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models), or a
+            torch
+            module.
+        inputs: at least 12 lists of ids, or a tensor, that training did not see; see
+            `attnlaw.analysis.forward.classifier`.
+        margin: "hard" or "smooth".
+        at: the block whose input is h0.
+        positions: which token of a causal model is read: "last", "sample", or one position for each input.
+        seed: draws sampled positions.
+        blocks: the blocks of a torch module, first to last.
 
     >>> import torch
     >>> head = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
@@ -241,7 +259,7 @@ def network_margins(
     seed: int,
     progress: Progress,
 ) -> Margins:
-    """`measure_margins` of an opened network."""
+    """Measure the margins of a network that is already open. At least 12 inputs must have a usable D."""
     _require_enough(inputs)
     margins = relative_margins(network, inputs, margin, at, positions, seed, progress)
     usable = sum(row.status == "ok" for row in margins.rows)
@@ -269,7 +287,7 @@ def relative_margins(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Margins:
-    """D of inputs of an opened network, however few they are."""
+    """Measure D of inputs of an open network, however few they are."""
     check_value("margin", margin, str, choices=MARGINS)
     check_value("at", at, int, minimum=0, maximum=max(0, len(network.blocks) - 1))
     spread, rows, done = HiddenSpread(), [], 0
@@ -295,9 +313,12 @@ def relative_margins(
 
 
 def compare_margins(a: Margins, b: Margins) -> Difference:
-    """The mean of log D of `a` minus that of `b`, input by input, with its standard error.
+    """Return the mean of log D of `a` minus that of `b`, input by input, with its standard error.
 
-    Each model has its own spread s, whose error is left out.
+    Each model has its own spread s, whose error is not included.
+
+    Raises:
+        InputError: if the models were measured on different inputs, or have different classes.
     """
     if a.inputs_sha256 != b.inputs_sha256 or [r.position for r in a.rows] != [r.position for r in b.rows]:
         raise InputError("the two were measured on different inputs or positions; measure both on the same")
@@ -313,13 +334,13 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """z_y - max over k != y of z_k; of ties the first counts."""
+    """Return z_y - max over k != y of z_k. Of several largest logits, the first counts as predicted."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
 
 def smooth_margin(logits: Any) -> Any:
-    """z_y - log sum over k != y of exp z_k, which may be negative."""
+    """Return z_y - log sum over k != y of exp z_k, which may be negative."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).logsumexp(dim=1)
 
@@ -328,7 +349,9 @@ MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
 
 
 def median_with_interval(values: Sequence[float]) -> Range:
-    """The median with the values at the ranks floor(n/2 - sqrt n) and, from above, the same; each may be inf.
+    """Return the median with the values at rank floor(n/2 - sqrt n) from below and from above.
+
+    Each may be infinite.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
     Range(value=4.5, low=1.0, high=8.0)
@@ -345,7 +368,7 @@ def median_with_interval(values: Sequence[float]) -> Range:
 def _measure_batch(
     network: Classifier, batch: Batch, margin: str, at: int, spread: HiddenSpread
 ) -> list[dict[str, Any]]:
-    """One forward and one backward pass; `spread` is told what the block reads."""
+    """Run one forward and one backward pass, and add what block `at` reads to `spread`."""
     import torch
 
     leaves = []
@@ -385,7 +408,7 @@ def _distance(row: dict[str, Any], spread: float) -> float | None:
 
 
 def _log_distances(rows: Sequence[Margin]) -> dict[int, float]:
-    """log D by input, of those that have one."""
+    """Return log D by input, for the inputs that have one."""
     known = ((row.input, row.distance) for row in rows if row.status == "ok")
     return {place: float(np.log(distance)) for place, distance in known if distance and distance > 0}
 

@@ -1,7 +1,7 @@
-"""The operator T(X) of a forward pass, `vec F(X) = T(X) vec X + c(X)`, without forming it.
+"""The operator T(X) of a forward pass, `vec F(X) = T(X) vec X + c(X)`, which is applied without being formed.
 
-`vec` stacks columns: entry (token i, coordinate k) of an s x D matrix is entry k s + i of its vector,
-so the D x D block from token j to token i is `T[i::s, j::s]`.
+`vec` stacks columns: entry (token i, coordinate k) of an s x D matrix is entry k s + i of its vector. So the
+D x D block from token j to token i is `T[i::s, j::s]`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 
 DENSE_LIMIT = 4096
-BATCH_ENTRIES = 2**20  # numbers in one batch of hidden states: 8 MB, and some times that inside a block
+BATCH_ENTRIES = 2**20  # numbers in a batch of hidden states: 8 MB, and several times that inside a block
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """T and c of one forward pass over `tokens` tokens of `width` coordinates."""
+    """T and c of one forward pass over `tokens` tokens with `width` coordinates."""
 
     block: FrozenBlock
     tokens: int
@@ -34,11 +34,11 @@ class Operator:
         return self.tokens * self.width
 
     def matvec(self, vector: Reals) -> Reals:
-        """T v, for a vector or for the columns of a matrix."""
+        """Return T v for a vector, or for the columns of a matrix."""
         return self._apply_to_states(vector, self.block.linear)
 
     def rmatvec(self, vector: Reals) -> Reals:
-        """T^T v, for a vector or for the columns of a matrix."""
+        """Return T^T v for a vector, or for the columns of a matrix."""
         return self._apply_to_states(vector, self.block.transpose)
 
     @property
@@ -47,7 +47,7 @@ class Operator:
         return self.block.offset.ravel(order="F")
 
     def as_linear_operator(self) -> scipy.sparse.linalg.LinearOperator:
-        """T for scipy's iterative solvers."""
+        """Return T for the iterative solvers of SciPy."""
         return scipy.sparse.linalg.LinearOperator(
             (self.size, self.size),
             matvec=self.matvec,
@@ -58,7 +58,7 @@ class Operator:
         )
 
     def dense(self) -> Reals:
-        """T as a matrix, for s D up to 4096."""
+        """Return T as a matrix, if s D is at most 4096."""
         if self.size > DENSE_LIMIT:
             raise InputError(
                 f"the operator is {self.size} x {self.size} ({self.tokens} tokens of width {self.width}), "
@@ -71,7 +71,7 @@ class Operator:
 
     @property
     def batch(self) -> int:
-        """How many hidden states go through the blocks at once."""
+        """Number of hidden states that go through the blocks at once."""
         return max(1, BATCH_ENTRIES // self.size)
 
     def _apply_to_states(self, vector: Reals, apply: Callable[[Reals], Reals]) -> Reals:
@@ -83,9 +83,12 @@ class Operator:
 
 @dataclass(frozen=True)
 class TopSingularValues:
-    """The largest singular values, descending; `residual` is max |T^T u - sigma v| / sigma_1.
+    """The largest singular values in decreasing order.
 
-    Where Lanczos did not converge both are None, and `remark` says what to do.
+    Args:
+        values: None if Lanczos did not converge.
+        residual: max |T^T u - sigma v| / sigma_1; None if Lanczos did not converge.
+        remark: what to do if it did not converge.
     """
 
     values: tuple[float, ...] | None
@@ -94,7 +97,7 @@ class TopSingularValues:
 
 
 def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
-    """The `top` largest singular values of T by Lanczos (ARPACK on T^T T, from a fixed start).
+    """Return the `top` largest singular values of T by Lanczos (ARPACK on T^T T, from a fixed start).
 
     A value sigma has a relative error of about eps (sigma_1/sigma)^2.
     """
@@ -104,7 +107,7 @@ def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
         u, values, vt = scipy.sparse.linalg.svds(
             operator.as_linear_operator(), k=top, v0=start, maxiter=1000, solver="arpack"
         )
-    except scipy.sparse.linalg.ArpackError as error:  # also where it did not converge
+    except scipy.sparse.linalg.ArpackError as error:  # includes missing convergence
         remark = f"no singular values: Lanczos failed ({error}); ask for another number of them"
         return TopSingularValues(None, None, remark)
     order = np.argsort(-values)

@@ -11,19 +11,23 @@ from dataclasses import dataclass
 
 from attnlaw.analysis.forward.heads import Head
 
-MIN_ROW_SHARE = 0.75  # of rows whose largest weight sits at one place
+MIN_ROW_SHARE = 0.75  # of rows that have their largest weight at one column or distance
 MIN_COLUMN_SHARE = 0.5  # of all weight in one column
-MAX_SHARE_OF_NULL, MAX_SHARE_OF_RANDOM = (
-    0.1,
-    0.5,
-)  # of the Gaussian null's participation number, and of that of random weights
-
+MAX_SHARE_OF_NULL = 0.1  # of the participation number of independent Gaussian queries and keys
+MAX_SHARE_OF_RANDOM = 0.5  # of the participation number of random weights on the same tokens
 MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would have
 
 
 @dataclass(frozen=True)
 class RemarkKind:
-    """`holds` for a head, `describe` so with the labels of tokens; the largest `size` is told first."""
+    """One kind of remark about a head.
+
+    Args:
+        meaning: when it applies, in words.
+        holds: whether it applies to a head.
+        size: how clearly it applies; the clearest head comes first.
+        describe: what it says about a head, with the labels of tokens.
+    """
 
     name: str
     meaning: str
@@ -34,7 +38,12 @@ class RemarkKind:
 
 @dataclass(frozen=True)
 class HeadRemark:
-    """A rule that holds for a head, in one sentence; `meaning` is when the rule holds."""
+    """A remark about one head.
+
+    Args:
+        rule: name of the kind of remark.
+        meaning: when this kind of remark applies.
+    """
 
     rule: str
     layer: int
@@ -138,7 +147,7 @@ REMARK_KINDS = (
 
 
 def head_remarks(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadRemark, ...]:
-    """Every rule that holds for a head, kind by kind, the clearest heads first."""
+    """Return every remark that applies to a head, kind by kind, the clearest heads first."""
     remarks = []
     for kind in REMARK_KINDS:
         held = sorted((head for head in heads if kind.holds(head)), key=kind.size, reverse=True)

@@ -1,24 +1,24 @@
-"""The scale of every matrix of a network, measured on inputs, in the place of its worst case.
+"""The scale of every matrix of a network, measured on inputs, and its worst case from the weights alone.
 
 With C(p) and scale = gamma alpha L of arXiv 2605.07297 (`theory.bounds.spectrum_adaptive`), the measured
 scale is
 
     scale(M) = L sqrt(mean_x |dm/dM|_*^2) / median_x m
 
-with m the margin of the model's own prediction and |.|_* the nuclear norm, dual to the spectral one.
+m is the margin of the model's own prediction, and |.|_* is the nuclear norm, dual to the spectral norm.
 
 | matrix | dm/dM |
 |---|---|
 | QK of a head | X^T S X / sqrt(d), S = dm / d(softmax input), X what the attention block reads |
 | VO of a head | X^T P^T O, P its attention, O = dm / d(output of the block) |
-| maps of feed-forward | Z^T G, Z what the map reads, G = dm / d(its output) |
+| feed-forward matrices | Z^T G, Z what the matrix reads, G = dm / d(its output) |
 
-Each has at most as many directions as there are tokens: with X^T = Q R its norm is that of a core such as
-R S R^T. Under rotary positions dm/dQK is by a change of the scores that all positions share.
+Each gradient has at most as many directions as there are tokens. With X^T = Q R its norm is that of a small
+core such as R S R^T. Under rotary positions, dm/dQK is the gradient for a change of the scores that all
+positions share.
 
-These numbers are measured and local, no bound; their sum ranks nothing and is not given.
-
-The worst case, from the weights alone: products of factors over layers (arXiv 2605.07297).
+These numbers are measured and local. They are not bounds. Their sum ranks nothing, so it is not given. The
+worst case multiplies factors over layers (arXiv 2605.07297).
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
-    """log10 of the product of the factors of layers k >= l, for each l; None where a network has none.
+    """Return for each l log10 of the product of the factors of layers k >= l; None without proxies.
 
-    It is alpha_{l-1} of arXiv 2605.07297. Measured amplification is in another norm, within sqrt(T).
+    This is alpha_{l-1} of arXiv 2605.07297. Measured amplification uses another norm, which differs by at
+    most sqrt(T).
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
@@ -59,7 +60,7 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
 
 
 def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
-    """ln of scale = gamma alpha L of every matrix, in the order of rows; None where a network has none."""
+    """Return ln of scale = gamma alpha L of every matrix, in the order of rows; None without proxies."""
     if why_no_proxies(spectra) is not None:
         return None
     leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
@@ -73,9 +74,11 @@ Key = tuple[int | None, str, int | None]  # layer, kind, head
 
 @dataclass(frozen=True)
 class MeasuredScale:
-    """A matrix at its measured scale; all None where half of the margins are 0.
+    """A matrix at its measured scale. All fields are None if half of the margins are 0.
 
-    No count of directions where its spectrum is approximate.
+    Args:
+        p_measured: the best Schatten index at this scale.
+        effective_directions: singular values that count at this scale; None if the spectrum is approximate.
     """
 
     log10_scale_measured: float | None = None
@@ -85,7 +88,12 @@ class MeasuredScale:
 
 @dataclass(frozen=True)
 class MatrixScale(MeasuredScale):
-    """The same with its place, its rank, and scale and index p by the worst case; None where it has none."""
+    """A measured scale with the location and rank of its matrix, and its worst case.
+
+    Args:
+        log10_scale: worst-case scale; None if the network has none.
+        p: the best Schatten index at the worst-case scale; None if the network has none.
+    """
 
     layer: int | None = field(kw_only=True)
     head: int | None = field(kw_only=True)
@@ -103,7 +111,7 @@ def matrix_scales(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[MatrixScale, ...]:
-    """Every matrix of a network, measured beside its worst case, in the order of an audit's rows."""
+    """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit."""
     measured = log_scales(network, inputs, positions, seed, progress)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
     worst: Sequence[float | None] = log_worst_scales(spectra) or [None] * len(leaves)
@@ -127,7 +135,7 @@ def matrix_scales(
 
 
 def measure_at_scale(spectrum: Spectrum, log_scale: float | None, hidden_size: int) -> MeasuredScale:
-    """The best index p and the effective directions of a matrix at a scale."""
+    """Return the best index p and the effective directions of a matrix at a scale."""
     if log_scale is None:
         return MeasuredScale()
     exact = spectrum.multiplicities is None
@@ -145,7 +153,7 @@ def log_scales(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> dict[Key, float | None]:
-    """ln of the measured scale of every matrix by its key; None where half of the margins are 0."""
+    """Return ln of the measured scale of every matrix by its key; None if half of the margins are 0."""
     parts = _modules_of_blocks(network)
     squares: dict[Key, float] = {}
     margins = np.zeros(len(inputs))
@@ -167,7 +175,7 @@ def log_scales(
 
 
 def require_hidden_size(spectra: Network[Any]) -> int:
-    """That of all layers; an `InputError` where they differ."""
+    """Return the hidden size that all layers share, or raise an `InputError` if they differ."""
     if spectra.hidden_size is None:
         raise InputError("measured scales need layers of one hidden size")
     return spectra.hidden_size
@@ -180,13 +188,13 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
             f"{network.name}: measured scales need the heads of a known family; "
             f"give a model of type {', '.join(FAMILIES)}"
         )
-    network.module.set_attn_implementation("eager")  # others keep their probabilities to themselves
+    network.module.set_attn_implementation("eager")  # other implementations do not return probabilities
     return [FAMILIES[kind].find_modules(block) for block in network.blocks]
 
 
 @dataclass(eq=False)
 class _BlockRecord:
-    """What one block read and made, in one pass: tensors of the graph but for what was read."""
+    """What one block read and produced in one pass. All except what it read are tensors of the graph."""
 
     attention_input: Any = None
     probabilities: Any = None
@@ -201,7 +209,7 @@ class _BlockRecord:
 def _margins_and_norms(
     network: Classifier, parts: Sequence[BlockModules], batch: Batch
 ) -> tuple[Any, Iterator[tuple[Key, Any]]]:
-    """Margins of a batch, and the nuclear norms of dm/dM for each input, matrix by matrix."""
+    """Return the margins of a batch and, matrix by matrix, the nuclear norms of dm/dM for each input."""
     import torch
 
     def enter(number: int, states: Any) -> Any:
@@ -236,7 +244,7 @@ def _norms_by_matrix(
 
 
 def _triangular_factor(rows: Any) -> Any:
-    """R of X^T = Q R, for X (B x T x N): as many rows as X has directions at most."""
+    """Return R of X^T = Q R for X (B x T x N). It has at most as many rows as X has directions."""
     import torch
 
     return torch.linalg.qr(rows.mT, mode="r").R
@@ -251,7 +259,7 @@ def _nuclear_norm(cores: Any) -> Any:
 def _record_blocks(
     parts: Sequence[BlockModules], seen: Sequence[_BlockRecord]
 ) -> AbstractContextManager[None]:
-    """Note what every block reads and makes in the pass inside."""
+    """Record what every block reads and produces in the pass inside the context."""
     hooks: list[Any] = []
     for part, record in zip(parts, seen, strict=True):
         hooks += [

@@ -5,10 +5,10 @@
 | X | `inputs`, what queries and keys are made of | s x D |
 | W_Q, b_Q of all heads side by side | `query, query_bias` | D x H d, H d |
 | W_K, b_K of all key heads | `key, key_bias` | D x G d, G d |
-| cos, sin of the positions' angles | `rotary` | s x d each |
-| which pairs the mask lets through | `allowed` | s x s |
+| cos, sin of the angles of positions | `rotary` | s x d each |
+| which pairs the mask allows | `allowed` | s x s |
 
-Query head h reads key head h G // H (grouped queries). Positions turn queries and keys after the biases.
+Query head h reads key head h G // H (grouped queries). Positions rotate queries and keys after the biases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attnlaw.core.arrays import Reals
 
 @dataclass(frozen=True, eq=False)
 class FrozenScores:
-    """The scores of one attention block, made head by head when they are asked for."""
+    """The scores of one attention block, computed head by head on request."""
 
     inputs: Reals
     query: Reals
@@ -52,15 +52,15 @@ class FrozenScores:
 
     @property
     def causal(self) -> bool:
-        """Whether every token may look at itself and all before, and at nothing else."""
+        """Whether every token may look at itself and at all earlier tokens, and at nothing else."""
         return bool((self.allowed == np.tri(self.tokens, dtype=bool)).all())
 
     def weights(self, head: int) -> tuple[Reals, Reals]:
-        """W_Q and W_K of a head, D x d each."""
+        """Return W_Q and W_K of a head, D x d each."""
         return self.query[:, self._columns(head)], self.key[:, self._columns(self._key_head(head))]
 
     def logits(self, head: int) -> Reals:
-        """The scores of a head, s x s, those that the mask takes away included."""
+        """Return the scores of a head, s x s, including those that the mask removes."""
         W_Q, W_K = self.weights(head)
         biases = self.query_bias[self._columns(head)], self.key_bias[self._columns(self._key_head(head))]
         return self.scores_with(W_Q, W_K, *biases)
@@ -68,23 +68,22 @@ class FrozenScores:
     def scores_with(
         self, W_Q: Reals, W_K: Reals, b_Q: Reals | float = 0.0, b_K: Reals | float = 0.0
     ) -> Reals:
-        """The scores of a head with these weights on the same inputs at the same positions."""
+        """Return the scores that other weights would give on the same inputs and positions."""
         queries, keys = self._rotate(self.inputs @ W_Q + b_Q), self._rotate(self.inputs @ W_K + b_K)
         return np.asarray(self.scale * (queries @ keys.T))
 
     def attention(self, logits: Reals) -> Reals:
-        """The probabilities of scores, by rows over the allowed pairs."""
+        """Return the attention probabilities of scores: the softmax of each row over the allowed pairs."""
         return masked_softmax(logits, self.allowed)
 
     def _columns(self, head: int) -> slice:
         return slice(head * self.head_size, (head + 1) * self.head_size)
 
     def _key_head(self, head: int) -> int:
-        """The key head that a query head reads."""
         return head * self.key_heads // self.heads
 
     def _rotate(self, x: Reals) -> Reals:
-        """Rows turned with their position: number i goes with i + d/2."""
+        """Rotate rows by the angles of their positions: coordinate i is paired with i + d/2."""
         if self.rotary is None:
             return x
         cos, sin = self.rotary
@@ -93,7 +92,7 @@ class FrozenScores:
 
 
 def masked_softmax(logits: Reals, allowed: NDArray[np.bool_]) -> Reals:
-    """Softmax by rows over the allowed pairs, zero elsewhere.
+    """Return the softmax of each row over the allowed pairs, and zero elsewhere.
 
     >>> masked_softmax(np.zeros((2, 2)), np.tri(2, dtype=bool))
     array([[1. , 0. ],

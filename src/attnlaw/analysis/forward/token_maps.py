@@ -1,4 +1,4 @@
-"""How much each input token moves each output token: block norms of T, and attention rollout beside them."""
+"""How much each input token moves each output token: block norms of T, and attention rollout."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 
 PROBES = 64
-ANNOUNCED_SECONDS = 60.0  # seconds that are worth a line
+ANNOUNCED_SECONDS = 60.0  # expected times above this are announced
 
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
     """`norms[i, j]` = |T_ij|_F of the D x D block from input token j to output token i.
 
-    `errors` are standard errors (all zero where the norms are exact) and `probes` the number of random
-    probes per token (None where the norms are exact).
+    Args:
+        errors: standard errors, all zero if the norms are exact.
+        probes: number of random probes for each token; None if the norms are exact.
     """
 
     norms: Reals
@@ -33,7 +34,7 @@ class TokenMap:
 
     @property
     def shares(self) -> Reals:
-        """The norms with every row summing to 1, as in a rollout; a row of zeros stays so."""
+        """The norms divided by the sum of their row, as in a rollout. A row of zeros stays zero."""
         totals = self.norms.sum(axis=1, keepdims=True)
         shares: Reals = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
         return shares
@@ -45,11 +46,12 @@ def token_map(
     progress: Progress = no_progress,
     probes: int | None = None,
 ) -> TokenMap:
-    """Frobenius norms of the token-to-token blocks of T.
+    """Return the Frobenius norms of the token-to-token blocks of T.
 
-    Exact, by the columns of T, where s D is at most 4096 and `probes` is not given. Else from random
-    signs z at token j: |T (z at j)|_i^2 has mean |T_ij|_F^2, and its average over the probes (64 unless
-    given) carries a standard error, halved and divided by the norm for the norm itself.
+    They are exact, from the columns of T, if s D is at most 4096 and `probes` is not given. Otherwise they
+    are estimated from random signs z at token j: |T (z at j)|_i^2 has the mean |T_ij|_F^2. The average over
+    the probes (64 by default) has a standard error, which is divided by twice the norm to get that of the
+    norm.
     """
     if probes is not None:
         check_value("probes", probes, int, minimum=2)  # their spread gives the standard error
@@ -76,7 +78,7 @@ def token_map(
 
 
 def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
-    """For each row of `inputs`, placed at token j, the squared length of every output token."""
+    """Return the squared length of every output token, for each row of `inputs` placed at token j."""
     moved = np.empty((len(inputs), operator.tokens))
     for start in range(0, len(inputs), operator.batch):
         part = inputs[start : start + operator.batch]
@@ -87,9 +89,9 @@ def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
 
 
 def rollout(blocks: Iterable[FrozenAttention]) -> Reals:
-    """Attention rollout: the product over layers of (mean_h A_h + I) / 2 (Abnar and Zuidema, 2005.00928).
+    """Return attention rollout: the product over layers of (mean_h A_h + I) / 2 (arXiv 2005.00928).
 
-    It knows neither values nor feed-forward blocks nor norms; rows sum to 1.
+    It ignores values, feed-forward blocks and norms. Its rows sum to 1.
 
     >>> import numpy as np
     >>> uniform = FrozenAttention(np.full((1, 2, 2), 0.5), *(np.zeros((2, 2)), np.zeros(2)) * 2)

@@ -1,7 +1,4 @@
-"""One forward pass, recorded: its input, its output and the blocks in between.
-
-Hooks on the modules of a network that hold for the passes inside a `with`, and no longer.
-"""
+"""Record one forward pass: its input, its output, and the blocks and scores in between."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from attnlaw.core.errors import InputError
 
 @contextmanager
 def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
-    """Registered hooks, taken off again when the passes inside are done or fail."""
+    """Remove registered hooks when the passes inside the context are done, or fail."""
     held = list(hooks)
     try:
         yield
@@ -34,9 +31,13 @@ def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """X as it enters the first layer (positions and the embedding's norm included), F(X), and the chain.
+    """One recorded pass.
 
-    `scores` are those of each attention block, first to last.
+    Args:
+        states: X as it enters the first layer, with positions and the norm of the embedding.
+        output: F(X).
+        chain: the blocks, first to last.
+        scores: the scores of each attention block, first to last.
     """
 
     states: Reals
@@ -51,16 +52,21 @@ class Trace:
 
     @property
     def reconstruction_error(self) -> float:
-        """|T vec X + c - vec F(X)| / |F(X)|, F from the network itself."""
+        """|T vec X + c - vec F(X)| / |F(X)|, with F from the network itself."""
         rebuilt = self.operator.matvec(self.states.ravel(order="F")) + self.operator.offset
         missed = rebuilt - self.output.ravel(order="F")
         return float(np.linalg.norm(missed) / np.linalg.norm(self.output))
 
 
 def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
-    """Run the model of type `kind` on the token ids and freeze what depends on the input.
+    """Run a model on token ids and freeze everything that depends on the input.
 
     X is `hidden_states[0]` of transformers and F(X) its `last_hidden_state`, both s x D.
+
+    Args:
+        kind: the model type, a key of `FAMILIES`.
+        model: the model without a head.
+        ids: the token ids.
     """
     import torch
 
@@ -72,7 +78,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
         seen[module] = inputs[0] if inputs else None, output
 
     def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
-        """The mask is the only tensor of four axes that an attention module is given."""
+        """Record the mask: it is the only argument of an attention module with four axes."""
         given = (argument for argument in (*inputs, *named.values()) if getattr(argument, "ndim", None) == 4)
         seen[module] = next(given, None), None
 
@@ -99,6 +105,6 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
 
 
 def max_input_tokens(kind: str, config: Any) -> int:
-    """The positions of a model."""
+    """Return the number of positions of a model."""
     longest = int(config.max_position_embeddings)
     return longest - (config.pad_token_id + 1) if FAMILIES[kind].positions_after_padding else longest

@@ -1,4 +1,4 @@
-"""`lens`: one forward pass over some tokens: what its heads do, and the pass as one exact affine map."""
+"""`attnlaw lens MODEL`: what heads do on one input, and the forward pass as an exact affine map."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class LocalModel(Settings):
 
 @settings_dataclass
 class LensSettings(InputSettings, LocalModel):
-    """What the heads of a model do on one input, and the forward pass as one exact affine map.
+    """Show what the heads of a model do on one input, and the forward pass as one exact affine map.
 
-    Of each head: how sharp it is, against marks at which Gaussian logits condense, where it looks, how many
-    directions its attention has beside two nulls, and its logits beside their bound. Of the pass, from the
-    embeddings to the last hidden state in float64, vec F(X) = T(X) vec X + c(X) (TensorLens, arXiv
-    2601.17958): how well T and c rebuild the network's output, the largest singular values of T, and how
-    much each input token moves each output token, beside attention rollout. The map of tokens of a long
-    input takes long: --only heads goes without. With --entrywise: which rank would keep every attention
-    weight of a head, and what lower ranks cost. Needs the extra lens.
+    For each head: how sharp it is, compared with the thresholds at which Gaussian logits condense, where it
+    looks, how many directions its attention has compared with two random references, and its logits with
+    their bound. For the pass, from the embeddings to the last hidden state in float64, vec F(X) = T(X) vec X
+    + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
+    values of T, and how much each input token moves each output token, next to attention rollout. The map of
+    tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
+    every attention weight of a head, and what lower ranks cost. Needs the extra lens.
     """
 
     entrywise: tuple[int, ...] | None = setting(

@@ -1,4 +1,4 @@
-"""Charts of a lens: what moves tokens, the temperature of heads over layers, what low ranks cost them."""
+"""Charts of a lens: what moves each token, how sharp heads are, and what low ranks cost them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 MARKS = {"beta_2": [2, 2], "beta_c": [6, 3]}
-STEP = 26  # pixels of a layer
+STEP = 26  # pixels for a layer
 TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200]
-AXIS_PADDING = 1.2  # of the logarithmic axis
-MIN_BETA = 0.05  # what is softer stands on the lower end of the axis
+AXIS_PADDING = 1.2  # factor at both ends of a logarithmic axis
+MIN_BETA = 0.05  # smaller values are drawn at the lower end of the axis
 ERRORS = ("largest", "tail", "rms")
-TARGET_ERROR = 0.01  # that of `rank_within`
-ROUND_OFF = 1e-12  # what is below is left out of a logarithmic axis
-# Columns that cells show under the pointer.
+TARGET_ERROR = 0.01  # the same as for `rank_within`
+ROUND_OFF = 1e-12  # smaller errors are not drawn
+# Columns in the tooltips of cells.
 HEAD_COLUMNS = (
     *("layer", "head", "beta", "beta_2", "beta_c", "perplexity", "participation_over_null"),
     *("participation_over_random", "largest_column_mean", "sink_token", "largest_logit", "logit_bound"),
@@ -48,7 +48,7 @@ MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
     "attention alone tells another story than the network.",
 )
 def lens_map(view: ChartView) -> Drawings:
-    """Shares of input tokens in output tokens, by the exact operator and by attention rollout."""
+    """Draw the shares of input tokens in output tokens, by the exact operator and by attention rollout."""
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
         yield Drawing(partial(_draw_token_maps, view, case_rows), case)
@@ -108,13 +108,13 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     "beyond one of the two: the law is one of initialisation.",
 )
 def head_betas(view: ChartView) -> Drawings:
-    """beta against layer, a dot for every head, of every input."""
+    """Draw beta against the layer, with a dot for every head."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
 
 def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Dots of `beta` over `layer`, and lines at the marks, the largest where layers differ in one."""
+    """Draw dots of `beta` over `layer`, and lines at both thresholds (the largest, if layers differ)."""
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]
@@ -138,7 +138,7 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
     "the spectrum alone predicts of that. The grey line is 0.01.",
 )
 def entrywise(view: ChartView) -> Drawings:
-    """The errors of low ranks over the heads, of every input; of one rank the table tells as much."""
+    """Draw the errors of low ranks over the heads. With a single rank the table shows as much."""
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:
         for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):
@@ -146,7 +146,7 @@ def entrywise(view: ChartView) -> Drawings:
 
 
 def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Medians over heads of each error against the rank, in bands of quartiles; dashed: its ends."""
+    """Draw the median of each error over heads against the rank, with quartiles as a band, and extremes."""
     value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")

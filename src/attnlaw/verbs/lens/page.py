@@ -1,4 +1,4 @@
-"""The page of a lens: what was found of heads, the input itself, maps of heads and tokens, all rows."""
+"""The page of a lens: remarks about heads, the input, maps of heads and tokens, and all rows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, headline_numbers, verb_page
 
-MAX_SENTENCES = 6  # of a rule
+MAX_SENTENCES = 6  # for each kind of remark
 INPUT_NOTICE = "This page contains the input: who has the page has the text."
-# Columns of heads that the page's table shows first; the download has all.
+# Columns that come first in the table of heads; the download has all columns.
 FIRST_COLUMNS = (
     *("model", "layer", "head", "beta", "sharpness", "perplexity", "participation_over_null"),
     *("participation_over_random", "largest_column_mean", "sink_token", "top_column_rows", "top_offset"),
     *("top_offset_rows", "largest_logit", "logit_bound", "spread_over_typical"),
 )
-# Numbers of a card.
+# Numbers on the card of a model.
 CARD_QUANTITIES = (
     "head_count",
     "median_beta",
@@ -41,7 +41,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
-    """Heads, else pairs of tokens, else ranks, whichever were looked at; with their model if several."""
+    """Return heads, token pairs or ranks, whichever were measured, with the model if there are several."""
     tables = [result.finished_table(name) for name in ("heads", "token_map", "entrywise")]
     table = next((table for table in tables if table.height), tables[0])
     if rows.height > 1:
@@ -51,7 +51,6 @@ def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _findings_section(result: Result, rows: pl.DataFrame) -> Section:
-    """A card for every model: its numbers, and the clearest heads of every rule that holds."""
     findings, cards = result.finished_table("head_findings"), []
     for row in rows.iter_rows(named=True):
         rules = findings.filter(case=row["case"]).group_by("rule", maintain_order=True)
@@ -64,7 +63,6 @@ def _findings_section(result: Result, rows: pl.DataFrame) -> Section:
 
 
 def _input_section(result: Result, rows: pl.DataFrame) -> Section:
-    """The tokens of the input as each model reads them."""
     tokens = result.finished_table("input_tokens")
     inputs = [
         (name if rows.height > 1 else None, tokens.filter(pl.col("case") == case).rows(named=True))

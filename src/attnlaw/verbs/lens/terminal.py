@@ -1,4 +1,4 @@
-"""A lens in the terminal: what a low rank costs heads, what they do, what moves each token."""
+"""A lens in the terminal: what a low rank costs heads, what they do, and what moves each token."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from attnlaw.render.terminal.console import Column, number_columns, print_messag
 if TYPE_CHECKING:
     from attnlaw import LensResult
 
-MAX_TOKENS = 32  # tokens
-MAX_SENTENCES = 3  # of a rule
-MAX_LETTERS = 12  # letters of a token
-# Columns of tables and how their numbers are written, by title.
+MAX_TOKENS = 32
+MAX_SENTENCES = 3  # for each kind of remark
+MAX_LETTERS = 12  # of a token
+# Titles of table columns, each with the column of the data and its number format.
 ENTRYWISE = {
     "rank": ("rank", ".0f"),
     "worst entry": ("largest", ".3g"),
@@ -40,7 +40,7 @@ HEADS = {
 
 
 def show_case(result: LensResult, console: Console) -> None:
-    """Print what was found of heads, then how exact the operator is and a line for each token."""
+    """Print what heads do, then how exact the operator is, and a line for each token."""
     row = result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
     size = f"{row['layers']} layers, {row['tokens']} tokens of width {row['hidden_size']}"
@@ -56,7 +56,6 @@ def show_case(result: LensResult, console: Console) -> None:
 
 
 def _print_entrywise(result: LensResult, console: Console) -> None:
-    """Which rank keeps every weight within 0.01, then a line for each rank: medians over heads."""
     row, lines = result.row(), result.entrywise
     worst = lines.sort("rank_within", descending=True, maintain_order=True).row(0, named=True)
     console.print(
@@ -72,7 +71,6 @@ def _print_entrywise(result: LensResult, console: Console) -> None:
 
 
 def _print_heads(result: LensResult, console: Console) -> None:
-    """How many heads are beyond the marks, the clearest sentences of every rule, a line for each layer."""
     row = result.row()
     beta_2, beta_c = result.heads.select(pl.max("beta_2", "beta_c")).row(0)
     console.print(
@@ -115,7 +113,6 @@ def _print_operator(result: LensResult, console: Console) -> None:
 
 
 def _token_columns(result: LensResult) -> list[Column]:
-    """One row for each token: what moves it, and what moves it most, by the operator and by rollout."""
     tokens, moved = result.input_tokens, result.token_map.partition_by("output", maintain_order=True)
     shown = tokens[:MAX_TOKENS]
     columns = [

@@ -1,4 +1,4 @@
-"""`margins`: what ranks trained models of one task, measured on inputs without labels."""
+"""`attnlaw margins MODEL...`: rank trained models of one task on inputs without labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ D_MEANING = "ranks models of one task, trained to a similar loss, on the same in
 
 @settings_dataclass
 class MarginsSettings(InputSettings, LocalModel):
-    """Which of several trained models generalises better, from inputs without labels.
+    """Show which of several trained models generalises better, from inputs without labels.
 
-    D is the margin of the model's own prediction over its gradient and the spread of the inputs. It ranks
-    models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give inputs
-    that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. For causal language models it is an extension, and nothing is established there. Needs
-    the extra lens.
+    D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
+    ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
+    inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
+    compared in pairs. D has not been validated for causal language models. Needs the extra lens.
     """
 
     limit: int = setting(200, "Inputs to use, the first ones.", minimum=12, metavar="N")
@@ -154,7 +153,7 @@ DIRECTIONS = (
 
 
 def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[MarginMeasurement | InputError]:
-    """Every model; those after the first that worked are compared with it."""
+    """Measure every model, and compare each with the first model that worked."""
     first = None
     for case in cases:
         measurement = attempt(_measure, case, progress)
@@ -178,7 +177,7 @@ def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
 def _with_model(
     make: Callable[[MarginMeasurement], Iterable[dict[str, Any]] | None],
 ) -> Callable[[MarginMeasurement], list[dict[str, Any]] | None]:
-    """Name the model in every row that `make` gives."""
+    """Add the name of the model to every row that `make` returns."""
 
     def rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
         lines, model = make(measurement), {"model": measurement.margins.model}

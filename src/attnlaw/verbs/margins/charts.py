@@ -1,4 +1,4 @@
-"""Charts of margins: D of every input, where kappa sits, and measured amplification beside the worst case."""
+"""Charts of margins: D of every input, where kappa is large, and measured and worst-case amplification."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
 STEP = 24  # pixels of a bar
 MAX_WIDTH = 620
-LOG_AXIS_RATIO = 10.0  # values further apart than this have a logarithmic axis
-AXIS_PADDING = 1.2  # of a logarithmic axis
-# Measured amplification and its worst case: dashes of their lines.
+LOG_AXIS_RATIO = 10.0  # the axis is logarithmic if the largest value is more times the smallest
+AXIS_PADDING = 1.2  # factor at both ends of a logarithmic axis
+# Dashes of the lines of measured and worst-case amplification.
 LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
 DIRECTION_COLUMNS = ("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale")
 Label = Callable[[str], str]
@@ -38,7 +38,7 @@ Label = Callable[[str], str]
     "models of one task, trained to a similar loss, on the same inputs.",
 )
 def margins_distances(view: ChartView) -> Drawings:
-    """D of every input, sorted, a line of dots for each model, with its geometric mean."""
+    """Draw D of every input in increasing order, with the geometric mean, for each model."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
         lost = case_rows.height - positive_rows.height
@@ -49,7 +49,7 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Dots of `distance` over the share of inputs below, and a line at the geometric mean, by `series`."""
+    """Draw `distance` over the share of inputs below, and a line at the geometric mean, by `series`."""
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
@@ -73,14 +73,17 @@ def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) ->
     "error of the weights that could flip an input, to first order. It tells where; D ranks.",
 )
 def margins_kappa(view: ChartView) -> Drawings:
-    """Bars of kappa, one for each layer and each map outside of layers."""
+    """Draw bars of kappa for each layer and each linear map outside of layers."""
     for case, case_rows in view.cases(view.frame("kappa_layers", "kappa"), ["model", "layer", "kappa"]):
         placed, colours = view.with_series(case_rows.select("model", "place", "kappa"), ["model"])
         yield Drawing(partial(bars_by_place, placed, view.verb.axis, colours), case)
 
 
 def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.Chart:
-    """Bars of `kappa` over `place`, side by side for several `series`; logarithmic over a decade and more."""
+    """Draw bars of `kappa` over `place`, side by side for several `series`.
+
+    The axis is logarithmic if the values span a decade or more.
+    """
     places = list(dict.fromkeys(rows["place"]))
     known = rows.filter(pl.col("kappa").is_finite() & (pl.col("kappa") > 0))
     known = known.select("series", "place", "kappa")
@@ -108,7 +111,7 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
     "case by the weights alone (in another norm).",
 )
 def margins_amplification(view: ChartView) -> Drawings:
-    """log10 of amplification by layer: measured and worst case in one figure."""
+    """Draw log10 of measured and worst-case amplification by layer."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
         placed, colours = view.with_series(case_rows.select("model", "layer", *LINES), ["model"])
@@ -116,7 +119,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Lines of both columns of `LINES` over `layer`: dashes tell them apart, colours the `series`."""
+    """Draw both columns of `LINES` over `layer`, with dashes for the column and colours for the `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))

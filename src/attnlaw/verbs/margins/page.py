@@ -1,4 +1,4 @@
-"""The page of margins: the sentence that ranks first, then a card for each model, charts, all inputs."""
+"""The page of margins: the sentence that ranks models, a card for each model, charts, and all inputs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.page import Section, headline_numbers, verb_page
 from attnlaw.verbs.margins import D_MEANING
 
-# Numbers of a card, after D and its median.
+# Numbers on the card of a model, after D and its median.
 CARD_QUANTITIES = ("inputs", "ties", "flat", "confidence", "total_kappa")
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
     """Return the page of one or several models on the same inputs."""
-    result = replace(result, rows=result.rows.drop("inputs_sha256"))  # it says nothing to a reader
+    result = replace(result, rows=result.rows.drop("inputs_sha256"))  # a hash is useless to a reader
     rows = result.finished_rows
     short = short_names(rows["model"])
-    # All inputs, smallest D first: those that a small change would flip.
+    # The inputs with the smallest D come first: a small change would flip them.
     inputs = result.finished_table("margins").with_columns(pl.col("model").replace(short))
     listed = inputs.sort("distance", nulls_last=True).drop("case")
     sections = [_cards_section(result, rows, short)]
@@ -34,7 +34,6 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _sentences(result: Result, rows: pl.DataFrame, short: dict[str, str]) -> list[str]:
-    """What the numbers say: that they establish nothing, or pairs of models, or the number of one."""
     measured = [row for row in rows.iter_rows(named=True) if row["geometric_mean"] is not None]
     sentences = [_comparison_sentence(row, short) for row in measured if row["comparison"] is not None]
     if not sentences and measured:
@@ -48,7 +47,6 @@ def _sentences(result: Result, rows: pl.DataFrame, short: dict[str, str]) -> lis
 
 
 def _comparison_sentence(row: dict[str, Any], short: dict[str, str]) -> str:
-    """One model beside the first, with the error of their difference."""
     names = f"{short[row['model']]} against {short.get(row['compared_with'], row['compared_with'])}"
     if row["log_ratio"] is None:
         return f"{names}: {row['comparison']}."
@@ -57,12 +55,11 @@ def _comparison_sentence(row: dict[str, Any], short: dict[str, str]) -> str:
 
 
 def _distance(row: dict[str, Any]) -> str:
-    """D with the factor of one standard error."""
+    """Return D with the factor of one standard error."""
     return f"D {row['geometric_mean']:.3g} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
 
 
 def _cards_section(result: Result, rows: pl.DataFrame, short: dict[str, str]) -> Section:
-    """A card for every model: D, its median and interval, what is to be known, its numbers."""
     cards = [
         {
             "model": row["model"],

@@ -1,4 +1,4 @@
-"""Margins in the terminal: the headline, the comparison in words, then where the margin could be lost."""
+"""Margins in the terminal: the main number, the comparison in words, then where the margin could be lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnlaw.verbs.margins import D_MEANING
 if TYPE_CHECKING:
     from attnlaw import MarginsResult
 
-MAX_KINDS = 8  # of maps that are told
+MAX_KINDS = 8  # of linear maps that are listed
 AMPLIFICATION = {
     "amplification": ("median", ".3g"),
     "largest": ("max", ".3g"),
@@ -26,7 +26,7 @@ AMPLIFICATION = {
 
 
 def show_case(result: MarginsResult, console: Console) -> None:
-    """Print one model: the headline first, then bars of kappa and the amplification of each layer."""
+    """Print one model: the main number, then kappa and amplification of each layer."""
     values, row = result.values(), result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
     console.print(Text(_headline(result)), soft_wrap=True)
@@ -71,7 +71,6 @@ def _headline(result: MarginsResult) -> str:
 
 
 def _layer_columns(result: MarginsResult) -> list[Column]:
-    """A line for each layer: kappa with a bar, amplification beside its worst case."""
     columns = []
     if "kappa_layers" in result.tables:
         kappas = result.kappa_layers["kappa"].to_list()
@@ -82,7 +81,7 @@ def _layer_columns(result: MarginsResult) -> list[Column]:
     if "amplification" in result.tables:
         rows = result.amplification
         columns = columns or [Column("layer", [str(layer) for layer in rows["layer"]])]
-        below = [""] * (len(columns[0].cells) - rows.height)  # maps outside of layers
+        below = [""] * (len(columns[0].cells) - rows.height)  # for maps outside of layers
         columns += [
             column._replace(cells=[*column.cells, *below]) for column in number_columns(rows, AMPLIFICATION)
         ]
