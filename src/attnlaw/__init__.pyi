@@ -775,10 +775,10 @@ def audit(
     no_laws: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> AuditResult:
-    """Read a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+    """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
 
-    Proxies need every matrix; they are left out where --layers or --only leave some out. A LoRA adapter is
-    audited by itself, or with --adapter added to its base model.
+    Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
+    audited by itself, or added to its base model with --adapter.
 
     Options that take a sequence make one case for each value.
 
@@ -836,7 +836,7 @@ def fit(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> FitResult:
-    """Tell noise from what attention learns in theory, heavy tails, and neither, matrix by matrix.
+    """Find the law of each matrix: noise, what attention learns in theory, heavy tails, or none.
 
     random: not to be told apart from Gaussian entries of this shape (a head: two such factors)
     learned: the law of trained attention (arXiv 2509.24914), on real heads an extension

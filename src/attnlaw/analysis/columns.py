@@ -241,6 +241,7 @@ FINDINGS = (
 
 
 def location_row(model: str, location: MatrixLocation) -> dict[str, Any]:
+    """Return the cells of the columns `LOCATION` for one matrix."""
     return {
         "model": model,
         "layer": location.layer,

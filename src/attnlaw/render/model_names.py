@@ -1,20 +1,21 @@
-"""What the models of an audit, a fit or a diff are called."""
+"""Names of the models of an audit, a fit or a diff."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import polars as pl
+
 from attnlaw.core.result import Result
+from attnlaw.core.tables import unique_names
 
 
 def model_names(result: Result) -> list[str]:
-    """Return a name for each case, no two alike: that of its matrices, with a number if it is taken.
+    """Return a unique name for each case.
 
-    A case without matrices is called as it was given.
+    It is the name of its matrices, with a number if that is taken, or the given path if it has no matrices.
     """
-    from attnlaw.core.tables import unique_names
-
     table = result.tables.get("matrices")
     pairs = [] if table is None else table.select("case", "model").unique("case").iter_rows()
     known = dict(pairs)
@@ -22,7 +23,7 @@ def model_names(result: Result) -> list[str]:
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return every line once, after the names of its models unless it is about all of them."""
+    """Return every line once. Lines that are not about all models start with the names of theirs."""
     models_by_line: dict[str, list[str]] = {}
     for model, lines in lines_by_model.items():
         for line in lines:
@@ -34,9 +35,7 @@ def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]
 
 
 def name_models(result: Result) -> Result:
-    """Return the result whose rows and tables call the models as `model_names` does."""
-    import polars as pl
-
+    """Return the result with the names of `model_names` in its rows and tables."""
     models = pl.Series("model", model_names(result), dtype=pl.String)
     tables = {
         name: table.with_columns(models.gather(table["case"])) if "model" in table.columns else table

@@ -1,4 +1,4 @@
-"""`attnlaw audit MODEL...`: the spectra of a checkpoint, what differs from noise, and what it implies."""
+"""`attnlaw audit MODEL...`: spectra of a checkpoint, which of them differ from noise, and findings."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ BOUNDS_PANEL = "Bounds"
 
 @settings_dataclass
 class AuditSettings(ModelSettings):
-    """Read a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
+    """Audit a trained Transformer: what is wrong with it, what differs from noise, the spectra of its heads.
 
-    Proxies need every matrix; they are left out where --layers or --only leave some out. A LoRA adapter is
-    audited by itself, or with --adapter added to its base model.
+    Proxies need every matrix. If --layers or --only leave some out, there are no proxies. A LoRA adapter is
+    audited by itself, or added to its base model with --adapter.
     """
 
     samples: int | None = setting(

@@ -50,14 +50,14 @@ LAWS = ("Fitted laws", "Each cell is a matrix, coloured by the law that describe
 
 
 def _prepare(result: Result) -> Result:
-    """Return an audit with unique names of models; captions state the model, not how it was read."""
+    """Give the models of an audit unique names. Captions state the model, not the settings that read it."""
     named = name_models(result)
     rows = named.rows.select("model", "status", "norms", VERSION_COLUMN, *PROXIES)
     return replace(named, rows=rows)
 
 
 def _matrices(view: ChartView) -> pl.DataFrame:
-    """The table of matrices, with sizes as applied where all models have them."""
+    """Return the table of matrices, with sizes as applied if all models have them."""
     return fill_applied_sizes(view.frame("matrices"), bool((view.rows["norms"] == "applied").all()))
 
 
@@ -71,7 +71,7 @@ audit_chart = partial(chart, prepare=_prepare)
     "spectrum, with the norm-based ones at the bottom.",
 )
 def proxies(view: ChartView) -> Drawings:
-    """A line of dots for each proxy, a colour for each model."""
+    """Draw a line of dots for each proxy, with a colour for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
@@ -81,7 +81,7 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Every value as a dot on one axis: `rows` has line, value and series."""
+    """Draw every value as a dot on one axis; `rows` has the columns line, value and series."""
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -106,7 +106,7 @@ def amplification(view: ChartView) -> Drawings:
     "adds most there.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Parts of every layer's share of the proxy, a panel for each model, unless all layers are alike."""
+    """Draw what each layer's share of the proxy consists of, unless all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -125,7 +125,7 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Stacked bars by model: `rows` has model, x, part, its place, and value."""
+    """Draw stacked bars for each model; `rows` has the columns model, x, part, place and value."""
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -147,14 +147,19 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
     "left is a matrix that a few directions carry; a flat line uses all its dimensions alike.",
 )
 def decay(view: ChartView) -> Drawings:
-    """The decay of singular values, where a spectrum of a layer is not all zero."""
+    """Draw the decay of singular values, if some spectrum of a layer is not zero."""
     living = view.frame("spectra").filter(pl.col("singular_values").list.max() > 0)
     if living["layer"].count():
         yield Drawing(partial(spectrum_decay, living, view.value_labels.short["model"]))
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Singular values over the largest, by kind of matrix: the median over a model's at each rank."""
+    """Draw singular values over the largest, for each kind of matrix: the median of a model at each rank.
+
+    Args:
+        spectra: the table of spectra of one or several audits.
+        labels: the names to show for the models; all models under their own names by default.
+    """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
     decades = alt.Axis(format="~g", values=[10.0**-k for k in range(9)], minExtent=EXTENT)
@@ -186,7 +191,6 @@ def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = Non
     "values, times their scale γαL, are small: they decay, or the scale is small.",
 )
 def contributions(view: ChartView) -> Drawings:
-    """The contribution curves of every model."""
     rows = view.frame("matrices", "layer")
     for (model,), matrices in rows.group_by("model", maintain_order=True):
         if matrices["log10_contribution"].count():
@@ -197,10 +201,14 @@ def contributions(view: ChartView) -> Drawings:
 
 
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
-    """log10 C(p) of one model by kind of matrix: a line per layer (median over heads), the chosen p marked.
+    """Draw log10 C(p) of one model for each kind of matrix, and mark the chosen p.
 
-    A dot is one matrix at its own chosen p, on its own curve. Of more than `MOST_LINES` layers so many have a
-    line, the first, the last and others evenly between them.
+    A line is the median over the heads of a layer. A dot is one matrix at the p that it chose, on its own
+    curve. If there are more than `MOST_LINES` layers, only that many have a line: the first, the last and
+    others evenly between them.
+
+    Args:
+        matrices: the table of matrices of one audit.
     """
     has_curve = pl.col("log10_curve").is_not_null() & pl.col("log10_contribution").is_not_null()
     drawn = (pl.col("log10_curve").list.len() > 1) & pl.col("kind").is_in(_kinds(matrices))
@@ -227,7 +235,7 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
 
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
-    """kind, layer, p, log10_C: the median over the matrices whose curves have so many points."""
+    """Return kind, layer, p and log10_C: the median over the matrices whose curves have `count` points."""
     places = _even_indices(count, MOST_POINTS)
     same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
     curves = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places))
@@ -243,7 +251,7 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
     "models differ in that kind of matrix at that depth; where they coincide, they do not.",
 )
 def comparison(view: ChartView) -> Drawings:
-    """Models layer by layer, where there are several."""
+    """Draw models layer by layer, if there are several."""
     if view.rows.height > 1 and view.frame("matrices").height:
         matrices = _matrices(view)
         titles = {name: view.verb.label(name) for name in _compared_quantities(matrices)}
@@ -253,7 +261,13 @@ def comparison(view: ChartView) -> Drawings:
 def compare(
     matrices: pl.DataFrame, labels: Mapping[str, str] | None = None, titles: Mapping[str, str] | None = None
 ) -> alt.VConcatChart:
-    """Models layer by layer, a row of panels per kind of matrix, one column a quantity: medians of heads."""
+    """Draw models layer by layer: a row of panels for each kind of matrix, a column for each quantity.
+
+    Args:
+        matrices: the tables of matrices of several audits, in one. Panels show medians over heads.
+        labels: the names to show for the models; all models under their own names by default.
+        titles: the quantities, with the titles to show for them.
+    """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
     medians = (
@@ -282,27 +296,27 @@ def compare(
 
 
 def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
-    """The spectral norm, as applied where that is told, and the other quantities."""
+    """Return the spectral norm, as applied if that is known, and the other quantities."""
     applied = has_values(matrices, "spectral_norm_applied")
     return ("spectral_norm_applied" if applied else "spectral_norm", *COMPARED)
 
 
 def _padded_range(values: pl.Series) -> list[float]:
-    """The range of values with some room; a constant stands in the middle of a range of one."""
+    """Return the range of values with some room; for a constant, a range of length 1 around it."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
     return [low - room, high + room]
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """The models of a table with the names to show for them."""
+    """Return the models of a table with the names to show for them."""
     present = dict.fromkeys(table["model"])
     known = {model: model for model in present} if labels is None else labels
     return {model: label for model, label in known.items() if model in present}
 
 
 def _kinds(table: pl.DataFrame) -> list[str]:
-    """The kinds of matrix that stand in layers, in their order."""
+    """Return the kinds of matrix that layers have, in the order of `KINDS`."""
     present = set(table.drop_nulls("layer")["kind"])
     return [kind for kind in KINDS if kind in present]
 
@@ -310,7 +324,6 @@ def _kinds(table: pl.DataFrame) -> list[str]:
 def _panels_by_kind(
     panels: Mapping[str, Any], columns: int | None = None, width: int = 190, height: int = 160
 ) -> alt.ConcatChart:
-    """Panels of kinds of matrix, each under its name."""
     titled = [
         panel.properties(title=panel_title(KINDS[kind].label), width=width, height=height)
         for kind, panel in panels.items()
@@ -319,7 +332,7 @@ def _panels_by_kind(
 
 
 def _even_indices(count: int, most: int) -> list[int]:
-    """0 to count - 1, or `most` of them, the ends among them, as evenly as whole numbers can.
+    """Return 0 to count - 1, or `most` of these numbers, evenly spaced and with both ends.
 
     >>> _even_indices(3, 4), _even_indices(10, 4)
     ([0, 1, 2], [0, 3, 6, 9])
@@ -330,7 +343,7 @@ def _even_indices(count: int, most: int) -> list[int]:
 
 
 def _thinned_ranks(count: int, most: int = 120) -> list[int]:
-    """Ranks 0 to count - 1, every one up to 16 and then at most `most` of them."""
+    """Return all ranks up to 16, then about `most` of those up to count - 1."""
     step = max(1, count // most)
     return [rank for rank in range(count) if rank < 16 or rank % step == 0 or rank == count - 1]
 
@@ -343,14 +356,14 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
     "above their rings are a bias that was not decayed.",
 )
 def balance(view: ChartView) -> Drawings:
-    """The balance of the factors of every head, if some head has an excess above zero."""
+    """Draw the balance of the factors of every head, if some head has an excess above zero."""
     matrices = view.frame("matrices").filter(pl.col("factor_excess") > 0)
     if matrices.height:
         yield Drawing(partial(draw_excesses, matrices, view.value_labels.short["model"]))
 
 
 def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.ConcatChart:
-    """Dots of the excess of each head by kind, logarithmic; rings without the bias of queries."""
+    """Draw the excess of each head as a dot (logarithmic), and without the bias of queries as a ring."""
     known = matrices.filter(pl.col("factor_excess") > 0).rename({"factor_excess": "excess"})
     known = known.with_columns(series=pl.col("model").replace_strict(labels))
     shade = colour_encoding(palette(known["series"]))
@@ -389,7 +402,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
     on_page=False,
 )
 def heads(view: ChartView) -> Drawings:
-    """Maps of spectral norms: as applied if all models have them, else as stored."""
+    """Draw maps of spectral norms: as applied if all models have them, else as stored."""
     rows = _matrices(view)
     for name, note in HEAD_NORMS.items():
         if has_values(rows, name):
@@ -404,5 +417,5 @@ def laws(view: ChartView) -> Drawings:
 
 
 def law_maps(view: ChartView) -> Drawings:
-    """Maps of the laws that fit matrices, of an audit or of a fit."""
+    """Draw maps of the laws that matrices follow, for an audit or a fit."""
     return cell_maps(view, view.frame("fits"), ["head", "expert"], "layer", "law", "kind")

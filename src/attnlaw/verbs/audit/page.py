@@ -1,4 +1,4 @@
-"""The page of audited models: a card of findings for each, maps of heads, layers, proxies in one block."""
+"""The page of audited models: a card of findings for each model, maps of heads, layers, and all proxies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
 def has_page(result: Result) -> bool:
-    """Return whether a result is that of audits which the page of audits can show; of a study, a few."""
+    """Return whether the page of audits can show a result: audits, and not too many if they are a study's."""
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)
@@ -73,13 +73,13 @@ def has_page(result: Result) -> bool:
 def page(
     result: Result, figures: Sequence[Figure], more: Sequence[Section] = (), note: str | None = None
 ) -> str:
-    """Return the page of one or several audited models.
+    """Return the HTML page of one or several audited models.
 
     Args:
         result: the audits.
         figures: their figures.
-        more: sections of other results, which stand before the table of matrices.
-        note: what the lead says of the rest; what failed unless given.
+        more: sections of other results, to put before the table of matrices.
+        note: a sentence for the lead; by default, what failed.
     """
     if not has_page(result):
         return results_page([Part([result], figures)])
@@ -107,14 +107,14 @@ def page(
 
 
 def _summaries(result: Result) -> dict[int, dict[str, Any]]:
-    """The summaries of models by the numbers of their cases, with names of which no two are alike."""
+    """Return the summaries of models by the numbers of their cases, with unique names."""
     pairs = enumerate(zip(result, model_names(result), strict=True))
     summaries = {case: part.summary | {"model": name} for case, (part, name) in pairs}
     return {case: summary for case, summary in summaries.items() if "proxies" in summary}
 
 
 def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
-    """What the layers are made of, if all are made of the same parts: then there is no figure."""
+    """Say what layers consist of if all are alike, because then there is no figure."""
     known = [name for name in SHARES if layers[name].count()]
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""
@@ -123,7 +123,7 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
 
 
 def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
-    """What was found in each model, before any proxy."""
+    """Return a card for each model: answers, findings, numbers, ranges of the atlas, warnings."""
     short = short_names(str(summary["model"]) for summary in summaries.values())
     findings = result.finished_table("findings")
     cards = []
@@ -158,7 +158,7 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
-    """All proxies of all models in one block: those of shared layers also for each application."""
+    """Return the table of all proxies; shared layers also count at each application."""
     colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]
@@ -189,7 +189,7 @@ def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Fig
 
 
 def _format_proxy(log10: float | None, error: float | None) -> str:
-    """A proxy with no digits beyond its error.
+    """Format a proxy with no digits beyond its error.
 
     >>> _format_proxy(3.4, None), _format_proxy(3.4, 0.02), _format_proxy(None, None)
     ('3.4000', '3.40 ± 0.02', '–')

@@ -1,8 +1,8 @@
-"""The data of an audit's page: plain values for JSON, long arrays as packed 32-bit floats.
+"""The data of an audit's page: plain values for JSON, and long arrays as packed 32-bit floats.
 
-A page of a large model stays small: spectra and curves travel as base64 of little-endian float32; the page
-unpacks one matrix at a time. What its quantities, kinds of matrix and laws are called comes with the data,
-from the declaration of the verb.
+Spectra and curves are base64 of little-endian float32, and the page unpacks one matrix at a time, so the page
+of a large model stays small. Labels of quantities, kinds of matrix and laws come with the data, from the
+declaration of the verb.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
     Args:
         result: the audits.
-        names: the models by the numbers of their cases.
-        applied: whether norms are shown as applied.
+        names: names of the models, by the numbers of their cases.
+        applied: whether to show norms as applied.
     """
     matrices = result.finished_table("matrices")
     rows = _join_by_location(matrices, result.finished_table("spectra"))
@@ -115,7 +115,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
-    """Return which of the quantities of proxies are the same for all matrices of a kind."""
+    """Return the quantities of proxies that are constant over all matrices of a kind."""
     constant = []
     for name in LEFT_OUT_IF_CONSTANT:
         known = matrices.drop_nulls(name)
@@ -126,9 +126,9 @@ def constant_quantities(matrices: pl.DataFrame) -> list[str]:
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the columns that they lack of another table's row for the same matrix.
+    """Add the columns that another table has for the same matrices.
 
-    Matrices that the other table cannot tell apart are taken in their order.
+    If a location has several matrices, they are matched in their order.
     """
     new = [name for name in others.columns if name not in rows.columns]
     turn = pl.int_range(pl.len()).over(LOCATION).alias("turn")
@@ -143,7 +143,7 @@ def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
-    """The nulls, kept once per shape, and the fitted law of every matrix: x, then density, in one array."""
+    """Return the nulls, once for each shape, and the law of every matrix: x and density in one array."""
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}

@@ -1,4 +1,4 @@
-"""`audit.unit`: one unit of an audit, a matrix or the heads of one product, measured by a worker."""
+"""How workers share an audit: a unit, one matrix or the heads of one product, is a case of `audit.unit`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UnitSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class UnitRecords:
-    """How many matrices a unit has, and its records (see `attnlaw.analysis.audit.units`)."""
+    """What a worker returns for a unit: its packed records (see `attnlaw.analysis.audit.units`)."""
 
     matrices: int
     records: pl.DataFrame
@@ -47,7 +47,7 @@ def run(case: UnitSettings, progress: Progress) -> UnitRecords:
 
 
 def split_into_units(case: AuditSettings) -> list[CasePart]:
-    """Return the units of a model with the settings by which a worker measures each."""
+    """Return the units of a model, with the settings by which a worker measures each."""
     from attnlaw.analysis.audit.units import file_state, local_path, selected_units
 
     units = selected_units(case, case.arithmetic)
@@ -61,7 +61,7 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
 
 
 def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    """Return the audit that the tables of all units, in their order, amount to."""
+    """Build the audit from the tables of all units, in their order."""
     from attnlaw.analysis.audit.units import audit_from_units
 
     records = (unit_tables["records"] for unit_tables in tables)

@@ -1,4 +1,4 @@
-"""An audit in the terminal: what was found, one line per layer, then the proxies and what they mean."""
+"""An audit in the terminal: findings, one line for each layer, then the proxies and what they mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def show_case(result: AuditResult, console: Console) -> None:
-    """Print one model: what differs from noise, what was found, its matrices."""
+    """Print one model: how many matrices differ from noise, its findings, its layers, and the atlas."""
     summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
     facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
@@ -73,7 +73,7 @@ def show_case(result: AuditResult, console: Console) -> None:
 
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
-    """Where the model lies among others: ranges, and no verdict."""
+    """Print where the model is among those of the atlas."""
     titles, cells = ("", "here", "trained", "lie below", "fresh"), zip(*range_lines(entry), strict=True)
     console.print()
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
@@ -83,7 +83,7 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
 
 
 def _show_findings(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """The null test in one line, then findings by level: where, the value, the threshold, the meaning."""
+    """Print the null test in one line, then the findings, the gravest first."""
     for line in (null_test_sentence(summary), findings_sentence(summary)):
         if line is not None:
             console.print(Text(line, style="bold"), soft_wrap=True)
@@ -96,7 +96,7 @@ def _show_findings(result: AuditResult, summary: dict[str, Any], console: Consol
 
 
 def show_summary(result: AuditResult, console: Console) -> None:
-    """Print the proxies of one model, or several models side by side, and what is to be known about them."""
+    """Print the proxies of one model, or several models side by side, and sentences about them."""
     summaries = [case.summary for case in result]
     names = list(short_names(model_names(result)).values())
     if len(summaries) > 1:
@@ -110,7 +110,7 @@ def show_summary(result: AuditResult, console: Console) -> None:
 
 
 def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print a line per layer, and a second one for its cross attention."""
+    """Print a line for each layer, and a second one for its cross attention."""
     applied = summary["norms"] == "applied"
     norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))
     matrices = fill_applied_sizes(result.matrices, applied)
@@ -140,7 +140,7 @@ def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console)
 def _head_columns(
     kind: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
 ) -> list[Column]:
-    """Sparklines of the norms, of at most `blocks`, with their maxima, and the medians of stable ranks."""
+    """Return sparklines of norms (at most `blocks` wide) with their maxima, and medians of stable ranks."""
     pooled = -(-max(rows.height for rows in layers) // blocks)
     norms = [rows[norm].to_list() for rows in layers]
     top = max(value for values in norms for value in values)
@@ -154,7 +154,7 @@ def _head_columns(
 
 
 def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], applied: bool) -> list[Column]:
-    """Amplification and, if layers differ in it by a tenth of a percent, their share of the proxy."""
+    """Return the amplification and, if layers differ by a tenth of a percent, their share of the proxy."""
     stored, seen = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
         for name in ("log10_alpha", "log10_alpha_applied")
@@ -178,12 +178,12 @@ def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
 
 
 def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
-    """One column of a row with its error; 0 for the ranks of a zero matrix."""
+    """Format a cell with its error; the ranks of a zero matrix are null and print as 0."""
     return format_number(row[name] or 0, form, row[f"{name}_error"])
 
 
 def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Column]:
-    """A row for each model, in numbers that differ between trained models, and its findings by level."""
+    """Return a row for each model: numbers in which trained models differ, and findings by level."""
     applied = all(summary["log10_alpha_applied"] for summary in summaries)
     alpha = "log10 α\napplied" if applied else "log10\nα"
     titles = ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha)
@@ -202,7 +202,7 @@ def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) ->
 
 
 def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
-    """The proxies of a model, with one more column where it shares layers."""
+    """Return the proxies of a model, with another column if it shares layers."""
     labels = [label for label, *_ in proxy_entries(summary["proxies"])]
     columns = [Column("proxy", labels, is_text=True, wraps=True)]
     for key, more in (("proxies", ""), ("per_application", ", per application")):

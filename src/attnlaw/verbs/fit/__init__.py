@@ -23,7 +23,7 @@ class FitSettings(ModelSettings):
 
 FitSettings.__doc__ = "\n".join(
     [
-        "Tell noise from what attention learns in theory, heavy tails, and neither, matrix by matrix.\n",
+        "Find the law of each matrix: noise, what attention learns in theory, heavy tails, or none.\n",
         *(f"{name}: {law.description}" for name, law in LAWS.items()),
     ]
 )

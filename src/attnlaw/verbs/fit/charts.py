@@ -1,4 +1,4 @@
-"""The map of fitted laws, as an audit has it, on the page too."""
+"""The map of fitted laws, the same as that of an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of fitted laws: their maps, then all matrices; and what a notebook shows of them."""
+"""The page of fitted laws: their maps, then a table of all matrices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the page of one or several models: a row for each matrix."""
+    """Return the HTML page of one or several models, with a row for each matrix."""
     verb, fits = result.verb, result.finished_table("fits").drop("case")
     if not fits.height:
         return results_page([Part([result], figures)])
@@ -32,7 +32,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return how many matrices of each model follow which law, and the first matrices."""
+    """Return how many matrices of each model follow which law, and a table of the first matrices."""
     fits = result.finished_table("fits")
     models = fits.partition_by("case", maintain_order=True)
     lines: Markup = macros("notebook.html").models([(rows["model"][0], law_counts(rows)) for rows in models])

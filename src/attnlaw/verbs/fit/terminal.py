@@ -1,4 +1,4 @@
-"""Fitted laws in the terminal: a map of heads for each model, and a table of all models side by side."""
+"""Fitted laws in the terminal: a map of heads for each model, and a table of all models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
 def show_case(result: FitResult, console: Console) -> None:
-    """Print one model: a line per layer, a letter per head, the laws of the feed-forward matrices."""
+    """Print one model: a line for each layer, with a letter for each head."""
     rows, counts = result.fits, result.row()
     console.print()
     console.print(Text(rows["model"][0], style="bold"), soft_wrap=True)
@@ -57,7 +57,7 @@ def show_case(result: FitResult, console: Console) -> None:
 
 
 def show_summary(result: FitResult, console: Console) -> None:
-    """Print how many matrices follow each law, by kind and model, with the medians of what was fitted."""
+    """Print how many matrices follow each law, by kind and model, with medians of fitted numbers."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")
     for law, (letter, colour) in _letters_by_law(rows).items():
@@ -87,7 +87,7 @@ def _law_map(rows: pl.DataFrame) -> list[Column]:
 
 
 def _law_letters(rows: pl.DataFrame) -> Text:
-    """A letter per head or expert; a single matrix by the name of its law."""
+    """Return a letter for each head or expert, or the name of the law if there is a single matrix."""
     named = rows.select(pl.any_horizontal(pl.col("head", "expert").is_not_null())).to_series().any()
     text = Text()
     for law in rows["law"]:
@@ -97,7 +97,7 @@ def _law_letters(rows: pl.DataFrame) -> Text:
 
 
 def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
-    """The letters of all laws, and of None where a matrix has no law."""
+    """Return the letter and colour of every law, and those of None if some matrix has no law."""
     return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
 
 
@@ -123,7 +123,7 @@ def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:
-    """The median; of kappa those off the grid included: an interval that is open above holds infinity."""
+    """Format a median. A kappa off the grid counts as 0, or as infinity if its interval is open above."""
     if name != "kappa":
         return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
     above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
