@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 import vl_convert
 
-from attnlaw.core.lazy import version
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.result import MANIFEST, ROWS, Result
 from attnlaw.core.tables import to_frame, to_schema
 from attnlaw.core.verb import Verb
+from attnlaw.core.version import version
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.style import house_spec
 from attnlaw.verbs.views import figures_of, page_of

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 from attnlaw.core.errors import BadSetting, InputError, UnavailableError, require_some
 from attnlaw.core.estimate import Outcome, format_value
 from attnlaw.core.files import to_json, to_parquet
-from attnlaw.core.lazy import version
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.quantity import Quantity, cells_to_json, cells_to_values, column_kinds
 from attnlaw.core.settings import infinity_as_text, setting_fields
+from attnlaw.core.version import version
 
 if TYPE_CHECKING:
     import os

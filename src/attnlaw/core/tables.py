@@ -13,8 +13,8 @@ import polars as pl
 
 from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.files import require_regular_file, write_all
-from attnlaw.core.lazy import VERSION_COLUMN, require_readable_version
 from attnlaw.core.quantity import Quantity, column_kinds, to_cells
+from attnlaw.core.version import VERSION_COLUMN, require_readable_version
 
 Schema = dict[str, pl.DataType]
 

@@ -28,11 +28,11 @@ from typing import Any, Generic, TypeVar
 from attnlaw.core import result
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Outcome
-from attnlaw.core.lazy import version
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec, column_kinds, to_cells
 from attnlaw.core.result import Result
 from attnlaw.core.settings import SettingField, Settings, require_known, setting_fields
+from attnlaw.core.version import version
 
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")

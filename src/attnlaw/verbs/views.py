@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
-from attnlaw.core.lazy import require_readable_version
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
+from attnlaw.core.version import require_readable_version
 from attnlaw.verbs import find_verb, verb_module
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from typing import Any
 
-from attnlaw.core.lazy import version
+from attnlaw.core.version import version
 
 LONGEST_SUFFIX = 80  # letters of a model's name in the name of a file
 

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 
 import polars as pl
 
-from attnlaw.core.lazy import VERSION_COLUMN
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.result import Result
 from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import nan_to_null, to_frame, to_schema
+from attnlaw.core.version import VERSION_COLUMN
 from attnlaw.render.charts.figure import Figure, unique_suffixes
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.describe_rows import (

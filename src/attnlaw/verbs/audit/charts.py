@@ -12,8 +12,8 @@ import polars as pl
 
 from attnlaw.analysis.audit.rows import fill_applied_sizes
 from attnlaw.checkpoints.network import KINDS
-from attnlaw.core.lazy import VERSION_COLUMN
 from attnlaw.core.result import Result
+from attnlaw.core.version import VERSION_COLUMN
 from attnlaw.render.charts.cells import cell_maps
 from attnlaw.render.charts.encodings import (
     EXTENT,
