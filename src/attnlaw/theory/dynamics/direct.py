@@ -1,9 +1,9 @@
 """The direct student trains a symmetric matrix S itself, not a factor of it.
 
 In the limit of large dimension d its state is three numbers (arXiv 2609.03858, equations 402 to 404). The
-flow `dS/dtau = -2 (G S + H S*) - gamma S` starts from a Gaussian S0. Then S keeps the form `S = c0 S0 + c1
-S* + sqrt(v) Z`. Z is a symmetric Gaussian matrix with its spectrum on [-2, 2]. The term with the learning
-rate eta is not in the paper; it was derived for attnlaw.
+flow `dS/dtau = -2 (G S + H S*) - gamma S` starts from a Gaussian S0. Then S keeps the form
+`S = c0 S0 + c1 S* + sqrt(v) Z`. Z is a symmetric Gaussian matrix with its spectrum on [-2, 2]. The term with
+the learning rate eta is not in the paper; it was derived for attnlaw.
 
     c0' = -k c0,   c1' = -k c1 - 2 H,   v' = -2 k v + eta sigma2/4,   k = 2 G + gamma
     q = c0^2 q0 + c1^2 Q* + v,   m = c1 Q*,   t = c1 t*

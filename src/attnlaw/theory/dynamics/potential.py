@@ -157,8 +157,8 @@ class SoftmaxPotential:
         """Return `12 E c^2 + 4 E c_1 c_2` with c = 4 b (s - s*) s (1-s).
 
         c_1 and c_2 belong to the two rows, whose differences v have the correlation 1/3. If c_jk are the
-        coefficients of c in normalised Hermite polynomials of two normals, then `E c_1 c_2 = sum 3^-(j+k)
-        c_jk^2` (Mehler).
+        coefficients of c in normalised Hermite polynomials of two normals, then
+        `E c_1 c_2 = sum 3^-(j+k) c_jk^2` (Mehler).
         """
         V = self.Q + self.noise / 2
         s, star, w = self._outputs(q, m, V)
@@ -219,8 +219,8 @@ class RowSoftmaxPotential:
     """The potential of a row softmax of T >= 3 tokens.
 
     Averages use a scrambled Sobol sequence that is the same for all (q, m). With one row p of the student, y
-    of the target, variances k q for k = (2, 1, .., 1), and J = diag p - p p^T: `G = T b^2 E sum_b k_b [sum_c
-    J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
+    of the target, variances k q for k = (2, 1, .., 1), and J = diag p - p p^T:
+    `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
     """
 
     tokens: int

@@ -32,8 +32,8 @@ closed solution:
 
     q(eta) = q_closed + mean over starts of (q with noise - q without)
 
-Each step is the exact Riccati flow of constant gains between two half steps of noise, `S <- (1 + Y) S (1 +
-Y)`:
+Each step is the exact Riccati flow of constant gains between two half steps of noise,
+`S <- (1 + Y) S (1 + Y)`:
 
     S <- D (S^-1 + f)^-1 D,   D = exp(-c h/2),   f = 8 G (1 - exp(-c h))/c,   c = 8 H x + 2 gamma
 

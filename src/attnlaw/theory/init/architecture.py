@@ -1,4 +1,7 @@
-"""A Transformer before training: its sizes, its norms and the deviations that its weights are drawn with.
+"""The architecture of an untrained Transformer: its sizes, its norms and the deviations of its weights.
+
+All matrices have independent normal entries, biases are 0, gains of norms are 1, and dropout is off. The
+tables below name where norms are, how a limit of infinite width is taken, and how scores are scaled.
 
 | here          | means                                                                    |
 |---------------|--------------------------------------------------------------------------|
@@ -7,12 +10,6 @@
 | F             | `hidden` units of an MLP, or of each expert                              |
 | std_M         | deviation of the entries of a matrix M                                   |
 | gain of M     | sqrt(fan in) std_M                                                       |
-
-Every matrix has independent normal entries, biases are 0, gains of norms 1; dropout is off.
-
-Where a Transformer's blocks are normalised, how a limit of infinite width is taken. A new one is a line.
-
-The tables are known before any mathematics is imported.
 """
 
 from __future__ import annotations
@@ -30,9 +27,13 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class NormPlacement:
-    """Where norms stand: `before` a block, on its `output`, `after` its sum with the stream.
+    """Where the norms of a layer are.
 
-    With `parallel`, attention and the MLP read the same tokens and are added together.
+    Args:
+        before: blocks read normalised tokens.
+        output: the output of a block is normalised before it is added to the residual stream.
+        after: the residual stream is normalised after each addition.
+        parallel: attention and the MLP read the same tokens, and their outputs are added together.
     """
 
     name: str
@@ -44,9 +45,10 @@ class NormPlacement:
 
 @dataclass(frozen=True)
 class WidthLimit:
-    """What stays while the width grows: the `heads`, which widen, or their width, and more heads come.
+    """What stays the same while the width grows.
 
-    `random`: the scores of a head stay random and the law of the layers with them.
+    Either the number of heads stays and they become wider (`random`: their scores stay random in the limit),
+    or their width stays and their number grows.
     """
 
     name: str
@@ -55,15 +57,15 @@ class WidthLimit:
 
 @dataclass(frozen=True)
 class ScoreScaling:
-    """The power of the head width that scores are multiplied by: -1/2, or -1 (muP)."""
+    """The scaling of scores: 1/sqrt(d) times d^extra_power, where d is the head width. muP has -1/2."""
 
     name: str
-    power: float
+    extra_power: float
 
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """How deviations and rates go with the width: muP follows it, the standard one (power 0) does not."""
+    """How deviations and learning rates depend on the width: muP has the power 1, the standard one has 0."""
 
     name: str
     power: int
@@ -76,7 +78,7 @@ ORDERS = by_name(
     NormPlacement("sandwich", before=True, output=True),
 )
 KEPT = by_name(WidthLimit("heads", random=True), WidthLimit("head-width", random=False))
-SCORE_SCALINGS = by_name(ScoreScaling("1/sqrt(d)", -0.5), ScoreScaling("1/d", -1.0))
+SCORE_SCALINGS = by_name(ScoreScaling("1/sqrt(d)", 0.0), ScoreScaling("1/d", -0.5))
 PARAMETRISATIONS = by_name(Parametrisation("SP", 0), Parametrisation("muP", 1))
 HEADS = ("plain", "masked")  # logits read the last tokens directly, or through BERT's transform
 # Names of activations in config.json, and their names in `attnlaw.theory.limit.kernels`.
@@ -94,9 +96,12 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Deviations:
-    """std_M of every kind of matrix: `inner` maps read the stream, `residual` ones write to it.
+    """Standard deviations of the entries of each kind of matrix.
 
-    `head` is that of a head which is not the embedding, and of BERT's transform.
+    Args:
+        inner: of the matrices of an MLP, or of a router, that read the residual stream.
+        residual: of matrices that write to the residual stream.
+        head: of an output head that is not the embedding, and of BERT's transform.
     """
 
     embedding: float
@@ -110,20 +115,31 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """One deviation for every matrix but those that write to the stream."""
+        """Return the same deviation for all matrices, except for `residual` if it is given."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """What the law of a freshly initialised Transformer depends on.
+    """Everything that the law of an untrained Transformer depends on.
 
-    `norm` is `layer` or `rms` with `epsilon` under its root, `order` one of `variants.ORDERS`. `frequencies`
-    are those of rotary positions, for the first 2 F numbers of a head; without them and with `positions`,
-    these are learned. `query_key_norm`: the root mean square of every query and key is made 1.
-    `score_scales` has the factor of q . k for each layer. `experts` is 0 for a plain MLP.
-    `tied`: the head is the embedding. `padding` is the id whose embedding is zero. Tokens beyond `longest`
-    (learned positions, a sliding window) are outside of this law.
+    Args:
+        experts: number of experts in a layer; 0 is a plain MLP.
+        norm: `layer` or `rms`, with `epsilon` under its root.
+        order: where norms are, a name in `ORDERS`.
+        first_norm: the embeddings are normalised.
+        last_norm: the last tokens are normalised before the head.
+        positions: there are learned positions.
+        frequencies: frequencies of rotary positions, which act on the first 2 len(frequencies) numbers of a
+            head.
+        query_key_norm: every query and key is scaled to root mean square 1.
+        score_scales: factor of q . k in each layer.
+        score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`; None is no cap.
+        head: `plain`, or `masked` for BERT's transform before the logits.
+        tied: the output head is the embedding.
+        padding: token id whose embedding is zero.
+        longest: most tokens that the law covers (learned positions, or a sliding window); None is no limit.
+        read_from: where attnlaw has read the initialiser.
 
     >>> small = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> small.head_width, small.hidden, small.deviations.residual
@@ -179,22 +195,27 @@ class Architecture:
 
     @property
     def norms(self) -> NormPlacement:
-        """Where norms stand."""
         return ORDERS[self.order]
 
     @property
     def centred(self) -> bool:
-        """Whether norms take the mean off: LayerNorm."""
+        """Whether norms subtract the mean, as LayerNorm does."""
         return self.norm == LAYER
 
     @classmethod
     def from_config(
         cls, source: str | os.PathLike[str] | Mapping[str, Any], std: float | None = None, depth: int = 0
     ) -> Architecture:
-        """The architecture of a config.json (a file, its folder, an id on a hub, or its values).
+        """Return the architecture that a config.json describes.
 
-        `std` takes the place of the config's deviation, `depth` (0: the config's) of its number of layers.
-        Model types whose initialiser is not known are refused by name.
+        Args:
+            source: the file, its folder, a hub id, a name of a shipped config, or the values themselves.
+            std: deviation of the weights, in place of the config's.
+            depth: number of layers, in place of the config's; 0 keeps it.
+
+        Raises:
+            InputError: the initialiser of this model type is not known, or the law does not cover a part of
+                it.
         """
         from attnlaw.theory.init.configuration import architecture_of, config_of
 
@@ -202,7 +223,10 @@ class Architecture:
 
 
 def at_width(model: Architecture, width: int, keep: str) -> Architecture:
-    """The model at another width: the same gains, the same variances of embeddings.
+    """Return the model at another width, with the same gains and the same variances of embeddings.
+
+    Args:
+        keep: a name in `KEPT`: what stays the same, the number of heads or their width.
 
     >>> model = Architecture.from_config({"model_type": "gpt2"})
     >>> wide = at_width(model, 3072, "head-width")
@@ -231,6 +255,6 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
 
 
 def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
-    """The frequencies of rotary positions in heads of another width: each has the share that it had."""
+    """Return the rotary frequencies of heads of another width, in which each keeps its share."""
     planes = len(model.frequencies) * head_width // model.head_width
     return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))

@@ -1,4 +1,8 @@
-"""The steps of the chain at finite width: exact in law, with no matrix of the model ever drawn.
+"""The layers of an untrained Transformer of finite width, on Gram matrices of its tokens alone.
+
+The chain is exact in law and never draws a matrix of the model. All weights are rotation invariant, and
+LayerNorm breaks this symmetry only along the all-ones vector 1. So it is enough to keep 1 as a row of the
+state. At width N the tokens need r <= min(N, S) coordinates, where S is the number of rows of the state.
 
 | here     | means                                                                                       |
 |----------|---------------------------------------------------------------------------------------------|
@@ -9,10 +13,7 @@
 | R        | (draws, s, k): a block adds `R Z`, Z standard k x N                                         |
 | Bart     | Bartlett's factor (`theory.limit.wishart`)                                                |
 
-All weights are rotation invariant, and LayerNorm breaks that along 1 only: this is why 1 is a row of the
-state and nothing else is needed. Of width N the tokens live in r <= min(N, S) coordinates.
-
-The chain: layer after layer of a Transformer, on Gram matrices of its tokens alone.
+The architecture decides the order of norms and blocks:
 
 | order    | a layer                                                                      |
 |----------|------------------------------------------------------------------------------|
@@ -21,7 +22,7 @@ The chain: layer after layer of a Transformer, on Gram matrices of its tokens al
 | parallel | x + attention(norm x) + mlp(norm x)                                          |
 | sandwich | x + norm(attention(norm x)), then x + norm(mlp(norm x))                      |
 
-Hidden units of an MLP: the Gram matrix of psi(g T Z) over its F units, exactly or by matched units.
+An MLP needs the Gram matrix y y^T of its F hidden units, which are drawn:
 
 | here  | means                                                                                   |
 |-------|-----------------------------------------------------------------------------------------|
@@ -30,11 +31,12 @@ Hidden units of an MLP: the Gram matrix of psi(g T Z) over its F units, exactly 
 | K     | E y y^T of one unit                                                                     |
 | e     | sqrt(units / F)                                                                         |
 
-Matched units take `F ((1 - e) K + e y_m y_m^T / m)` with m drawn units for `y y^T`: mean and covariance are
-exact, higher cumulants are not, and the cost does not depend on F. An approximation, off unless asked for.
+If the user asks for fewer `units`, `F ((1 - e) K + e y_m y_m^T / m)` with m drawn units replaces `y y^T`.
+This is an approximation: mean and covariance are exact, higher cumulants are not. Its cost does not depend
+on F.
 
-Units are drawn in single precision, a few draws at a time: 1 - cos of tokens levels off near 1e-7 with them,
-as it does in networks of that precision.
+Units are drawn in single precision, a few draws at a time. So 1 - cos of two tokens does not fall below
+about 1e-7, as in networks of that precision.
 """
 
 from __future__ import annotations
@@ -56,7 +58,12 @@ _CHUNK = 2**18  # so many hidden units of all tokens are drawn together
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """y y^T over the F units of an MLP, (draws, s, s); with `units`, of so many matched ones."""
+    """Return y y^T over the F hidden units of an MLP, (draws, s, s).
+
+    Args:
+        t: root T of the Gram matrix of what the MLP reads, (draws, s, m).
+        units: number of matched units that replace all F; 0 draws all of them.
+    """
     count = units if 0 < units < model.hidden else model.hidden
     grams = np.empty((len(t), t.shape[1], t.shape[1]))
     size = max(1, _CHUNK // (t.shape[1] * count))
@@ -71,7 +78,7 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
 
 
 def unit_kernel(model: Architecture, gram: Array) -> Array:
-    """K of one hidden unit for normalised tokens of a Gram matrix (over N)."""
+    """Return K = E y y^T of one hidden unit, given the Gram matrix over N of normalised tokens."""
     inner = model.width * model.deviations.inner**2 * gram
     kernel = kernel_map(model.activation, inner)
     return kernel * inner if model.gated else kernel
@@ -88,7 +95,7 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 
 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """The same of experts, weighted by the router: sum_e (w_e w_e^T) o (y_e y_e^T)."""
+    """Return the Gram matrix of all experts, weighted by the router: sum_e (w_e w_e^T) o (y_e y_e^T)."""
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
     for e in range(model.experts):
@@ -98,7 +105,7 @@ def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Gener
 
 
 def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> Array:
-    """Weights of all experts (draws, s, experts): a softmax over the best of each token, zero elsewhere."""
+    """Return the weights of experts (draws, s, experts): a softmax over the best of each token, else 0."""
     gain = math.sqrt(model.width) * model.deviations.inner
     logits = gain * t @ rng.standard_normal((len(t), t.shape[-1], model.experts))
     least = np.sort(logits, axis=-1)[..., -model.experts_per_token, None]
@@ -108,7 +115,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """A chunk of draws of a model at its own width; `root` is the state."""
+    """Several draws of a model at its own width. `root` is the state, which the layers change."""
 
     limit = False  # whether the width is infinite
 
@@ -120,7 +127,7 @@ class Chain:
         self.root = self._initial_root()
 
     def _initial_root(self) -> Array:
-        """Rows of embeddings, positions and segments, all standard normal times their deviations."""
+        """Return the root of embeddings plus positions plus segments, and of the fixed rows."""
         model, std = self.model, self.model.deviations
         s, ids = len(self.tokens), self.tokens.distinct
         u = len(ids)
@@ -142,7 +149,7 @@ class Chain:
         return compress(np.concatenate([token, *fixed], axis=1))
 
     def _frames(self, k: int) -> Array:
-        """k standard normal rows over sqrt(N), the first coordinate along 1 where that is a row."""
+        """Return k standard normal rows over sqrt(N); with LayerNorm the first coordinate is along 1."""
         n = self.model.width
         if not self.model.centred:
             return bartlett(k, n, (self.draws,), self.rng) / math.sqrt(n)
@@ -162,16 +169,16 @@ class Chain:
 
     @property
     def embeddings(self) -> Array:
-        """The different ids' embeddings in the same coordinates, of a tied head."""
+        """The embeddings of the different ids in the same coordinates, if the head is tied."""
         return self.root[:, self.root.shape[1] - len(self.tokens.distinct) :]
 
     @property
     def ones(self) -> Array:
-        """1 / sqrt(N) in the same coordinates, of LayerNorm."""
+        """The vector 1 / sqrt(N) in the same coordinates, if the norms are LayerNorm."""
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """x over its root mean square with epsilon, of LayerNorm without its mean."""
+        """Return x over its root mean square with epsilon; LayerNorm subtracts the mean before."""
         if self.model.centred:
             ones = np.concatenate(
                 [self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1
@@ -181,7 +188,7 @@ class Chain:
         return normalised
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
-        """Scores and weights of all heads (draws, H, s, s), and R of what they add."""
+        """Return scores and weights of all heads, (draws, H, s, s), and R of what the heads add."""
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
         p = capped(self.head_scores(t) * scale, model.score_cap)
@@ -193,16 +200,16 @@ class Chain:
         return p, weights, gain * symmetric_root(gram_of(joined))
 
     def head_scores(self, t: Array) -> Array:
-        """q . k of heads of finite width, (draws, H, s, s)."""
+        """Return q . k of heads of finite width, (draws, H, s, s)."""
         turned = self.model.frequencies or self.model.query_key_norm
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
     def _repeat_for_heads(self, shared: Array) -> Array:
-        """What key-value heads have, for each of the heads that share them."""
+        """Repeat the arrays of key-value heads for the heads that share them."""
         return np.repeat(shared, self.model.heads // self.model.key_value_heads, axis=1)
 
     def _plain_scores(self, t: Array) -> Array:
-        """q . k = N std_Q std_K T N_a B_g^T T^T: keys by Bartlett, queries standard in their frame."""
+        """Return q . k = N std_Q std_K T N_a B_g^T T^T. B_g is Bartlett's factor of keys, N_a is normal."""
         model, draws, m = self.model, self.draws, t.shape[-1]
         keys = self._repeat_for_heads(bartlett(m, model.head_width, (draws, model.key_value_heads), self.rng))
         core = self.rng.standard_normal((draws, model.heads, m, keys.shape[-1])) @ np.swapaxes(keys, -1, -2)
@@ -211,7 +218,7 @@ class Chain:
         return p
 
     def _rotary_scores(self, t: Array) -> Array:
-        """q . k of queries and keys of all d numbers, normalised and turned."""
+        """Return q . k of queries and keys with all d numbers, after their norm and their rotation."""
         model, root_n = self.model, math.sqrt(self.model.width)
         q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
         k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))
@@ -232,7 +239,7 @@ class Chain:
         return rows
 
     def mlp(self, h: Array) -> Array:
-        """R of what the MLP, or its experts, add."""
+        """Return R of what the MLP, or its experts, add."""
         gram = experts_gram if self.model.experts else hidden_gram
         return (
             symmetric_root(gram(self.model, compress(h), self.units, self.rng))
@@ -240,7 +247,7 @@ class Chain:
         )
 
     def add(self, r: Array) -> None:
-        """The stream with `R Z` added: its part along the state, and Bartlett's factor across it."""
+        """Add `R Z` to the tokens: normal coordinates along the state, Bartlett's factor across it."""
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
@@ -253,20 +260,22 @@ class Chain:
         self.root = compress(wide)
 
     def replace(self, x: Array) -> None:
-        """Other tokens in the same coordinates."""
+        """Replace the tokens by others in the same coordinates."""
         self.root = np.concatenate([x, self.root[:, len(self.tokens) :]], axis=1)
 
 
 def capped(values: Array, cap: float | None) -> Array:
-    """cap tanh(values / cap)."""
+    """Return cap tanh(values / cap), or the values if there is no cap."""
     return values if cap is None else cap * np.tanh(values / cap)
 
 
 @dataclass(frozen=True, eq=False)
 class LayerState:
-    """A layer that was passed: Gram matrices over N after it, and its heads' scores and weights.
+    """The tokens after a layer, and the scores and weights of its heads.
 
-    Shapes (draws, s, s) and (draws, H, s, s). The embeddings are the layer before the first: no scores.
+    Args:
+        gram: Gram matrix of the tokens over N, (draws, s, s).
+        scores, weights: (draws, H, s, s). None for the embeddings, the layer before the first.
     """
 
     gram: Array
@@ -275,7 +284,7 @@ class LayerState:
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:
-    """The embeddings and every layer in order; the state is the chunk of draws as it goes along."""
+    """Yield the embeddings and then every layer. The chain is changed on the way."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
     yield LayerState(gram_of(state.x))

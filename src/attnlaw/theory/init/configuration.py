@@ -1,4 +1,7 @@
-"""An `Architecture` from config.json: sizes by its family's keys, deviations by the family's `[init]`."""
+"""An `Architecture` from a config.json.
+
+The keys of the model family give the sizes, and its `[init]` table gives the deviations.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
-    """The config.json of a file, of a folder, of a model on a hub, by its name here, or given values."""
+    """Return the config of a file, a folder, a hub id, a shipped name, or given values."""
     if isinstance(source, Mapping):
         return Config(source, "config")
     path = config_path(source)
@@ -48,7 +51,7 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """The configs that come with attnlaw, by name; a hub's ids have an owner, so that none is taken for one.
+    """Return the configs that attnlaw ships, by name. Hub ids contain an owner, so no name is a hub id.
 
     >>> list(shipped_configs())
     ['bert', 'gpt2', 'llama-7b']
@@ -57,7 +60,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """The architecture of a config; an `InputError` names what the law does not cover."""
+    """Return the architecture of a config. Raise an `InputError` that names what the law does not cover."""
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -113,9 +116,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
 
 
 def deviations_of(config: Config, depth: int) -> Deviations | None:
-    """What the library of a config draws the weights of so many layers with.
+    """Return the deviations with which the library of a config draws its weights.
 
-    None where its initialiser is not known, or where the config itself does not say the deviation.
+    None if the initialiser is not known, or if the config does not have the deviation.
     """
     initialiser = _initialiser(config)
     std = None if initialiser is None else _std(config, initialiser[2])
@@ -131,14 +134,14 @@ def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
 
 
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
-    """The values of a config as its library takes them, with another number of layers where one is given."""
+    """Return the values of a config as its library expects them, with `depth` layers unless it is 0."""
     kind, family, _ = _require_initialiser(config)
     override = {family.stacks[0].depth[0]: depth} if depth else {}
     return {**config.values, **override, "model_type": kind}
 
 
 def known_types() -> list[str]:
-    """The model types whose initialiser is known, in order.
+    """Return the model types whose initialiser is known, sorted.
 
     >>> "gpt2" in known_types()
     True
@@ -147,7 +150,7 @@ def known_types() -> list[str]:
 
 
 def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
-    """The model type of a config whose initialiser is known, with its family."""
+    """Return the first model type of a config with a known initialiser, its family and its initialiser."""
     for family in known_families():
         for kind in config.model_types:
             if kind in family.init:
@@ -167,7 +170,7 @@ def _require_initialiser(config: Config) -> tuple[str, Family, Initialiser]:
 
 
 def _unsupported_part(config: Config, family: Family | None) -> str | None:
-    """The part of an unknown model type that stands in the way, where it can be told."""
+    """Return a name for the part of an unknown model type that the law does not cover, if there is one."""
     if config.values.get("is_encoder_decoder") is True:
         return "an encoder with a decoder"
     if any(key in config for key in STATE_SPACE) or (family and any(stack.linear for stack in family.stacks)):
@@ -186,7 +189,7 @@ def _unsupported_part(config: Config, family: Family | None) -> str | None:
 
 
 def _refuse_parts(config: Config, family: Family) -> None:
-    """Options of known model types that change the law in ways it does not have."""
+    """Raise an `InputError` for options of known model types that the law does not cover."""
     embedded = config.size("word_embed_proj_dim")
     for present, part in (
         (config.values.get("add_cross_attention") is True, "cross attention (add_cross_attention)"),
@@ -206,13 +209,11 @@ def _refuse_parts(config: Config, family: Family) -> None:
 
 
 def _refuse(where: str, part: str, known: Iterable[str] = ()) -> NoReturn:
-    """An `InputError` for a part of a model that the law does not cover."""
     remedy = f"known: {', '.join(known)}" if known else "choose another model"
     raise InputError(f"{where}: {part} is not in the law of `init` yet; {remedy}")
 
 
 def _require_value(value: T | None, config: Config, key: str, remedy: str) -> T:
-    """What a config says; an `InputError` where it is missing."""
     if value is None:
         raise InputError(f"{config.source}: {key} is missing; {remedy}")
     return value
@@ -238,7 +239,7 @@ def _order(config: Config, init: Initialiser) -> str:
 
 
 def _longest(config: Config, init: Initialiser) -> int | None:
-    """The most tokens that there are positions for, or that sliding layers see as full ones would."""
+    """Return the number of learned positions, or the length up to which sliding windows see all tokens."""
     if init.positions is not None:
         return _size(config, init.positions)
     if init.window is None or config.values.get("use_sliding_window") is False:
@@ -247,7 +248,7 @@ def _longest(config: Config, init: Initialiser) -> int | None:
 
 
 def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float, ...]:
-    """theta_f of rotary positions; linear and LLaMA 3's scaling change them, others are refused by name."""
+    """Return the frequencies of rotary positions. Raise an `InputError` for an unknown scaling of them."""
     if not is_rotary(family, config):
         return ()
     values = rope_values(config, 0)
@@ -266,7 +267,7 @@ def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float
 
 
 def _llama3(values: Config, theta: float) -> float:
-    """A frequency of LLaMA 3.1: slow ones are divided by the factor, those between are mixed."""
+    """Scale a frequency as LLaMA 3.1 does: divide slow ones by the factor, and blend towards fast ones."""
     factor = _number(values, "factor")
     low, high = _number(values, "low_freq_factor"), _number(values, "high_freq_factor")
     turns = _number(values, "original_max_position_embeddings") * theta / (2 * math.pi)

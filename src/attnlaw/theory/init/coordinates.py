@@ -1,14 +1,14 @@
-"""The coordinate check of muP without weights: how much logits move in a few steps of SGD, against the width.
+"""The coordinate check of muP: how much logits change in a few steps of SGD, for several widths.
+
+In the standard parametrisation (SP) the change of logits grows with the width N. In muP (Yang and Hu, arXiv
+2011.14522, 2203.03466) it has a limit. The model is a GPT-2 of two layers with heads of width 16 and a head
+that is not tied. All matrices train; gains and biases do not. The check is theirs. That it runs on lazy
+matrices, which are never drawn, is an extension by attnlaw.
 
 | parametrisation | std of embeddings, hidden matrices, head | rates of the same                   |
 |-----------------|------------------------------------------|-------------------------------------|
 | SP              | 1, 1/sqrt(N), 1/sqrt(N)                  | r, r, r                             |
 | muP             | 1, 1/sqrt(N), 1/sqrt(N m)                | r m, r, r / m, with m = N / base    |
-
-In the standard parametrisation (SP) the change of logits grows with the width; in muP (Yang and Hu, arXiv
-2011.14522, 2203.03466) it has a limit. The model is a GPT-2 of two layers with heads of 16 and a head of its
-own; every matrix trains, gains and biases do not. An extension: the check itself is theirs, lazy matrices are
-this project's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VOCABULARY = 60
 
 @dataclass(frozen=True)
 class CoordinateCheck:
-    """`logit_change`: root mean square change of the logits after all steps, over initialisations."""
+    """The root mean square change of the logits after all steps, averaged over initialisations."""
 
     logit_change: Estimate
 
@@ -47,7 +47,14 @@ def coordinate_check(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> CoordinateCheck:
-    """The change of logits after `steps` of SGD at a width, of which no matrix is ever drawn."""
+    """Compute how much the logits of a model of this width change in some steps of SGD.
+
+    Args:
+        width: a multiple of 16. No matrix of this width is ever drawn.
+        parametrisation: "SP" or "muP".
+        rate: learning rate at width 64.
+        draws: number of initialisations.
+    """
     if width % HEAD_WIDTH:
         raise BadSetting("width", f"expected a multiple of {HEAD_WIDTH}, the width of a head", width)
     with require_extra("a step of training", "lens"):
@@ -69,7 +76,7 @@ def coordinate_check(
 
 
 def config(width: int) -> dict[str, Any]:
-    """The config.json of the model at a width."""
+    """Return the config.json of the model at a width."""
     return {
         "model_type": "gpt2",
         "n_embd": width,
@@ -84,7 +91,7 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Deviation and rate of a matrix by its name."""
+    """Return two functions that give the deviation and the rate of a matrix by its name."""
     power = PARAMETRISATIONS[name].power
     m = (width / BASE) ** power
 

@@ -1,7 +1,8 @@
-"""Norms of the gradients of a freshly initialised model, by layer and by matrix; weight matrices alone count.
+"""Norms of the gradients of an untrained model, for each layer and each weight matrix.
 
-The model's own code runs on lazy matrices (`lazy_model`), so the law is exact, for every family whose code
-`transformers` has; a draw costs O(s^2 N) for each matrix and no memory of its size.
+The model's own code runs on lazy matrices (`lazy_model`), so the law is exact for every family that
+`transformers` has code for. A draw costs O(s^2 N) for each matrix, with s tokens and width N, and never
+stores the matrix.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ def gradient_law(
     seed: int,
     progress: Progress = no_progress,
 ) -> GradientLaw:
-    """Norms of dL/dW over `draws` initialisations of the model of config.json's values.
+    """Compute norms of dL/dW over several initialisations. Needs torch and transformers.
 
-    L is the mean loss of the next token (BERT: of every token itself). Needs torch and transformers.
+    L is the mean loss of the next token (BERT: of every token itself).
+
+    Args:
+        values: the config.json of the model, as its library expects it (`library_values`).
+        model: the architecture of the same config.
+        draws: number of initialisations.
     """
     with require_extra("the law of gradients", "lens"):
         from attnlaw.theory.init.lazy_model import lazy_model

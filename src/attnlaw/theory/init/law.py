@@ -1,15 +1,6 @@
-"""The law of a whole Transformer before training: by layer, of its logits and of its loss.
+"""The law of an untrained Transformer: layer by layer, its logits and its loss.
 
-What a person may want to know of a law first, in plain sentences. Remarks, not verdicts.
-
-| said of                | where                                                        |
-|------------------------|--------------------------------------------------------------|
-| the loss               | it starts more than `LOSS`, and two errors, above ln V       |
-| scores                 | their deviation in the first layer is above `SCORES`         |
-| tokens                 | their mean cosine is above `ALIKE` from some layer on        |
-| the embedding          | it is less than `SHARE` of the stream after the first layer  |
-
-What is measured of a layer in every draw; padding is left out.
+These are measured in every layer of every draw. Padding is left out.
 
 | name           | of a layer                                                                                |
 |----------------|-------------------------------------------------------------------------------------------|
@@ -19,6 +10,15 @@ What is measured of a layer in every draw; padding is left out.
 | entropy        | mean entropy of a token's attention over that of uniform attention (tokens that see one   |
 |                | token are left out)                                                                       |
 | score_sd       | root mean square over heads of the deviation of the scores that count                     |
+
+Remarks say in words what is unusual about a law. They are not verdicts.
+
+| remark on              | if                                                           |
+|------------------------|--------------------------------------------------------------|
+| the loss               | it starts more than `LOSS`, and two errors, above ln V       |
+| scores                 | their deviation in the first layer is above `SCORES`         |
+| tokens                 | their mean cosine is above `ALIKE` from some layer on        |
+| the embedding          | it is less than `SHARE` of the stream after the first layer  |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LOSS, SCORES, ALIKE, SHARE = 0.1, 1.0, 0.99, 0.05
 
 
 def remarks(law: InitialLaw, exact: bool = True) -> str | None:
-    """All remarks on a law in one line; None where there is nothing to say."""
+    """Return all remarks on a law in one line, or None if there are none."""
     lines = [line for remark in REMARKS for line in remark(law)]
     if not exact:
         lines.append("hidden units are matched in mean and covariance only")
@@ -97,7 +97,10 @@ MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
 
 
 def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict[str, Array]:
-    """The measures of a layer that it has, (draws,) each.
+    """Return the measures of a layer, by name, (draws,) each.
+
+    Args:
+        allowed: s x s, true if token i sees token j.
 
     >>> two = LayerState(np.array([[[4.0, 2.0], [2.0, 4.0]]]))
     >>> found = measure_layer(two, Tokens((1, 2)), np.ones((2, 2)))
@@ -124,7 +127,7 @@ def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict
 
 
 def _entropy(p: Array) -> Array:
-    """-sum p log p along the last axis."""
+    """Return -sum p log p along the last axis."""
     logs = np.log(p, out=np.zeros_like(p), where=p > 0)
     entropy: Array = -(p * logs).sum(axis=-1)
     return entropy
@@ -146,11 +149,21 @@ def initial_law(
     units: int = 0,
     progress: Progress = no_progress,
 ) -> InitialLaw:
-    """The law of a model at initialisation for given tokens: exact at its own width, or at another one.
+    """Compute the law of an untrained model for given tokens. It is exact at every finite width.
 
-    `width` None is the model's own; at another one gains and the variances of embeddings are kept, and either
-    the number of heads or their width (`keep`); infinity is the limit. `scaling` "1/d" multiplies scores by
-    d^(-1/2) besides (muP). `units` hidden units match the mean and the covariance of all of them.
+    Args:
+        architecture: the model, for example `Architecture.from_config("gpt2")`.
+        tokens: only which ids are equal matters, not which ids they are.
+        draws: number of initialisations.
+        width: another width to scale the model to; None is its own, infinity is the limit. Gains and the
+            variances of embeddings stay the same.
+        keep: what else stays the same at another width: "heads" (their number) or "head-width".
+        scaling: "1/d" multiplies scores by another d^(-1/2), as muP does; d is the head width.
+        units: number of hidden units that replace all units of an MLP; mean and covariance stay exact. 0
+            draws all.
+
+    Returns:
+        Means over initialisations with standard errors, for each layer and for the logits.
 
     >>> model = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> law = initial_law(model, Tokens((5, 9, 2)), draws=50)
@@ -163,10 +176,10 @@ def initial_law(
     check_tokens(architecture, tokens)
     infinite = width == math.inf
     model = architecture if width is None or infinite else at_width(architecture, int(width), keep)
-    uniform = infinite and scaling == "1/d" and keep == "heads"
-    if scaling == "1/d":
-        factor = model.head_width**-0.5
-        model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
+    extra_power = SCORE_SCALINGS[scaling].extra_power
+    uniform = infinite and extra_power < 0 and keep == "heads"
+    factor = model.head_width**extra_power
+    model = replace(model, score_scales=tuple(factor * scale for scale in model.score_scales))
     fixed = infinite and not model.experts and (uniform or not KEPT[keep].random)
     draws = (1 if uniform else REPLICATES) if fixed else draws
     tables = _draw_tables(model, tokens, draws, seed, keep if infinite else None, uniform, units, progress)
@@ -186,7 +199,7 @@ def _draw_tables(
     units: int,
     progress: Progress,
 ) -> list[dict[str, Array]]:
-    """The numbers of every draw: a table for each layer, and one for the head at the end."""
+    """Return the measures of every draw: a table for each layer, and one for the logits at the end."""
     rows = len(tokens) * max(
         len(tokens), model.head_width if model.frequencies or model.query_key_norm else 0
     )
@@ -267,7 +280,11 @@ def _summarise(
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Slope of log(1 - cosine) by layer, of every draw; None of fewer than two layers that count."""
+    """Return the slope of log(1 - cosine) over layers in every draw.
+
+    It ends before the first layer whose tokens are parallel to rounding. None if fewer than two layers are
+    left.
+    """
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())
     return None if counted < 2 else slopes([np.log(distances) for distances in apart[:, :counted].T])

@@ -1,25 +1,26 @@
-"""A model's own code on lazy weights: gradients and steps of SGD of models whose weights are never drawn.
+"""A model of `transformers` on lazy weights: gradients and steps of SGD without ever drawing the weights.
 
-The model is built without storage (torch's meta device). In place of every matrix, and of every stack of them
-(experts), stands a `LazyWeight`: what the code asks of it, a product or some rows, a `LazyMatrix` answers.
-What is left (gains, biases, positions) is initialised by the library itself. Gains and biases do not train.
+torch builds the model without storage (its meta device). A `LazyWeight` replaces every matrix, and every
+stack of matrices (experts). If the model's code asks it for a product or for some rows, a `LazyMatrix`
+answers. The library initialises everything else (gains, biases, positions). Gains and biases do not train.
 
-Gaussian matrices that answer questions: never formed, exact in law, also while they are trained by SGD.
+A lazy matrix is a Gaussian matrix that is drawn only in the directions that are asked for. It is exact in
+law, also while SGD trains it.
 
 | here    | means                                                                                    |
 |---------|------------------------------------------------------------------------------------------|
 | W       | (out, in) with independent N(0, std^2) entries                                           |
-| V, Y    | rows asked from the right, orthonormal (k, in), and what came: `V W^T = Y` (k, out)      |
-| U, B    | rows asked from the left, orthonormal (m, out), and what came: `U W = B` (m, in)         |
-| D, X    | a use of W: `dL/dW = D^T X`, D (s, out) the gradient of what came, X (s, in) what was read |
+| V, Y    | rows asked from the right, orthonormal (k, in), and the answers: `V W^T = Y` (k, out)    |
+| U, B    | rows asked from the left, orthonormal (m, out), and the answers: `U W = B` (m, in)       |
+| D, X    | a use of W: `dL/dW = D^T X`, D (s, out) the gradient of the output, X (s, in) the input  |
 
-For a new q orthogonal to V, `W q = U^T B q + (I - U^T U) g` with g fresh, and for a new p orthogonal to U,
-`W^T p = V^T Y^T p + (I - V^T V) g`: Gaussian conditioning, exact for any sequence of questions, each of which
-may depend on all answers before (Bolthausen, 2014). A step of SGD adds `-rate D^T X`, of low rank. So
-`|dL/dW|_F^2 = sum (D D^T) o (X X^T)`.
+For a new q orthogonal to V, `W q = U^T B q + (I - U^T U) g` with a fresh normal g. For a new p orthogonal to
+U, `W^T p = V^T Y^T p + (I - V^T V) g`. This is Gaussian conditioning. It is exact for any sequence of
+questions, even if each one depends on all answers before (Bolthausen, 2014). A step of SGD adds
+`-rate D^T X`, which has low rank. The norm of a gradient is `|dL/dW|_F^2 = sum (D D^T) o (X X^T)`.
 
-Cost: O(s^2 (in + out)) for a question about s rows; it grows with their number, and once that reaches the
-width the matrix itself would be cheaper. Adam divides entry by entry and has no such form.
+A question about s rows costs O(s^2 (in + out)), and more with every question before. Once the number of rows
+reaches the width, the matrix itself would be cheaper. Adam divides entry by entry and has no such form.
 """
 
 from __future__ import annotations
@@ -40,9 +41,13 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """W (out, in) of deviation `std`, drawn as far as it is asked for; its `uses` since the last step.
+    """A Gaussian matrix W (out, in) of deviation `std` that is drawn only as far as it is asked for.
 
-    `zero_row` is a row that is zero before the first step: the embedding of padding.
+    Args:
+        inner: the number of columns, `in` above.
+        zero_row: a row that is zero before the first step, the embedding of padding.
+        uses: pairs (D, X) since the last step.
+        steps: pairs (rate D, X) of all steps of SGD.
 
     >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
     >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
@@ -63,7 +68,7 @@ class LazyMatrix:
         self.U, self.B = self._empty(self.out), self._empty(self.inner)
 
     def right(self, x: Any) -> Any:
-        """X W^T for rows X (s, in)."""
+        """Return X W^T for rows X (s, in)."""
         known, rest = self._split_rows(x, self.V)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.out)
@@ -76,7 +81,7 @@ class LazyMatrix:
         return answer
 
     def left(self, d: Any) -> Any:
-        """D W for rows D (s, out)."""
+        """Return D W for rows D (s, out)."""
         known, rest = self._split_rows(self._without_row(d), self.U)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.inner)
@@ -89,12 +94,12 @@ class LazyMatrix:
         return answer
 
     def gradient_norm(self) -> float:
-        """|dL/dW|_F over all uses since the last step."""
+        """Return |dL/dW|_F over all uses since the last step."""
         d, x = self._gradient()
         return math.sqrt(max(float(((d @ d.T) * (x @ x.T)).sum()), 0.0))
 
     def step(self, rate: float) -> None:
-        """A step of SGD; what was used is forgotten."""
+        """Make a step of SGD, and forget the uses."""
         d, x = self._gradient()
         self.steps.append((rate * d, x))
         self.uses.clear()
@@ -106,7 +111,7 @@ class LazyMatrix:
         return d, x
 
     def _split_rows(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Rows as `C known + T Q`: C, and (T, Q) with Q orthonormal and orthogonal to what is known."""
+        """Return C and (T, Q) with rows = `C known + T Q`, Q orthonormal and orthogonal to `known`."""
         c = rows @ known.T
         rest = rows - c @ known
         again = rest @ known.T  # a second projection removes rounding errors
@@ -132,7 +137,7 @@ class LazyMatrix:
 
 
 class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
-    """X W^T, its gradient D W; the pair (D, X) is kept."""
+    """The product X W^T with its gradient D W. The matrix keeps the pair (D, X)."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, matrix: LazyMatrix) -> Any:
@@ -148,7 +153,7 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
-    """Rows of W by their numbers; the pair (ones at these numbers, gradient) is kept, but of padding."""
+    """Rows of W by their numbers. The matrix keeps the pair (one-hot numbers, gradient), without padding."""
 
     @staticmethod
     def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:
@@ -167,7 +172,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A lazy matrix where a model's code expects a tensor."""
+    """A lazy matrix in a place where the model's code expects a tensor."""
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -181,7 +186,7 @@ class LazyWeight:
 
 
 class LazyStack(list[LazyWeight]):
-    """Lazy matrices where a model's code expects a tensor of three axes; the first chooses one."""
+    """Lazy matrices in a place where the model's code expects a tensor of three axes, such as experts."""
 
 
 def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
@@ -209,19 +214,19 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
 
 
 class LazyModel:
-    """A model of `transformers` on lazy matrices: `matrices` by name, tied ones once."""
+    """A model of `transformers` on lazy matrices. `matrices` has them by name, tied ones once."""
 
     def __init__(self, model: Any, matrices: Mapping[str, LazyMatrix]) -> None:
         self.model, self.matrices = model, matrices
 
     def loss(self, tokens: Tokens, causal: bool = True) -> Any:
-        """The loss on tokens, with a gradient; of logits in double precision."""
+        """Return the loss on tokens with its gradient, from logits in double precision."""
         logits = self.logits(tokens)
         places, targets = tokens.targets(causal)
         return functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
     def logits(self, tokens: Tokens) -> Any:
-        """Logits (s, V)."""
+        """Return the logits, (s, V) for s tokens and a vocabulary of V ids."""
         given = {
             "input_ids": torch.tensor([tokens.ids]),
             "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
@@ -230,7 +235,7 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """A step of SGD on every matrix, after `loss().backward()`."""
+        """Make a step of SGD on every matrix, after `loss().backward()`. `rates` gives a rate by name."""
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -241,9 +246,12 @@ def lazy_model(
     std: Callable[[str], float] | None = None,
     architecture: Architecture | None = None,
 ) -> LazyModel:
-    """The model of a config.json's values, of which no weight is drawn until it is asked for.
+    """Build the model of a config.json on lazy matrices.
 
-    `std` gives the deviation of a matrix by its name in the model; else that of the architecture.
+    Args:
+        values: the config.json, as the library expects it.
+        std: gives the deviation of a matrix by its name in the model; None takes those of the architecture.
+        architecture: that of the config; None reads it from `values`.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
@@ -266,7 +274,7 @@ def lazy_model(
 def _replace_matrices(
     model: Any, std: Callable[[str], float], generator: torch.Generator
 ) -> dict[str, LazyMatrix]:
-    """Put lazy weights in place of all matrices; tied ones share one."""
+    """Replace all matrices of a model by lazy weights, and return these by name. Tied ones share one."""
     replacements: dict[int, Any] = {}
     matrices: dict[str, LazyMatrix] = {}
 
@@ -292,7 +300,7 @@ def _replace_matrices(
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
-    """Every parameter that is a matrix or a stack of them: its module's name, the module, its own name."""
+    """Yield every matrix or stack of matrices: the name of its module, the module, its own name, itself."""
     for owner, module in model.named_modules():
         for key, weight in module._parameters.items():
             if weight is not None and weight.ndim > 1:
@@ -300,13 +308,13 @@ def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
 
 
 def _deviation(known: Architecture, name: str) -> float:
-    """The deviation of a matrix by its name: GPT-2's alone differ, its maps back into the stream."""
+    """Return the deviation of a matrix by its name. Only GPT-2 has another one, for `c_proj`."""
     std = known.deviations
     return std.residual if name.endswith("c_proj") else std.query
 
 
 def _zero_biases(module: Any) -> None:
-    """Zero what the library may leave as it is."""
+    """Set biases to zero, because the library may leave them as they are."""
     for name, parameter in module._parameters.items():
         if parameter is not None and "bias" in name:
             torch.nn.init.zeros_(parameter)

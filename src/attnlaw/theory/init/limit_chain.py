@@ -1,17 +1,19 @@
-"""The steps of the chain at infinite width: gains and the variances of embeddings kept, N -> infinity.
+"""The layers of an untrained Transformer in the limit of infinite width.
 
-Norms lose the mean (LayerNorm is RMSNorm), Bartlett's factors become identities, and a block's output is
-orthogonal to the stream. Three regimes:
+Gains and the variances of embeddings stay the same as N -> infinity. LayerNorm becomes RMSNorm, because the
+mean vanishes. Bartlett's factors become identities, and the output of a block is orthogonal to the stream.
+There are three regimes:
 
-| kept       | scores     | what is left random                                                        |
+| kept       | scores     | what stays random                                                          |
 |------------|------------|----------------------------------------------------------------------------|
 | heads      | 1/sqrt(d)  | the scores, Gaussian with Cov(p_ij, p_kl) = c^2 Sigma_ik Sigma_jl          |
-| heads      | 1/d (muP)  | nothing: attention is uniform on what a token sees                         |
-| head width | either     | nothing (but a router): Sigma_R = g_V^2 H d std_O^2 E[A Sigma A^T], the    |
+| heads      | 1/d (muP)  | nothing: attention is uniform on the tokens that a token sees              |
+| head width | either     | nothing (except a router): Sigma_R = g_V^2 H d std_O^2 E[A Sigma A^T], the |
 |            |            | mean over one head at its finite width, here over `SAMPLED` heads          |
 
-The first is the limit of arXiv 2506.00846 with the rest of a Transformer around it; the others, and all of
-the rest, are extensions.
+Here d is the head width, Sigma the Gram matrix of the tokens and A the attention weights. The first regime
+is the limit of arXiv 2506.00846, with the rest of a Transformer around it. The other regimes, and the rest
+of the Transformer, are extensions by attnlaw.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
-    """A chunk of draws of the limit; `uniform`: scores vanish with the head width."""
+    """Several draws of a model in the limit.
+
+    Args:
+        kept: what stays the same while the width grows.
+        uniform: scores vanish, because they are divided by a head width that grows.
+    """
 
     limit = True
 
@@ -70,7 +77,7 @@ class LimitChain(Chain):
         return p, weights, symmetric_root(scale * share * gram_of(mixed))
 
     def _gaussian_scores(self, t: Array) -> Array:
-        """q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s); Gaussian given T."""
+        """Return q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s), which is Gaussian given T."""
         model, std = self.model, self.model.deviations
         gains = [math.sqrt(model.width) * deviation for deviation in (std.query, std.key)]
         q, k = (self._normalised(gain, t)[:, None] for gain in gains)
@@ -87,7 +94,7 @@ class LimitChain(Chain):
         return p
 
     def _normalised(self, gain: float, t: Array) -> Array:
-        """Rows of queries or keys over sqrt(d): with a norm of their own, of length one."""
+        """Return rows of queries or keys over sqrt(d), of length one if queries and keys have a norm."""
         if not self.model.query_key_norm:
             return gain * t
         lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)

@@ -1,15 +1,16 @@
-"""From the last tokens to logits and the loss.
+"""The logits and the loss of an untrained model, from its last tokens.
 
 | here  | means                                                                                         |
 |-------|-----------------------------------------------------------------------------------------------|
+| V     | the size of the vocabulary                                                                    |
 | u     | different ids among the tokens; their logits are drawn one by one                             |
 | C     | (draws, s, s): covariance over tokens of the logits of an id that is not among them           |
 | Z     | sum over these V - u ids of exp(logit)                                                        |
 
-A vocabulary of more than `MOST_DRAWN` ids is not drawn: Z is then normal over tokens, with the mean and the
-covariance of a sum of V - u independent log-normal vectors, `V e^(C_ii/2)` and
-`V e^((C_ii + C_jj)/2) (e^(C_ij) - 1)` (with a cap on logits, by Mehler's series). An approximation: the
-central limit theorem in V.
+A vocabulary of more than `MOST_DRAWN` ids is not drawn. Z is then taken as normal over tokens (the central
+limit theorem in V, an approximation). Its mean and covariance are those of a sum of V - u independent
+log-normal vectors, `V e^(C_ii/2)` and `V e^((C_ii + C_jj)/2) (e^(C_ij) - 1)`. If logits are capped, Mehler's
+series gives them.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ MOST_DRAWN = 4096
 
 @dataclass(frozen=True, eq=False)
 class InitialLogits:
-    """Logits of the u different ids (draws, s, u), None where they have no limit, and C of all others.
+    """The logits of all ids at every token.
 
-    `others` counts these; an id of padding that is not among the tokens has logit 0 and is apart (`zeros`).
+    Args:
+        token_logits: of the u different ids among the tokens, (draws, s, u). None if they have no limit.
+        covariance: C of the logits of each of the other ids.
+        others: the number of these.
+        zeros: 1 if the padding id is not among the tokens, so that its logit is 0; else 0.
+        cap: cap of the logits.
     """
 
     token_logits: Array | None
@@ -42,7 +48,7 @@ class InitialLogits:
     cap: float | None
 
     def deviation(self) -> Array:
-        """Root mean square over tokens of the deviation of an unseen id's logit, (draws,)."""
+        """Return the root mean square over tokens of the deviation of an unseen id's logit, (draws,)."""
         variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
         if self.cap is not None:
             variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)
@@ -53,7 +59,7 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """log of the sum over the vocabulary of exp(logit), (draws, s)."""
+        """Return the log of the sum of exp(logit) over the vocabulary, (draws, s)."""
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:
@@ -67,7 +73,7 @@ class InitialLogits:
         return sums
 
     def _moments(self) -> tuple[Array, Array]:
-        """E e^z and E e^(z_i + z_j) of one id."""
+        """Return E e^z and E e^(z_i + z_j) for the logits z of one id."""
         if self.cap is None:
             halves = np.diagonal(self.covariance, axis1=-2, axis2=-1) / 2
             together = self.covariance + halves[..., :, None] + halves[..., None, :]
@@ -80,7 +86,7 @@ class InitialLogits:
 
 
 def logits_of(state: Chain) -> InitialLogits:
-    """The logits of a chunk of draws after its last layer."""
+    """Return the logits of a chain after its last layer."""
     model = state.model
     h = state.norm(state.x) if model.last_norm else state.x
     if model.head == "masked":
@@ -105,7 +111,10 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Mean cosine of the last normalised tokens with their own embeddings, (draws,); of a tied plain head."""
+    """Return the mean cosine of the last tokens with their own embeddings, (draws,).
+
+    None if the head is not tied, or has BERT's transform.
+    """
     model, tokens = state.model, state.tokens
     if not model.tied or model.head == "masked":
         return None
@@ -118,10 +127,11 @@ def own_cosine(state: Chain) -> Array | None:
 
 
 def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
-    """BERT's transform: t = LN(psi(W h)) in real coordinates; its Gram matrix over N, logits of ids.
+    """Apply BERT's transform t = LN(psi(W h)), and return the Gram matrix of t over N and the logits of ids.
 
-    t is orthogonal to 1, and against it the embeddings' frame is uniform: its coordinates in the span of t
-    are the first columns of `C^-1 [G, Bart(r', N - 1 - m)]`, with C C^T the Gram matrix of these rows.
+    t is orthogonal to 1, and the frame of the embeddings is uniform relative to it. Its coordinates in the
+    span of t are the first columns of `C^-1 [G, Bart(r', N - 1 - m)]`, where C C^T is the Gram matrix of
+    these rows.
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head
@@ -157,7 +167,7 @@ def _limit_transform(model: Architecture, gain: float, gram: Array) -> Array:
 
 
 def _without_first(rows: Array) -> Array:
-    """Rows but the first, in coordinates without its direction; the first must be orthogonal to none."""
+    """Return all rows except the first, in coordinates without the direction of the first."""
     upper = np.linalg.qr(np.swapaxes(rows, -1, -2), mode="r")
     result: Array = np.swapaxes(upper, -1, -2)[:, 1:, 1:]
     return result

@@ -1,4 +1,4 @@
-"""The records of a law: numbers over initialisations, by layer and of the whole model."""
+"""Records of the law of an untrained model, for each layer and for the whole model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARALLEL = 1e-6  # with a smaller 1 - cosine, hidden units of single precision c
 
 @dataclass(frozen=True)
 class Spread:
-    """A number over initialisations: mean with its standard error, deviation, and where 90% of draws are."""
+    """A number over initialisations: mean, standard error, deviation, and the 5% and 95% quantiles."""
 
     value: float
     error: float | None
@@ -33,7 +33,12 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Over draws; of a limit that is `fixed`, draws differ by their sampled heads alone."""
+    """Summarise the values of all draws.
+
+    Args:
+        fixed: the limit is not random. Draws differ only because they sample different heads, so the spread
+            is 0.
+    """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     deviation = deviation if deviation > ROUNDING * abs(mean) else 0.0
@@ -45,7 +50,7 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
 
 
 def slopes(by_layer: list[Array]) -> Array:
-    """Least squares slope by layer, of every draw.
+    """Return the least-squares slope over layers in every draw.
 
     >>> slopes([np.array([1.0]), np.array([3.0]), np.array([5.0])]).tolist()
     [2.0]
@@ -57,7 +62,7 @@ def slopes(by_layer: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """|dL/dW| of one matrix: its layer from 1 (None outside of layers), its name there."""
+    """The norm |dL/dW| of one matrix. Layers count from 1; None is a matrix outside of the layers."""
 
     layer: int | None
     matrix: str
@@ -66,7 +71,10 @@ class MatrixGradient:
 
 @dataclass(frozen=True)
 class GradientLaw:
-    """Norms of gradients: of all layers together, of each, of each matrix; `exponent`: slope of their log."""
+    """Norms of gradients: of all layers together, of each layer and of each matrix.
+
+    `exponent` is the slope of the logarithm of the norm over layers.
+    """
 
     norm: Spread
     layers: Mapping[int, Spread]
@@ -76,7 +84,10 @@ class GradientLaw:
 
 @dataclass(frozen=True)
 class LayerLaw:
-    """One layer, from 1 (0: the embeddings), and what `measure_layer` gives; None where it has none."""
+    """The measures of one layer, which `law.measure_layer` defines. Layer 0 is the embeddings.
+
+    A measure is None if the layer does not have it. `gradient` is the norm of its gradients.
+    """
 
     layer: int
     rms: Spread | None = None
@@ -89,13 +100,21 @@ class LayerLaw:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InitialLaw(BriefRepr):
-    """What a freshly initialised model does with its tokens, over initialisations.
+    """The law of an untrained model for given tokens, over initialisations.
 
-    `model_width` is N, None for a limit, which need not be `random`. `logit_sd` is the deviation of the logit
-    of an id that is not among the tokens, `loss` that of the next token (BERT: of every token itself) beside
-    `uniform_loss`, ln V. `own_probability` is what a place gives its own id, `own_cosine` the cosine of the
-    last tokens with their own embeddings (a tied head). `angle_exponent` is the slope of log(1 - cosine) by
-    layer. None where there is no such number; logits of the tokens' own ids have no limit with a tied head.
+    A field is None if there is no such number. In the limit, logits of the tokens' own ids do not exist with
+    a tied head.
+
+    Args:
+        model_width: N; None in the limit of infinite width.
+        random: whether initialisations differ. A limit may not be random.
+        layers: the embeddings and then each layer.
+        logit_sd: deviation of the logit of an id that is not among the tokens.
+        loss: mean loss of the next token (BERT: of every token itself). Compare it with `uniform_loss`, ln
+            V.
+        own_probability: probability that a place gives to its own id.
+        own_cosine: cosine of the last tokens with their own embeddings (tied head).
+        angle_exponent: slope of log(1 - cosine) over layers.
     """
 
     architecture: Architecture
@@ -115,7 +134,7 @@ class InitialLaw(BriefRepr):
     gradients: GradientLaw | None = None
 
     def with_gradients(self, gradients: GradientLaw) -> InitialLaw:
-        """The law with gradients beside its layers."""
+        """Return the law with gradients, for the whole model and in each layer."""
         layers = tuple(replace(layer, gradient=gradients.layers.get(layer.layer)) for layer in self.layers)
         return replace(self, layers=layers, gradients=gradients)
 
@@ -137,7 +156,7 @@ class InitialLaw(BriefRepr):
         return self.architecture.read_from
 
     def last(self, name: str) -> Estimate | None:
-        """A measure after the last layer."""
+        """Return a measure after the last layer."""
         spread: Spread | None = getattr(self.layers[-1], name)
         return None if spread is None else spread.estimate
 
@@ -151,7 +170,7 @@ class InitialLaw(BriefRepr):
 
     @property
     def cosine_spread(self) -> float | None:
-        """Deviation over initialisations."""
+        """The deviation of the cosine over initialisations, after the last layer."""
         cosine = self.layers[-1].cosine
         return None if cosine is None else cosine.spread
 
@@ -161,12 +180,12 @@ class InitialLaw(BriefRepr):
 
     @property
     def entropy(self) -> Estimate | None:
-        """Of the first layer, where tokens differ most."""
+        """The entropy of attention in the first layer, where tokens differ most."""
         entropy = self.layers[1].entropy
         return None if entropy is None else entropy.estimate
 
     @property
     def score_sd(self) -> Estimate | None:
-        """Of the first layer."""
+        """The deviation of scores in the first layer."""
         score_sd = self.layers[1].score_sd
         return None if score_sd is None else score_sd.estimate

@@ -1,4 +1,4 @@
-"""The tokens that a law is asked for: which ids are equal, which of them are padding, what sees what."""
+"""The tokens of a law: which ids are equal, which are padding, and which token sees which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids in order, of which the last `padded` are padding that no token sees; segments of BERT's.
+    """Token ids in order.
+
+    Args:
+        padded: how many ids at the end are padding, which no token sees.
+        segments: segment of each token, for BERT; empty means that all are in segment 0.
 
     >>> Tokens((5, 9, 5)).distinct
     (5, 9)
@@ -38,31 +42,31 @@ class Tokens:
 
     @property
     def seen(self) -> int:
-        """How many are not padding: the first ones."""
+        """How many tokens are not padding. They come first."""
         return len(self.ids) - self.padded
 
     @property
     def distinct(self) -> tuple[int, ...]:
-        """The different ids, in order of their first place."""
+        """The different ids, in the order of their first occurrence."""
         return tuple(dict.fromkeys(self.ids))
 
     def allowed(self, causal: bool) -> BoolArray:
-        """s x s, true where token i looks at token j."""
+        """Return an s x s mask that is true if token i sees token j."""
         i, j = np.ogrid[: len(self.ids), : len(self.ids)]
         shown: BoolArray = np.broadcast_to(j < self.seen, (len(self.ids),) * 2)
         return shown & (j <= i) if causal else shown
 
     def targets(self, causal: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Places whose logits are scored, and the ids expected there: the next one, or (BERT) the same."""
+        """Return the places whose logits are scored, and the expected ids: the next or (BERT) the same."""
         ids = np.asarray(self.ids[: self.seen])
         places = np.arange(self.seen)
         return (places[:-1], ids[1:]) if causal else (places, ids)
 
 
 def random_tokens(architecture: Architecture, count: int, padded: int, seed: int) -> Tokens:
-    """`count` different ids, none of them the one of padding, the last `padded` replaced by that.
+    """Draw `count - padded` different ids and add `padded` ids of padding.
 
-    Which ids they are plays no part in the law.
+    The ids that are drawn do not change the law.
     """
     pad = architecture.padding if architecture.padding is not None else 0
     least = count - padded + 1
@@ -75,7 +79,7 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
 
 
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
-    """A `BadSetting` for tokens that this model has no positions, no window or no embeddings for."""
+    """Raise a `BadSetting` if the model does not cover so many tokens, or does not have these ids."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
         what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
         known = f"{architecture.longest}: {architecture.name} has so many {what}"
