@@ -1231,9 +1231,9 @@ def learn(
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnResult:
-    """Predict what a single attention head learns from n samples; train real ones beside the theory.
+    """Predict what a single attention head learns from n samples, and train real ones to compare.
 
-    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
+    The tokens are Gaussian, and the target is S* = W₀W₀ᵀ/√(m₀d). The student sees noisy scores
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).

@@ -1,13 +1,14 @@
-"""Theory against simulation: 1/d extrapolation of measured means, z-scores, distance of spectra.
+"""Compare theory with simulation: extrapolation of measured means in 1/d, z-scores, distance of spectra.
 
-The theory is a limit d -> infinity; a trained student of size d deviates from it at order 1/d (with tokens by
-several percent at d = 60). Means of several sizes are therefore fitted by weighted least squares to
+The theory is a limit d -> infinity. A trained student of size d deviates from it at order 1/d (with tokens by
+several percent at d = 60). So the means of several sizes are fitted by weighted least squares to
 
     y(d) = y_infinity + slope/d,    weights 1/standard_error(d)^2
 
-and the theory is compared with y_infinity: z = (y_infinity - theory)/error. A z beyond 3 is a miss. The error
-adds up, in squares, that of y_infinity and that of the theory, where it is itself an average (softmax).
-`misfit` is the weighted sum of squares left per degree of freedom (about 1 if 1/d describes the sizes).
+and the theory is compared with y_infinity: z = (y_infinity - theory)/error. If |z| is above 3, theory and
+simulation disagree. The error adds the squares of the errors of y_infinity and of the theory, which has one
+if it is itself an average (softmax). `misfit` is the weighted sum of squares that is left per degree of
+freedom. It is about 1 if the sizes follow 1/d.
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ from attnlaw.theory.learn.simulate import QUANTITIES, Measurement
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The limit d -> infinity of a measured mean, its standard error, the slope in 1/d and the misfit."""
+    """The limit d -> infinity of a measured mean.
+
+    Args:
+        slope: coefficient of 1/d.
+        misfit: weighted sum of squares left per degree of freedom; None for two sizes.
+    """
 
     value: float
     standard_error: float
@@ -39,9 +45,12 @@ class Extrapolation:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity: theory and measured value, each with its standard error, and their distance in both.
+    """Theory and measured value of one quantity, each with its standard error.
 
-    `z` is None where the seeds do not differ at all (the rank of the direct student), or without a theory.
+    Args:
+        z: difference in units of both errors; None without a theory, or if the seeds do not differ at all
+            (the rank of the direct student).
+        slope: coefficient of 1/d, if several sizes were measured.
     """
 
     quantity: str
@@ -56,7 +65,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Comparisons by quantity, and the Kolmogorov-Smirnov distance of the spectra at the largest size."""
+    """The comparisons of all quantities, and the distance of the spectra at the largest size.
+
+    Args:
+        spectrum_distance: Kolmogorov-Smirnov distance of eigenvalues and predicted law.
+    """
 
     comparisons: tuple[Comparison, ...]
     sizes: tuple[int, ...]
@@ -72,15 +85,16 @@ class Agreement:
         return next(row for row in self.comparisons if row.quantity == quantity)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain row per quantity."""
+        """Return one flat row for each quantity."""
         return [vars(row) | {"sizes": list(self.sizes), "sensing": self.sensing} for row in self.comparisons]
 
 
 def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Extrapolation:
-    """Weighted least squares of `means` on 1, 1/d; the standard error is the one the inputs imply.
+    """Fit `means` by weighted least squares to a constant and 1/d.
 
-    Needs two different sizes and positive errors. Terms of order 1/d^2 are not modelled: at small sizes they
-    show as a misfit well above 1.
+    The standard error is the one that the given errors imply. Terms of order 1/d^2 are not modelled: at small
+    sizes they show up as a misfit well above 1. Raises an `InputError` unless there are two different sizes
+    and positive errors.
 
     >>> fit = extrapolate([50, 100, 200], [1.02, 1.01, 1.005], [0.001, 0.001, 0.001])
     >>> round(fit.value, 9), round(fit.slope, 9), round(fit.misfit, 9)
@@ -106,7 +120,7 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
 
 
 def require_seeds(measured: Iterable[Any]) -> None:
-    """An `InputError` for measurements of a single seed, which have no standard error."""
+    """Raise an `InputError` if a measurement has a single seed, because it then has no standard error."""
     if any(measurement.seeds < 2 for measurement in measured):
         raise InputError(
             "agreement: found a single seed, expected at least 2 for a standard error; raise seeds"
@@ -114,9 +128,17 @@ def require_seeds(measured: Iterable[Any]) -> None:
 
 
 def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Agreement:
-    """Compare a prediction with measurements of its problem: extrapolated if several sizes are given.
+    """Compare a prediction with measurements of its problem.
 
-    With one size the comparison is at that size, and includes its deviation of order 1/d from the limit.
+    Several sizes are extrapolated to the limit. A single size is compared as it is, so the comparison
+    includes its deviation of order 1/d.
+
+    Args:
+        prediction: the theory, from `state_evolution`.
+        measurements: from `simulate`, of the same problem and sensing, each of another size.
+
+    Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
+    alpha by more than 1%.
 
     >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.simulate import simulate
@@ -154,9 +176,9 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
 
 def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
-    """Kolmogorov-Smirnov distance between pooled eigenvalues (any shape) and a law, atoms included.
+    """Return the Kolmogorov-Smirnov distance between eigenvalues, of any shape, and a law with its atoms.
 
-    Eigenvalues repel each other, so the distance is not that of independent draws and carries no p-value.
+    Eigenvalues repel each other, so this is not the distance of independent draws and has no p-value.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> round(spectrum_distance(Semicircle(1.0).quantile([0.125, 0.375, 0.625, 0.875]), Semicircle(1.0)), 6)

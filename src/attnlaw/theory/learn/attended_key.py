@@ -1,19 +1,19 @@
-"""State evolution of untied factors trained to tell which of two keys a query attends to (ours).
+"""State evolution of untied factors that learn which of two keys a query attends to (not in a paper).
 
-A sample is a query and two keys, `u = (h_1 - h_2)/sqrt(2)` has the variance Q of a score, and the label is
-y = 1 with probability `sigma(c u*)`, `c = sqrt(2) beta` (with soft labels `y = sigma(c u*)` itself). The loss
-`l(u) = log(1 + e^(c u)) - y c u` is convex: no assumption on replicas is needed. With (omega, u*) of
-covariance [[q, m], [m, Q*]], the proximal point p, `p - omega + V c (sigma(c p) - y) = 0`, `g = (p -
+A sample is a query and two keys. `u = (h_1 - h_2)/sqrt(2)` has the variance Q of a score. The label is y = 1
+with probability `sigma(c u*)`, `c = sqrt(2) beta`; soft labels are `y = sigma(c u*)` itself. The loss `l(u) =
+log(1 + e^(c u)) - y c u` is convex, so no assumption on replicas is needed. With (omega, u*) of covariance
+[[q, m], [m, Q*]], the proximal point p that solves `p - omega + V c (sigma(c p) - y) = 0`, `g = (p -
 omega)/V` and `H = l''(p) = c^2 sigma (1 - sigma)`:
 
     Vhat = alpha E[H/(1 + V H)]        qhat = alpha E g^2
     mhat = alpha E[c s (g_1 - g_0)], s = sigma(c u*) (1 - sigma(c u*)), g_y the g of label y
            alpha E[c^2 s/(1 + V H)]    with soft labels
 
-(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)` by parts), then as for every convex loss of factors
-(`attnlaw.theory.learn.softmax`) `a = sqrt(qhat)/mhat, b = lt/mhat, r = mhat/Vhat`, the trained matrix is `r
-(X - b)_+`. Averages over omega and u* given omega are trapezoid sums, which converge geometrically: the
-integrands are analytic within `pi/(c sqrt(Q))` of the real axis.
+(`mhat = alpha E[g (u* - (m/q) omega)]/(Q* - m^2/q)`, integrated by parts). The rest is as for every convex
+loss of factors (`attnlaw.theory.learn.softmax`): `a = sqrt(qhat)/mhat`, `b = lt/mhat`, `r = mhat/Vhat`, and
+the trained matrix is `r (X - b)_+`. Averages over omega, and over u* given omega, are trapezoid sums. They
+converge geometrically, because the integrands are analytic within `pi/(c sqrt(Q))` of the real axis.
 """
 
 from __future__ import annotations
@@ -62,9 +62,10 @@ class AttendedKey:
         return z, weights / weights.sum()
 
     def fields(self, E: float, theta: float) -> tuple[Reals, Reals]:
-        """omega (nodes, 1) and u* given omega (nodes, nodes), for an error E at the angle theta.
+        """Return omega (nodes, 1), and u* given omega (nodes, nodes), for an error E at the angle theta.
 
-        `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`, both terms without a difference of large numbers.
+        `u* = omega + (m/q - 1) omega + sqrt(Q* - m^2/q) z`; both terms are computed without a difference of
+        large numbers.
         """
         Q, z = self.problem.target.second_moment, self._axis[0]
         apart = np.sqrt(Q * E) * np.cos(theta)  # Q* - m
@@ -73,13 +74,13 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Over the grid; values of omega alone have shape (nodes, 1)."""
+        """Average over the grid. Values that depend on omega alone have shape (nodes, 1)."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """The three averages and the training loss at given (E, theta, V)."""
+        """Return the three averages and the training loss at given (E, theta, V)."""
         alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
         omega, teacher = self.fields(E, theta)
         chosen = scipy.special.expit(c * teacher)
@@ -103,13 +104,13 @@ class AttendedKey:
 
     @property
     def curvature(self) -> float:
-        """`E l''` where the student is the target."""
+        """`E l''` if the student is the target."""
         z, weights = self._axis
         chosen = scipy.special.expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
-        """S = 0, which is the minimiser where the penalty is at least its gradient, of the law of `X`."""
+        """Return the point S = 0, the minimiser if the penalty is at least as large as the loss gradient."""
         problem, c, Q = self.problem, self.c, self.problem.target.second_moment
         power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
         mhat = problem.alpha * self.curvature
@@ -119,15 +120,15 @@ class AttendedKey:
         return SoftmaxPoint(Q, 0.0, 0.0, 0.0, 0.0, a, b, r, 0.0, 0.0, loss, loss, done)
 
     def _at(self, p: Reals, y: Reals | float) -> tuple[Reals, Reals, Reals]:
-        """H, g and the loss at the proximal point."""
+        """Return H, g and the loss at the proximal point."""
         c, sigma = self.c, scipy.special.expit(self.c * p)
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
     def response(self, E: float, theta: float, V: float) -> None:
-        """A convex loss is always stable."""
+        """Return None: a convex loss is always stable."""
 
     def test_error(self, E: float, theta: float) -> float:
-        """The loss on fresh labels."""
+        """Return the loss on fresh labels."""
         omega, teacher = self.fields(E, theta)
         return self.mean(
             np.logaddexp(0.0, self.c * omega) - scipy.special.expit(self.c * teacher) * self.c * omega
@@ -135,7 +136,7 @@ class AttendedKey:
 
 
 def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
-    """The root p of `p - omega + V c (sigma(c p) - y)`, increasing in p, by Newton's method inside a bracket.
+    """Return the root p of `p - omega + V c (sigma(c p) - y)`, by Newton's method inside a bracket.
 
     >>> p = proximal(np.array([0.3]), np.array([1.0]), 2.0, 1.5)
     >>> bool(abs(p - 0.3 + 3.0 * (scipy.special.expit(1.5 * p) - 1.0))[0] < 1e-14)
@@ -159,7 +160,9 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
 
 
 def solve(problem: Problem, answer: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
-    """The fixed point (E, theta, V); that of a student that learns nothing where the penalty leaves nothing.
+    """Solve for the fixed point (E, theta, V).
+
+    It is the point S = 0 if the penalty leaves nothing to learn.
 
     >>> from attnlaw.theory.learn.students.factorized import FACTORS
     >>> from attnlaw.theory.learn.target import Target
@@ -179,9 +182,9 @@ def solve(problem: Problem, answer: StudentUpdate, start: Start | None = None) -
 
 
 def _linear_start(channel: AttendedKey, answer: StudentUpdate) -> Start:
-    """(E, theta, V) of the quadratic loss of the mean curvature H at the target: exact as c -> 0.
+    """Return (E, theta, V) for a quadratic loss with the mean curvature H at the target.
 
-    A drawn key is then a score with noise of variance 1/H.
+    It is exact as c -> 0. A drawn key is then a score with noise of variance 1/H.
     """
     problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature

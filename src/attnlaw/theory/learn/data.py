@@ -1,8 +1,8 @@
 """The data that students are trained and tested on: what they see of a target, its noise and its labels.
 
-`SENSINGS` names the ways to see a matrix; `attnlaw.theory.learn.sensing` has the formulas. A target is
-diagonal if attention is tied, because both sensings are invariant under rotations. If attention is untied it
-is rotated at random: the two orders of a pair would show the same field of a diagonal target.
+`SENSINGS` names the ways to see a matrix; `attnlaw.theory.learn.sensing` has the formulas. If attention is
+tied, the target is diagonal, because both sensings are invariant under rotations. If it is untied, the target
+is rotated at random, because the two orders of a pair would show the same field of a diagonal matrix.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ TEST_SEQUENCES = 8192
 
 
 def draw_tokens(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
-    """Sequences of Gaussian tokens."""
     return TokenSensing(rng.standard_normal((tokens, samples, size)))
 
 
 def draw_signed(samples: int, tokens: int, size: int, rng: np.random.Generator) -> TokenSensing:
-    """Sequences of Gaussian tokens, the fields of each with a random sign."""
+    """Draw sequences of Gaussian tokens and a random sign for all fields of each sequence."""
     return TokenSensing(rng.standard_normal((tokens, samples, size)), rng.choice([-1.0, 1.0], size=samples))
 
 
 def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator) -> MatrixSensing:
-    """A Gaussian matrix for each pair of each sample."""
+    """Draw a symmetric Gaussian matrix for each pair of each sample."""
     first, second = upper(tokens)
     count, dimension = first.size, size * (size + 1) // 2
     rows = rng.standard_normal((samples, count, dimension))
@@ -55,7 +54,7 @@ def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator
 def fresh_draws(
     name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Fields of a student's matrix and of the target's eigenvalues on 8192 fresh sequences."""
+    """Return the fields of a student's matrix and of the target's eigenvalues on fresh sequences."""
     fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
     return fresh.fields(matrix), fresh.fields(np.diag(target))
 
@@ -63,14 +62,17 @@ def fresh_draws(
 def fresh_gaussian(
     name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    """Return these fields under fresh Gaussian matrices.
+
+    They are Gaussian with covariance [[q, m], [m, Q]].
+    """
     first, second = upper(tokens)
     scale = np.where(first == second, np.sqrt(2.0), 1.0)
     return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
 
 
 def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
-    """Gaussian fields of two matrices, of covariance [[q, m], [m, Q]], from independent ones z (2, ...)."""
+    """Turn independent Gaussians z (2, ...) into fields of two matrices with covariance [[q, m], [m, Q]]."""
     size = len(matrix)
     q, m, Q = (
         float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
@@ -81,7 +83,11 @@ def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
 def draw_pairs(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> PairSensing:
-    """Sequences of Gaussian tokens; keys of their own where `pairs` is crossed. `queries`: only so many."""
+    """Draw sequences of Gaussian tokens, and separate keys if the pairs are crossed.
+
+    Args:
+        queries: number of tokens that act as queries; None for all.
+    """
     kind = PAIRS[pairs]
     x = rng.standard_normal((tokens if queries is None else queries, samples, size))
     z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
@@ -91,7 +97,11 @@ def draw_pairs(
 def draw_squares(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> SquareSensing:
-    """A Gaussian matrix for each pair of each sample; `all` pairs as tokens show them (`mirrored`)."""
+    """Draw a Gaussian matrix for each pair of each sample.
+
+    If the pairs are mirrored, the two orders of a pair share one matrix, and a token meets itself through a
+    symmetric one, as they do with tokens.
+    """
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
         square = rows.reshape(samples, tokens, tokens, size, size)
@@ -106,7 +116,7 @@ def draw_squares(
 def fresh_pairs(
     matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
 ) -> tuple[Reals, Reals]:
-    """Fields of a student's and of the target's matrix on 8192 fresh sequences."""
+    """Return the fields of a student's and of the target's matrix on fresh sequences."""
     fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
     return fresh.fields(matrix), fresh.fields(target)
 
@@ -114,7 +124,10 @@ def fresh_pairs(
 def fresh_squares(
     matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
 ) -> tuple[Reals, Reals]:
-    """The same under fresh Gaussian matrices: Gaussian with covariance [[q, m], [m, Q]]."""
+    """Return these fields under fresh Gaussian matrices.
+
+    They are Gaussian with covariance [[q, m], [m, Q]].
+    """
     z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
     return correlated(matrix, target, z)
 
@@ -195,7 +208,7 @@ def draw_sensing(name: str, *, samples: int, tokens: int, size: int, rng: np.ran
 
 
 def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entries: int, size: int) -> None:
-    """A `BadSetting` for a sensing that this attention does not have or that does not fit into memory."""
+    """Raise a `BadSetting` if an attention lacks this sensing, or if the data do not fit into memory."""
     check_value("sensing", name, str, choices=SENSINGS)
     if attention not in SENSINGS[name].draws:
         able = [sensing.name for sensing in SENSINGS.values() if attention in sensing.draws]
@@ -204,27 +217,30 @@ def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entri
 
 
 def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
-    """`diag(s) O` with singular values s (d,) and O a random rotation (Haar).
-
-    A diagonal target is symmetric: the two orders of a pair would then show the same field.
-    """
+    """Return `diag(s) O` with singular values s (d,) and a random rotation O (Haar)."""
     q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
     return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))
 
 
 def entries(problem: Problem) -> int:
-    """Observed entries of a sample: pairs a <= b, untied the ordered pairs that are seen."""
+    """Return how many entries of a sample are observed.
+
+    These are the pairs a <= b if attention is tied, and the visible ordered pairs if it is untied.
+    """
     if problem.sides == 2:
         return PAIRS[problem.pairs or ""].count(problem.tokens, problem.observed_output.queries)
     return problem.tokens * (problem.tokens + 1) // 2
 
 
 def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: np.random.Generator) -> Risk:
-    """Draw the training data of a student: sensing, noise and labels of the target's matrix.
+    """Draw the training data of a student: what it sees, the noise and the labels.
 
-    `target` is that matrix (d, d), or the eigenvalues (d,) of a diagonal one. Noise on h_ab is Gaussian of
-    variance Delta (1 + delta_ab)/2, inside the softmax where there is one; untied Delta/2 on every pair. With
-    observation groups, each entry's samples are shared out in consecutive blocks.
+    Noise on h_ab is Gaussian of variance `Delta (1 + delta_ab)/2`, inside the softmax if there is one. If
+    attention is untied it has variance Delta/2 on every pair. With observation groups, the samples of each
+    entry are divided into consecutive blocks.
+
+    Args:
+        target: the target's matrix (d, d), or the eigenvalues (d,) of a diagonal one.
     """
     tokens, size, make_loss = problem.tokens, len(target), problem.observed_output.loss
     assert make_loss is not None  # students that are trained have outputs with a loss
@@ -247,7 +263,7 @@ def draw_risk(problem: Problem, target: Reals, samples: int, sensing: str, rng: 
 
 
 def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
-    """Loss weight and noise variance Delta of each sample and pair, shapes (n, P)."""
+    """Return the loss weight and the noise variance Delta of each sample and pair, both of shape (n, P)."""
     first, second = upper(problem.tokens)
     weights = np.ones((samples, first.size))
     noise = np.full((samples, first.size), problem.noise)

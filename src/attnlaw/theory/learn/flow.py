@@ -20,15 +20,19 @@ from attnlaw.theory.learn.target import Target
 
 
 def small_start(deviation: float, width: float = 1.0) -> float:
-    """s0, the size of a mode in factors of ratio kappa with random entries of this standard deviation."""
+    """Return s0, the size of a mode in factors with random entries of this standard deviation.
+
+    Args:
+        width: ratio kappa of the factors.
+    """
     return deviation**2 * float(np.sqrt(width)) / 2
 
 
 def population_mode(value: float, start: float, time: ArrayLike) -> Reals:
-    """A mode of the factors under infinite data: `s / (1 + (s/s0 - 1) exp(-2 s t))`.
+    """Return a mode of the factors under infinite data: `s / (1 + (s/s0 - 1) exp(-2 s t))`.
 
-    With a decay s is the target's singular value less `lt/(2 alpha_P)`. Modes appear in order of size: half
-    height is at `ln(s/s0 - 1)/(2 s)`.
+    With a weight decay, s is the target's singular value minus `lt/(2 alpha_P)`. Modes appear in order of
+    size: half the height is reached at `ln(s/s0 - 1)/(2 s)`.
 
     >>> round(float(population_mode(3.0, small_start(0.02), half_time(3.0, small_start(0.02)))), 12)
     1.5
@@ -37,16 +41,20 @@ def population_mode(value: float, start: float, time: ArrayLike) -> Reals:
 
 
 def half_time(value: float, start: float) -> float:
-    """When a mode under infinite data is half learned."""
+    """Return the time at which a mode under infinite data is half learned."""
     return float(np.log(value / start - 1) / (2 * value))
 
 
 def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -> float:
-    """What factors first grow along a target's singular value, at any data: `pairs_ratio` is alpha_P.
+    """Return the value that factors grow first along a singular value of the target, for any amount of data.
 
-    Until something is learned they see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`; the rate of
-    growth is twice the value returned, `s + delta0^2 int dnu(t)/(s - t)`, nu the law of the target's other
-    singular values with both signs. Later modes grow with less noise.
+    Until something is learned, the factors see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`. The rate
+    of growth is twice the value returned, `s + delta0^2 int dnu(t)/(s - t)`, where nu is the law of the
+    target's other singular values with both signs. Later modes grow with less noise.
+
+    Args:
+        pairs_ratio: alpha_P, pairs per d^2.
+        value: the singular value s.
     """
     mirrored = target.with_both_signs()
     points, weights = mirrored.law.nodes()
@@ -57,11 +65,11 @@ def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -
 
 
 def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: float) -> float:
-    """The least error over time of factors on a fixed data set, a heuristic: within 2% in three cases.
+    """Return the least error over time of factors on a fixed data set, by a heuristic.
 
-    The logistic of `population_mode` as a map of singular values of `S* + delta Z`, `delta^2 = (E +
-    Delta/2)/alpha_P`. The curve over time that it gives is off by 5-18% before its minimum and by more after
-    it: it is not offered.
+    It was within 2% in three cases. It uses the logistic of `population_mode` as a map of the singular values
+    of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. The curve over time that follows from it is wrong by
+    5-18% before its minimum and by more after it, so there is no function for it.
     """
     law, Q = target.with_both_signs().law, target.second_moment
 

@@ -1,12 +1,12 @@
 """Target eigenvalues that stand out of the bulk, and where the trained matrix shows them.
 
-A target eigenvalue s of no weight is seen at `s + delta^2 int dmu*(t)/(s-t)` in `S* + delta Z` as long as
-`delta^2 int dmu*(t)/(s-t)^2 < 1`, with squared overlap one minus that (Baik, Ben Arous and Peche; Capitaine,
-Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode of a power
-law has the small weight 1/d: it stands out if it blurs into an interval of its own.
+A target eigenvalue s of no weight appears at `s + delta^2 int dmu*(t)/(s-t)` in `S* + delta Z` as long as
+`delta^2 int dmu*(t)/(s-t)^2 < 1`. Its squared overlap is one minus that (Baik, Ben Arous and Peche;
+Capitaine, Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode
+of a power law has the small weight 1/d: it stands out if it blurs into an interval that no other mode shares.
 
-For untied attention s is a singular value, mu* the law of singular values with both signs, and the overlap is
-that of the left and of the right singular vectors alike (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
+For untied attention s is a singular value and mu* is the law of singular values with both signs. The overlap
+is then that of the left and of the right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from attnlaw.theory.learn.target import Target
 
 @dataclass(frozen=True)
 class Outlier:
-    """A target eigenvalue outside the bulk, where the trained matrix shows it, and the squared overlap."""
+    """A target eigenvalue outside the bulk, and where the trained matrix shows it.
+
+    Args:
+        overlap: squared overlap of the two eigenvectors.
+    """
 
     target: float
     location: float
@@ -33,9 +37,14 @@ class Outlier:
 def find_outliers(
     target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
 ) -> tuple[Outlier, ...]:
-    """Outliers of `shrinkage (X - threshold)_+`, largest first: spikes, and single modes of a power law.
+    """Find the outliers of `shrinkage (X - threshold)_+`: spikes, and single modes of a power law.
 
-    A threshold of None cuts nothing: `shrinkage X`. A `cut` above it keeps only what lies beyond.
+    Args:
+        threshold: None if nothing is cut, so that the matrix is `shrinkage X`.
+        cut: keep only what is beyond it, if it is above the threshold.
+
+    Returns:
+        The outliers, largest first.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in find_outliers(spiked, 1.0, 0.0, 1.0)]
@@ -59,9 +68,9 @@ def find_outliers(
 
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
-    """Outliers of the Bayes-optimal estimate, which takes x to `x - 2 a^2 Re g(x)`.
+    """Find the outliers of the Bayes-optimal estimate, which maps x to `x - 2 a^2 Re g(x)`.
 
-    At the outlier of s `a^2 g = x - s`, so it is seen at `2 s - x`, pulled in as far as noise pushed it out.
+    At the outlier of s, `a^2 g = x - s`. So it appears at `2 s - x`, pulled in as far as noise pushed it out.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
@@ -74,9 +83,10 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """For each interval of `S* + delta Z`, ascending: the mode of a power law that fills it alone, if any.
+    """Return the mode of a power law that fills an interval of `S* + delta Z` alone, for each interval.
 
-    Empty for a target without modes. Bins of several modes are no mode.
+    The intervals are in ascending order, and the entry is None if several modes share one. The list is empty
+    for a target without modes. A bin of several modes does not count as a mode.
 
     >>> [mode is not None for mode in isolated_modes(Target.power_law(1.0, 1000), 12.0)]
     [False, True]
@@ -94,7 +104,7 @@ def isolated_modes(target: Target, delta: float) -> list[float | None]:
 
 
 def _moments(base: Base, place: float) -> tuple[float, float]:
-    """`int dmu*(t)/(s-t)` and `int dmu*(t)/(s-t)^2` without what the law has at s itself."""
+    """Return `int dmu*(t)/(s-t)` and `int dmu*(t)/(s-t)^2` without the mass that the law has at s itself."""
     points, weights = base.nodes()
     atoms = np.array(base.atoms).reshape(-1, 2)
     gap = place - np.concatenate([points, atoms[:, 0]])

@@ -1,8 +1,7 @@
 """What labels show of the scores: the outputs of attention, and the losses that students are trained on.
 
-A sample of T tokens gives this many observations of S. The linear output shows `T(T+1)/2` distinct entries of
-h. A row softmax does not change if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2`
-logits.
+The linear output shows `T(T+1)/2` distinct entries of h for a sample of T tokens. A row softmax does not
+change if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2` logits.
 """
 
 from __future__ import annotations

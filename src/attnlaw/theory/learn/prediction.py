@@ -1,4 +1,4 @@
-"""What the theory says about one problem: errors, overlaps, and the spectrum of the trained matrix.
+"""Predictions of the theory for one problem: errors, overlaps, and the spectrum of the trained matrix.
 
 | letter | field |
 |---|---|
@@ -6,23 +6,21 @@
 | m, q | `overlap` Tr S_hat^T S* / d, `norm` |S_hat|_F^2 / d |
 | delta (softmax and Bayes: a) | `noise_level` |
 | b | `threshold` |
-| t | `cut`, where the width of the factors cuts more than the threshold does |
-| K/alpha_P | `stability` (`attnlaw.theory.learn.stability`) where the loss is not convex (a cut, a softmax):
-  unstable above 1 |
+| t | `cut`, if the width of the factors cuts more than the threshold does |
+| K/alpha_P | `stability` if the loss is not convex (a cut, a softmax); a value above 1 means unstable |
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
 
-What the error of a trained matrix is made of: our own definition, by modes of the target.
-
-Out are the modes that stand out of the learned spectrum, each with the target's value s, the learned one s'
-and the squared overlap o of their vectors; they carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`, `q_out =
-sum s'^2/d`. In is the rest: `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
+The error is also split into three parts by modes of the target. The definition is ours. A mode is "out" if it
+stands out of the learned spectrum; s is its value in the target, s' the learned one, and o the squared
+overlap of their vectors. Together these modes carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`, `q_out = sum
+s'^2/d`. The rest is "in": `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
 
     approximation   sum_out (s^2 - 2 s s' o + s'^2)/d      modes that were found, but not exactly
     underfitting    (Q_in - m_in)^2 / Q_in                 what is missing along the target
-    overfitting     q_in - m_in^2 / Q_in                   what was learned beside it
+    overfitting     q_in - m_in^2 / Q_in                   what was learned in other directions
 
-They sum to `E = Q* - 2 m + q`. Without outliers the last two are never negative (Cauchy-Schwarz). A spike
-weighs nothing in the limit; a mode of a power law of dimension d weighs 1/d.
+They sum to `E = Q* - 2 m + q`. Without outliers the last two are never negative (Cauchy-Schwarz). A spike has
+no weight in the limit; a mode of a power law of dimension d has weight 1/d.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class ErrorSplit:
-    """The three parts of E; None where the solver does not resolve E."""
+    """The three parts of E; None if the solver does not resolve E."""
 
     approximation: float | None
     underfitting: float | None
@@ -49,7 +47,7 @@ class ErrorSplit:
 
 
 def split_error(prediction: Prediction) -> ErrorSplit:
-    """The parts of a prediction's error.
+    """Split the error of a prediction into approximation, underfitting and overfitting.
 
     >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
@@ -80,13 +78,18 @@ WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
 
 @dataclass(frozen=True, repr=False)
 class Prediction(BriefRepr):
-    """Theory for one problem; what a student does not have, or what is too small to resolve, is None.
+    """The theory of one problem.
 
-    An `Estimate` has an error where it is an average over draws (softmax) that converged: its standard error;
-    without one it is exact to quadrature. `spectrum` is the limiting law of the trained matrix: its
-    eigenvalues, untied its singular values, whose sum over d is the `nuclear_norm` (tied: `trace`);
-    `residual` is what the equations miss at the solution, relative to their size; `outcome` says how solving
-    them ended, `remark` what to change.
+    A quantity is None if the student does not have it, or if it is too small to resolve. An `Estimate` has an
+    error if it is an average over draws (softmax) that converged. Without one it is exact up to quadrature.
+
+    Args:
+        spectrum: limiting law of the eigenvalues of the trained matrix, or of its singular values if untied.
+        trace: mean of the eigenvalues (tied).
+        nuclear_norm: mean of the singular values (untied).
+        residual: what the equations miss at the solution, relative to their size.
+        outcome: how solving the equations ended.
+        remark: what to change if they were not solved.
     """
 
     problem: Problem
@@ -126,7 +129,7 @@ class Prediction(BriefRepr):
 
     @property
     def angle(self) -> Estimate | None:
-        """`arccos(m/sqrt(q Q*))` between the trained matrix and the target, where a loss sets no scale."""
+        """`arccos(m/sqrt(q Q*))` between trained matrix and target, for a loss that does not set a scale."""
         q, Q = self.norm.value, self.problem.target.second_moment
         if self.problem.observed_output.queries is None or not q:
             return None
@@ -134,19 +137,19 @@ class Prediction(BriefRepr):
 
     @property
     def wrong_keys(self) -> Estimate | None:
-        """`angle/pi`: the share of fresh queries whose larger score is that of the wrong key of two."""
+        """`angle/pi`, the share of fresh queries whose larger score belongs to the wrong key of two."""
         return None if self.angle is None else self.angle / math.pi
 
     @property
     def atom_at_zero(self) -> float:
-        """The share of eigenvalues that are zero."""
+        """Share of eigenvalues that are zero."""
         return float(sum(weight for place, weight in self.spectrum.atoms if place == 0.0))
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (singular value) that narrow factors keep: 0 where weight decay cuts.
+        """The smallest eigenvalue (singular value) that narrow factors keep.
 
-        Away from zero it says that width, not weight decay, cut the rank.
+        It is 0 if weight decay cuts the rank, and above 0 if the width does.
         """
         if self.problem.width is None or self.threshold is None:
             return None
@@ -170,10 +173,10 @@ class Prediction(BriefRepr):
 
     @property
     def adapter_noise(self) -> float | None:
-        """`Delta_eff = Delta/2 + E`: the noise that a rank-one adapter trained after this student sees.
+        """`Delta_eff = Delta/2 + E`, the noise that a rank-one adapter trained after this student sees.
 
-        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). For
-        the plain linear output; None where groups have noises of their own.
+        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). This
+        holds for the plain linear output. It is None if groups have noises of their own.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -182,7 +185,7 @@ class Prediction(BriefRepr):
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
-        """Intervals of the spectrum without those that one mode of the target fills alone."""
+        """Intervals of the spectrum, except those that one mode of the target fills alone."""
         # Without noise the eigenvalues are the target's own, and those of a power law fill no interval.
         level = self.noise_level
         modes = isolated_modes(self.problem.target, level.value) if level and level.value else []
@@ -193,7 +196,7 @@ class Prediction(BriefRepr):
 
     @property
     def edges(self) -> list[float]:
-        """The ends of the intervals of the bulk, low and high in turn."""
+        """Lower and upper end of each interval of the bulk, in increasing order."""
         return [float(end) for pair in self.bulk for end in pair]
 
     @property
@@ -229,9 +232,14 @@ def estimates(
     cut: float | None = None,
     errors: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
-    """The numbers of a prediction under their names, with their `errors`.
+    """Return those arguments of `Prediction` that are `Estimate`s, by name.
 
-    The prediction error follows from E where the output has a closed form for it.
+    Args:
+        E: estimation error `|S_hat - S*|_F^2 / d`.
+        overlap: `m = Tr S_hat^T S* / d`.
+        norm: `q = |S_hat|_F^2 / d`.
+        prediction_error: follows from E if it is None and the output has a closed form for it.
+        errors: standard errors by name, if there are any.
     """
     if prediction_error is None:
         prediction_error = problem.prediction_error(E)
@@ -255,7 +263,7 @@ def estimates(
 
 
 def trace_or_nuclear_norm(problem: Problem, value: float) -> dict[str, Any]:
-    """The sum of the eigenvalues (singular values) of the trained matrix over d, under its name."""
+    """Return the mean eigenvalue as `trace` if tied, the mean singular value as `nuclear_norm` if untied."""
     return {"trace" if problem.sides == 1 else "nuclear_norm": value}
 
 
@@ -265,7 +273,7 @@ def outcome_of(
     remedy: str = "raise the weight decay",
     instability: float | None = None,
 ) -> dict[str, Any]:
-    """How solving the equations ended, as `outcome` and `remark`."""
+    """Return `outcome` and `remark`: how solving the equations ended."""
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
@@ -293,9 +301,10 @@ def outcome_of(
 def recovered_prediction(
     problem: Problem, E: float, residual: float, steps: int, threshold: float | None = None
 ) -> Prediction:
-    """The target itself, E = 0; or so near to it that the solver does not tell, E a bound.
+    """Predict the target itself: exactly if E = 0, else so closely that E is only a bound.
 
-    `threshold` is the one of a student that cuts, at the target itself.
+    Args:
+        threshold: threshold at the target itself, of a student that cuts.
     """
     target, is_exact = problem.target, E == 0
     how = outcome_of(residual, resolved=False)

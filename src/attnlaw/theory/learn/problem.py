@@ -1,32 +1,32 @@
-"""One frozen problem feeds the theory (`state_evolution`) and the experiment (`simulate`).
+"""A problem: what a student learns, from how much data. Theory and simulation start from the same record.
 
-The attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens `x_a ~ N(0, I_d)`, a = 1..T;
-`h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d)`; label noise on h_ab is symmetric Gaussian of variance
-`Delta (1 + delta_ab) / 2`; `n = alpha d^2` samples. The risk is
-`sum_samples sum_{all a,b} (y_ab - yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
+This is the attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens are `x_a ~ N(0, I_d)`, a = 1..T,
+and `h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d)`. Label noise on h_ab is symmetric Gaussian of variance
+`Delta (1 + delta_ab) / 2`. There are `n = alpha d^2` samples. The risk is `sum_samples sum_{all a,b} (y_ab -
+yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 
 | letter | field |
 |---|---|
 | T | `tokens` |
-| alpha | `alpha`, samples divided by d^2; infinite (the default): one pass over fresh ones (`trajectory`) |
+| alpha | `alpha`, samples divided by d^2; infinite (the default) for one pass over fresh samples |
 | beta | `beta`, inverse temperature of the row softmax |
 | Delta | `noise`, a variance |
-| kappa | `width` m/d of the factors; None: at least the rank of what they learn |
-| t | `flow_time` of full-batch gradient flow; None: to its end |
+| kappa | `width` m/d of the factors; None if it is at least the rank of what they learn |
+| t | `flow_time` of full-batch gradient flow; None if it runs to its end |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
 | alpha_k, w_k, D_k | `channels`, from the observation `groups` |
 
-Factors W of d x m with penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d: training them is
-nuclear-norm-regularised sensing of a positive semidefinite S.
+Factors W of d x m with the penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d. Training
+them is nuclear-norm-regularised sensing of a positive semidefinite S.
 
 Untied attention has `S = W_Q W_K^T / sqrt(m d)` and fields `h_ab = x_a^T S z_b / sqrt(d)` of the ordered
-pairs (query a, key b) that `pairs` names, P per sample, each with independent noise of variance Delta/2. The
-risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, `lt = 2 sqrt(kappa) lambda` for the
-penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie and Jaakkola 2004), or `lambda d |S|_F^2`. With the
-cross-entropy (`loss`) a sample is one query and two keys, of which one is attended
-(`attnlaw.theory.learn.attended_key`). These equations extend arXiv 2509.24914; the extension is ours. In one
-pass over fresh samples all T^2 ordered pairs are seen, self pairs centred as above.
+pairs (query a, key b) that `pairs` names. There are P of them per sample, each with independent noise of
+variance Delta/2. The risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `lt d |S|_*`, or `lambda d
+|S|_F^2`. Here `lt = 2 sqrt(kappa) lambda` for the penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie
+and Jaakkola 2004). With the cross-entropy (`loss`) a sample is one query and two keys, one of which is
+attended (`attnlaw.theory.learn.attended_key`). These equations extend arXiv 2509.24914; the extension is
+ours. One pass over fresh samples shows all T^2 ordered pairs, self pairs centred as above.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardma
 
 @dataclass(frozen=True)
 class Entries:
-    """Which entries (a, b) of a sample: those with a = b, those with a < b, or both."""
+    """Which entries (a, b) of a sample are meant: those with a = b, those with a < b, or both."""
 
     name: str
     diagonal: bool
     off_diagonal: bool
 
     def count(self, tokens: int) -> int:
-        """How many a sample of T tokens has."""
+        """Return how many of these entries a sample of T tokens has."""
         return self.diagonal * tokens + self.off_diagonal * (tokens * (tokens - 1) // 2)
 
 
@@ -73,9 +73,9 @@ ENTRIES = by_name(
 
 @dataclass(frozen=True)
 class ObservationGroup(Settings):
-    """Entries (a, b) of a share of the samples, with their own weight in the loss and their own noise.
+    """Entries (a, b) of a share of the samples, with a weight in the loss and a noise of their own.
 
-    The loss multiplies `(y_ab - yhat_ab)^2` of these entries by `weight`; their noise has variance
+    The loss multiplies `(y_ab - yhat_ab)^2` of these entries by `weight`, and their noise has variance
     `noise (1 + delta_ab) / 2`. The shares of each entry must sum to one over the groups.
     """
 
@@ -85,7 +85,7 @@ class ObservationGroup(Settings):
     share: float = setting(1.0, "Which part of the samples.", greater_than=0, maximum=1)
 
     def count(self, tokens: int) -> int:
-        """Distinct entries (a <= b) per sample."""
+        """Return how many distinct entries (a <= b) of a sample belong to the group."""
         return ENTRIES[self.entries].count(tokens)
 
 
@@ -100,7 +100,27 @@ class Channel:
 
 @dataclass(frozen=True)
 class Problem(ProblemRules):
-    """What is learned, from how much data, by whom.
+    """What a student learns, from how much data, and which student it is.
+
+    The fields are the settings of `attnlaw learn` and follow the same rules. Raises an `InputError` if a
+    value is not allowed, or if no theory is known for the combination.
+
+    Args:
+        alpha: samples divided by d^2; infinite for one pass over fresh samples.
+        tokens: tokens per sample, T.
+        output: what labels show of the scores: "linear", "softmax" or "hardmax".
+        beta: inverse temperature of the softmax.
+        target: the teacher's spectrum.
+        noise: variance of the label noise.
+        weight_decay: penalty on the factors (factorized) or on S (direct).
+        student: "factorized", "direct" or "bayes".
+        groups: observations with weights and noises of their own.
+        attention: "tied" or "untied".
+        pairs: ordered pairs that untied attention shows; None for the default.
+        width: width m/d of the factors, if it is limited.
+        flow_time: time at which gradient flow stops, if it is limited.
+        loss: "squared" or "cross-entropy".
+        soft_labels: whether labels are probabilities instead of drawn keys (cross-entropy).
 
     >>> problem = Problem(alpha=0.2, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.1)
     >>> problem.observations, problem.channels
@@ -183,7 +203,7 @@ class Problem(ProblemRules):
                 raise InputError(f"groups: the shares of {name} entries sum to {total:g}, expected 1")
 
     def _check_interpolation(self) -> None:
-        """Without a penalty the minimiser is unique only beyond the interpolation threshold."""
+        """Reject a vanishing penalty below the interpolation threshold, where the minimiser is not unique."""
         student = self.student_spec
         if not student.penalised or student.interpolation is None:
             return
@@ -200,44 +220,47 @@ class Problem(ProblemRules):
 
     @property
     def student_spec(self) -> Student:
-        """The student's record for this attention; a problem without one cannot be made."""
+        """The student's record for this attention."""
         spec = STUDENTS[self.student].for_attention(self.attention)
         assert spec is not None
         return spec
 
     @property
     def sides(self) -> int:
-        """Of the spectrum: 2 where the theory sees singular values with both signs."""
+        """2 if the theory works with singular values of both signs, else 1."""
         return ATTENTIONS[self.attention].sides
 
     @property
     def observations_per_sample(self) -> float:
-        """What a sample tells of S, by the output; P pairs if untied."""
+        """Number of observations of S in a sample, which depends on the output; P pairs if untied."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
 
     def prediction_error(self, E: float) -> float | None:
-        """The error on fresh clean labels per sample, None where E alone does not tell it."""
+        """Return the error on fresh clean labels per sample, None if E alone does not determine it."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return self.observations_per_sample * E
         return self.observed_output.prediction_error(self.tokens, E)
 
     @property
     def sample_ratio(self) -> float:
-        """`alpha`; a `BadSetting` where there is no data set, but one pass over fresh samples."""
+        """`alpha`. Raises a `BadSetting` if there is no data set but one pass over fresh samples."""
         if self.alpha == math.inf:
             raise BadSetting("alpha", "is missing; give the number of samples over d^2")
         return self.alpha
 
     @property
     def observations(self) -> float:
-        """`alpha_T`, untied `alpha_P`: independent observations of S divided by d^2."""
+        """`alpha_T` (untied: `alpha_P`), independent observations of S divided by d^2."""
         return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Observation groups in the theory's units: weight 2 (untied 1), noise Delta/2 for the plain loss."""
+        """Observation groups in the units of the theory.
+
+        The plain loss has weight 2 (untied 1) and noise Delta/2.
+        """
         alpha = self.sample_ratio
         if ATTENTIONS[self.attention].paired:
             return (Channel(self.observations, 1.0, self.noise / 2),)
@@ -252,10 +275,15 @@ class Problem(ProblemRules):
 
 @dataclass(frozen=True)
 class ProblemBatch:
-    """Problems that share a target: channels of shape (batch, groups) and penalties lt of shape (batch,).
+    """The numbers of several problems that share a target, as arrays.
 
-    With two `sides` (untied) `alpha` and `lt` hold half of what the problems have. `width` kappa of shape
-    (batch,) is infinite where it is not limited; None: nowhere.
+    Args:
+        alpha: observations alpha_k of shape (batch, groups), divided by `sides`.
+        weight: weights w_k of shape (batch, groups).
+        noise: noises D_k of shape (batch, groups).
+        lt: penalties of shape (batch,), divided by `sides`.
+        sides: 2 for untied attention, else 1.
+        width: kappa of shape (batch,), infinite if it is not limited. None if no problem limits it.
     """
 
     target: Target
@@ -281,7 +309,10 @@ class ProblemBatch:
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
-        """Per sample, over all (a, b): `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`."""
+        """Return the loss per sample over all (a, b).
+
+        It is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`.
+        """
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)
         terms = terms / (1 + 2 * self.weight * V[:, None]) ** 2

@@ -1,11 +1,11 @@
 """The empirical risk of a matrix: labels, its value and its gradient, without the penalty.
 
-Risk of arXiv:2509.24914, summed over samples and over ALL ordered pairs (a, b) of tokens:
+The risk of arXiv 2509.24914 is summed over samples and over ALL ordered pairs (a, b) of tokens:
 
     R(S) = sum_mu sum_{a,b} (y_ab - yhat_ab)^2      (linear: each error may carry its own weight)
     linear   yhat_ab = h_ab,                              y_ab = h*_ab + noise_ab
     softmax  yhat_ab = exp(beta h_ab)/sum_c exp(beta h_ac),  y = the same function of h* + noise
-    attended key: R(S) = sum_mu log(1 + e^v) - y v,  v = beta (h_1 - h_2),  y = 1 where it is the first
+    attended key: R(S) = sum_mu log(1 + e^v) - y v,  v = beta (h_1 - h_2),  y = 1 for the first key
 
 | letter | meaning | shape |
 |---|---|---|
@@ -30,9 +30,11 @@ from attnlaw.theory.learn.sensing import PairSensing, Sensing, SquareSensing, up
 
 @dataclass(frozen=True)
 class Linear:
-    """The output is the field itself; `weights` (n, P) multiply the squared errors of ordered pairs.
+    """The loss of an output that is the field itself.
 
-    `ordered`: the columns are ordered pairs, as untied attention has them, and each counts once.
+    Args:
+        weights: factors (n, P) of the squared errors.
+        ordered: whether the columns are ordered pairs (untied), so that each counts once.
     """
 
     weights: Reals
@@ -41,11 +43,10 @@ class Linear:
     drawn: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """The fields, packed."""
         return fields
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields.
 
         >>> value, gradient = Linear(np.ones((1, 3))).loss(np.array([[1.0, 1.0, 0.0]]), np.zeros((1, 3)), 2)
         >>> value, gradient.tolist()  # the pair (1, 2) counts twice
@@ -55,19 +56,19 @@ class Linear:
         return 0.5 * float(np.vdot(weighted, fields - labels)), weighted
 
     def curvature(self, tokens: int) -> Reals:
-        """The second derivative of the loss in the packed fields, which is diagonal."""
+        """Return the second derivative of the loss in the packed fields, which is diagonal."""
         return 2.0 * (1.0 if self.ordered else pair_counts(tokens)) * self.weights
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """The output is the softmax of each row of beta h."""
+    """The loss of an output that is the softmax of each row of beta h."""
 
     beta: float
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """Attention rows of shape (n, T, T)."""
+        """Return attention rows of shape (n, T, T)."""
         first, second = upper(tokens)
         full = np.empty((fields.shape[0], tokens, tokens))
         full[:, first, second] = full[:, second, first] = self.beta * fields
@@ -76,7 +77,7 @@ class Softmax:
         return np.asarray(full / full.sum(axis=2, keepdims=True))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Sum over samples and ordered pairs of the squared error, and its gradient in the packed fields.
+        """Return the sum of squared errors over ordered pairs, and its gradient in the packed fields.
 
         >>> value, gradient = Softmax(beta=1.0).loss(np.zeros((1, 3)), np.eye(2)[None], 2)
         >>> value, gradient.tolist()
@@ -93,21 +94,22 @@ class Softmax:
         return value, packed
 
     def curvature(self, tokens: int) -> Reals:
-        """A diagonal upper bound of the second derivative in the packed fields.
+        """Return a diagonal upper bound of the second derivative in the packed fields.
 
-        Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2):
-        d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 - Var), |J| <= beta/2 and
-        |r_c| <= 1, so it is at most beta^2/2 + 2 beta^2.
+        Along a unit vector u in a row, with r = yhat - y and Var the variance of u under yhat (at most 1/2),
+        d^2/dt^2 |r|^2 = 2 |J u|^2 + 2 beta^2 sum_c r_c yhat_c ((u_c - mean u)^2 - Var). Because |J| <= beta/2
+        and |r_c| <= 1, this is at most beta^2/2 + 2 beta^2.
         """
         return 2.5 * self.beta**2 * pair_counts(tokens)
 
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key that a query attends to, of two: fields (n, 2).
+    """The cross-entropy of the key, one of two, that a query attends to. Fields have shape (n, 2).
 
-    `drawn`: labels are keys, drawn by the probability `sigma(beta (h_1 - h_2))` of the first, else that
-    probability.
+    Args:
+        drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first. If
+            not, labels are that probability.
     """
 
     beta: float
@@ -115,11 +117,11 @@ class Attended:
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """The probability of the first key, shape (n,)."""
+        """Return the probability of the first key, shape (n,)."""
         return np.asarray(scipy.special.expit(self.beta * (fields[:, 0] - fields[:, 1])))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """`sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
+        """Return `sum log(1 + e^v) - y v`, `v = beta (h_1 - h_2)`, and its gradient in the fields.
 
         >>> value, gradient = Attended(beta=2.0).loss(np.zeros((1, 2)), np.ones(1), 2)
         >>> round(value, 6), gradient.tolist()
@@ -130,25 +132,25 @@ class Attended:
         return float((np.logaddexp(0.0, v) - labels * v).sum()), np.stack([slope, -slope], axis=1)
 
     def curvature(self, tokens: int) -> Reals:
-        """A diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
+        """Return a diagonal upper bound of `beta^2 sigma (1 - sigma) [[1, -1], [-1, 1]]`."""
         return np.full(2, 0.5 * self.beta**2)
 
 
 @dataclass(frozen=True)
 class HermiteLoss:
-    """`(h_k(h) - y)^2` of the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+    """`(h_k(h) - y)^2` for the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
 
     order: int
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """`h_k` of the fields."""
+        """Return `h_k` of the fields."""
         if self.order == 2:
             return np.asarray((fields**2 - 1) / np.sqrt(2.0))
         return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Sum over samples, and its gradient in the fields.
+        """Return the sum over samples, and its gradient in the fields.
 
         >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
         >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
@@ -164,14 +166,16 @@ Loss = Linear | Softmax | Attended
 
 @dataclass(frozen=True)
 class Risk:
-    """The data term of training: sensing, output and labels."""
+    """The data term of training: what the student sees, the loss of its output, and the labels."""
 
     sensing: Sensing | PairSensing | SquareSensing
     output: Loss
     labels: Reals
 
     def __call__(self, matrix: Reals) -> tuple[float, Reals]:
-        """R(S) and its gradient, a (d, d) matrix, symmetric if tied, with dR = Tr(gradient^T dS).
+        """Return R(S) and its gradient.
+
+        The gradient is a (d, d) matrix with dR = Tr(gradient^T dS), and is symmetric if attention is tied.
 
         >>> from attnlaw.theory.learn.sensing import TokenSensing
         >>> tokens = TokenSensing(np.array([[[1.0, 2.0]]]))
@@ -183,14 +187,14 @@ class Risk:
         return value, self.sensing.adjoint(weights)
 
     def curvature(self, matrix: Reals) -> Reals:
-        """A bound of the second derivative of R applied to a matrix; equality for the linear output."""
+        """Apply a bound of the second derivative of R to a matrix. It is exact for the linear output."""
         bound = self.output.curvature(self.sensing.shape[1])
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
     def step(self) -> float:
-        """A step of gradient descent that is safe: 1/L, L a little above the largest curvature of R.
+        """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R.
 
-        Power iteration, 30 steps; the last tenth covers its shortfall at a spectral edge.
+        L comes from 30 steps of power iteration. The factor 1.1 covers their shortfall at a spectral edge.
         """
         direction = np.eye(self.sensing.shape[2])
         direction[0] += 1.0
@@ -203,14 +207,14 @@ class Risk:
 
 
 def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """The output of a risk; an `InputError` for one that is not linear, which a solver needs."""
+    """Return the output of a risk. Raises an `InputError` if it is not linear."""
     if not isinstance(risk.output, Linear):
         raise InputError(f"{what}: the output is not linear; {remedy}")
     return risk.output
 
 
 def pair_counts(tokens: int) -> Reals:
-    """How often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
+    """Return how often each packed pair occurs among the ordered pairs: 1 if a = b, 2 if not.
 
     >>> pair_counts(2).tolist()
     [1.0, 2.0, 1.0]

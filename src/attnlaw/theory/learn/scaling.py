@@ -1,4 +1,4 @@
-"""Scaling laws: how the error falls with data when the target's eigenvalues fall as a power.
+"""Scaling laws: how the error falls with data if the target's eigenvalues fall as a power.
 
 `s_k = A sqrt(d) k^-gamma`, gamma > 1/2, `A^2 = 1/zeta(2 gamma)`; N = n T(T+1)/2 observations. Mode k is
 learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
@@ -7,9 +7,9 @@ learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
     I = 1/(2 gamma - 1) + 6 - 8/(1 + gamma) + 3/(1 + 2 gamma)      factorized
     I = 1/(2 gamma - 1) + 2 - 1/(1 + 2 gamma)                      Bayes
 
-Untied attention shows each observation of twice as many unknowns: the same with N/2 for N pairs (ours, from
-the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))`
-with noisy ones.
+Each observation of untied attention shares twice as many unknowns: the law is the same with N/2 for N pairs
+(ours, from the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 -
+1/(2 gamma))` with noisy ones.
 """
 
 from __future__ import annotations
@@ -40,10 +40,15 @@ GOOD_DECAYS = (2.8, 3.6, 3.9)
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """Errors of the full equations along N/d, the leading-order law beside them, and both exponents.
+    """Errors of the full equations along N/d, with the leading-order law and both exponents.
 
-    `fitted_exponent` is the least-squares slope of log E against log N/d, `exponent_error` its standard error
-    from the scatter about the line (curvature included), None with fewer than three points.
+    Args:
+        exponent: gamma of the target.
+        ratios: values of N/d.
+        leading: errors of the leading-order law at these ratios.
+        fitted_exponent: least-squares slope of log E against log N/d.
+        exponent_error: its standard error from the scatter about the line, curvature included; None with
+            fewer than three points.
     """
 
     exponent: float
@@ -59,7 +64,7 @@ class ScalingLaw:
 
 
 def predicted_exponent(gamma: float, noise: float) -> float:
-    """The power of N/d with which the error falls.
+    """Return the power of N/d with which the error falls.
 
     >>> predicted_exponent(1.0, 0.0), predicted_exponent(1.0, 0.5)
     (-1.0, -0.5)
@@ -74,7 +79,10 @@ def leading_error(
     student: str = "factorized",
     attention: str = "tied",
 ) -> Reals:
-    """E of the leading-order law at `N/d = ratios`; cut at Q* = 1, where nothing is learned yet."""
+    """Return E of the leading-order law at `N/d = ratios`.
+
+    It is at most Q* = 1, the error before anything is learned.
+    """
     known = {name: student.for_attention(attention) for name, student in STUDENTS.items()}
     laws = {name: spec.leading["linear"] for name, spec in known.items() if spec and "linear" in spec.leading}
     if student not in laws:
@@ -84,9 +92,9 @@ def leading_error(
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
-    """The leading-order error of a problem, and the power of N/d; None where no such law is known.
+    """Return the leading-order error of a problem and the power of N/d.
 
-    It is known for power-law targets, by student and output.
+    Both are known for power-law targets, by student and output, and are None otherwise.
     """
     target, laws = problem.target, problem.student_spec.leading
     if target.exponent is None or target.dimension is None or problem.observed_output.name not in laws:
@@ -128,11 +136,14 @@ def scaling_law(
 ) -> ScalingLaw:
     """Solve the full equations for a power-law target at `N/d = ratios` (one token) and fit the exponent.
 
-    Untied, N counts (query, key) pairs, and the weight decays are those of a tied student with N/2.
-
-    Without `weight_decay` the factorized student gets a vanishing one with clean labels, and with noisy ones
-    the best of 2.8, 3.6 and 3.9 times `sqrt(2 alpha_T (E + Delta/2))`, E the leading law's: within 1% of the
-    best of a scan from 1.2 to 4.3 for gamma 0.7 to 2, N/d 32 to 8192, d = 1e6 and Delta = 0.5.
+    Args:
+        exponent: gamma of the target.
+        dimension: d of the target.
+        ratios: at least two values of N/d. If attention is untied, N counts (query, key) pairs.
+        weight_decay: None chooses one. With clean labels it is tiny. With noisy ones it is the best of 2.8,
+            3.6 and 3.9 times `sqrt(2 alpha_T (E + Delta/2))`, with the E of the leading law. That is within
+            1% of the best of a scan from 1.2 to 4.3 for gamma 0.7 to 2, N/d 32 to 8192, d = 1e6 and Delta =
+            0.5. Untied students get the weight decay of a tied student with N/2.
 
     >>> law = scaling_law(1.0, 1000, [8.0, 16.0], noise=0.5)
     >>> law.predicted_exponent, round(law.fitted_exponent, 2)

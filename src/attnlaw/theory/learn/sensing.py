@@ -1,42 +1,33 @@
-"""What a student sees of a symmetric matrix: its fields under Gaussian tokens, or under Gaussian matrices.
+"""What a student sees of a matrix: its fields under Gaussian tokens or under Gaussian matrices.
 
-Attention-indexed model of arXiv:2509.24914 (base model arXiv:2506.01582). Normalisation:
+This is the attention-indexed model of arXiv 2509.24914 (base model arXiv 2506.01582).
+
+| letter | meaning | shape |
+|---|---|---|
+| d, T, n | matrix size, tokens per sample, samples | |
+| P | pairs of a sample: a <= b as in `np.triu_indices(T)` if tied, as in `PAIRS` if untied | |
+| S | matrix, symmetric if tied | (d, d) |
+| h | fields of all samples, one column per pair | (n, P) |
+
+Tied attention, symmetric S:
 
     tokens   h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d),  x_a ~ N(0, I_d),  a, b = 1..T
     signed   tokens, with all fields of a sample multiplied by one random sign: as far from Gaussian, but not
-             skewed; tells what part of a deviation from the limit is skewness
+             skewed; shows which part of a deviation from the limit is skewness
     goe      h_ab = Gaussian with the covariance that tokens give: 2 |S|_F^2/d if a = b, |S|_F^2/d if not,
              independent for different pairs: the model that the theory solves exactly
 
-| letter | meaning | shape |
-|---|---|---|
-| d, T, n | matrix size, tokens per sample, samples | |
-| P | pairs a <= b of tokens, T(T+1)/2, in the order of `np.triu_indices(T)` | |
-| S | symmetric matrix | (d, d) |
-| h | fields of all samples, one column per pair | (n, P) |
+Untied attention, any S, pairs of query a and key b:
 
-Both sensings offer `fields(S) -> h`, its adjoint `adjoint(r) -> symmetric (d, d)`, with
-`<fields(S), r> = Tr(S adjoint(r))` for every symmetric S, and `gram()`, the matrix of `fields(adjoint(.))`.
-Tokens never form the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
-
-What a student sees of any square matrix: fields of pairs of tokens, or of Gaussian matrices.
-
-Untied attention, `pairs` of query a and key b. Normalisation:
-
-    tokens    h_ab = (x_a^T S z_b - delta Tr S) / sqrt(d),  x, z ~ N(0, I_d);  z = x but for `cross` pairs,
-              delta = 1 where a token meets itself (pairs `all`, which only trajectories see)
+    tokens    h_ab = (x_a^T S z_b - delta Tr S) / sqrt(d),  x, z ~ N(0, I_d);  z = x except for `cross` pairs,
+              delta = 1 if a token meets itself (pairs `all`, which only trajectories see)
     ginibre   h = Gaussian of the same variance |S|_F^2/d, independent for every pair: the model that the
-              theory solves exactly. Of `all` pairs those of one (a, b) are seen through one matrix, in both
-              orders, and a token with itself through a symmetric one, as tokens would show them
+              theory solves exactly. With `all` pairs, (a, b) and (b, a) are seen through one matrix, and a
+              token with itself through a symmetric one, as tokens would show them
 
-| letter | meaning | shape |
-|---|---|---|
-| d, T, n | matrix size, tokens per sample, samples | |
-| P | pairs of a sample, in the order of `PAIRS` | |
-| h | fields of all samples, one column per pair | (n, P) |
-
-Both offer `fields(S)`, its adjoint `adjoint(r)`, with `<fields(S), r> = Tr(S^T adjoint(r))`, and `gram()`, as
-the sensings of symmetric matrices do (`attnlaw.theory.learn.sensing`).
+All four classes offer `fields(S) -> h`, its adjoint `adjoint(r) -> (d, d)` with `<fields(S), r> = Tr(S^T
+adjoint(r))`, which is symmetric if tied, and `gram()`, the matrix of `fields(adjoint(.))`. Tokens never form
+the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
 """
 
 from __future__ import annotations
@@ -55,7 +46,7 @@ LARGEST_DENSE_BYTES = 2**31
 
 @lru_cache(maxsize=16)
 def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of the upper triangle, as `np.triu_indices`, kept: small problems ask for it often."""
+    """Return rows and columns of the upper triangle as `np.triu_indices` does, cached."""
     rows, columns = np.triu_indices(size)
     rows.flags.writeable = columns.flags.writeable = False
     return rows, columns
@@ -63,7 +54,11 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 @dataclass(frozen=True)
 class TokenSensing:
-    """Fields of sequences of tokens, `x` of shape (T, n, d), times `signs` of shape (n,) or of one number.
+    """Fields of sequences of tokens under a symmetric matrix.
+
+    Args:
+        x: tokens of shape (T, n, d).
+        signs: factors of the fields, of shape (n,) or (1,).
 
     >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
     >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
@@ -80,7 +75,7 @@ class TokenSensing:
         return samples, tokens, size
 
     def fields(self, matrix: Reals) -> Reals:
-        """h of shape (n, P)."""
+        """Return h of shape (n, P)."""
         samples, tokens, size = self.shape
         z = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
         first, second = upper(tokens)
@@ -91,7 +86,7 @@ class TokenSensing:
         return np.asarray(self.signs[:, None] * h / np.sqrt(size))
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum over samples and pairs of weight times (sym(x_a x_b^T) - delta_ab I) / sqrt(d)."""
+        """Sum weight times `(sym(x_a x_b^T) - delta_ab I) / sqrt(d)` over samples and pairs."""
         _, tokens, size = self.shape
         weights = self.signs[:, None] * weights
         first, second = upper(tokens)
@@ -104,7 +99,7 @@ class TokenSensing:
         return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Reals:
-        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         samples, tokens, size = self.shape
         first, second = upper(tokens)
         count = first.size
@@ -126,10 +121,11 @@ class TokenSensing:
 
 @dataclass(frozen=True)
 class MatrixSensing:
-    """Fields of independent Gaussian symmetric matrices, `rows` of shape (nP, d(d+1)/2).
+    """Fields of independent symmetric Gaussian matrices.
 
-    The rows hold isometric coordinates: those of S are S_ii and sqrt(2) S_ij (i < j), so that Euclidean and
-    Frobenius norms agree.
+    Args:
+        rows: the matrices, of shape (nP, d(d+1)/2), in isometric coordinates. Those of S are S_ii and sqrt(2)
+            S_ij (i < j), so that Euclidean and Frobenius norms agree.
 
     >>> sensing = MatrixSensing(np.array([[1.0, np.sqrt(2.0), 3.0]]), tokens=1, size=2)
     >>> sensing.adjoint(np.ones((1, 1))).round(12).tolist()
@@ -148,13 +144,13 @@ class MatrixSensing:
         return self.rows.shape[0] // (self.tokens * (self.tokens + 1) // 2), self.tokens, self.size
 
     def fields(self, matrix: Reals) -> Reals:
-        """h of shape (n, P)."""
+        """Return h of shape (n, P)."""
         i, j = upper(self.size)
         coordinates = matrix[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return (self.rows @ coordinates).reshape(self.shape[0], -1)
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum over samples and pairs of weight times sensing matrix."""
+        """Sum weight times sensing matrix over samples and pairs."""
         i, j = upper(self.size)
         coordinates = weights.reshape(-1) @ self.rows
         g = np.zeros((self.size, self.size))
@@ -162,7 +158,7 @@ class MatrixSensing:
         return g
 
     def gram(self) -> Reals:
-        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         return self.rows @ self.rows.T
 
 
@@ -170,7 +166,7 @@ Sensing = TokenSensing | MatrixSensing
 
 
 def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
-    """A `BadSetting` for a dense matrix that does not fit into memory."""
+    """Raise a `BadSetting` if a dense matrix does not fit into memory."""
     if 8 * rows * columns > LARGEST_DENSE_BYTES:
         raise BadSetting(
             "size",
@@ -182,7 +178,12 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 
 @dataclass(frozen=True)
 class PairSensing:
-    """Fields of queries `x` and keys `z`, each of shape (T, n, d), for the `places` (a, b).
+    """Fields of queries and keys.
+
+    Args:
+        x: queries of shape (T, n, d).
+        z: keys of shape (T, n, d); the same array as x if both are the tokens of one sequence.
+        places: the pairs (a, b) of query and key.
 
     >>> x, z = np.array([[[1.0, 2.0]]]), np.array([[[0.0, 1.0]]])  # T = 1, n = 1, d = 2
     >>> (PairSensing(x, z, ((0, 0),)).fields(np.array([[1.0, 3.0], [0.0, 5.0]])) * np.sqrt(2.0)).tolist()
@@ -200,7 +201,7 @@ class PairSensing:
         return samples, tokens, size
 
     def fields(self, matrix: Reals) -> Reals:
-        """h of shape (n, P)."""
+        """Return h of shape (n, P)."""
         samples, _, size = self.shape
         seen = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
         h = np.empty((samples, len(self.places)))
@@ -211,11 +212,11 @@ class PairSensing:
 
     @property
     def _selves(self) -> list[int]:
-        """The pairs of a token with itself, whose fields are centred."""
+        """Places of the pairs of a token with itself, whose fields are centred."""
         return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum over samples and pairs of weight times `(x_a z_b^T - delta I) / sqrt(d)`."""
+        """Sum weight times `(x_a z_b^T - delta I) / sqrt(d)` over samples and pairs."""
         size = self.shape[2]
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(self.places):
@@ -225,7 +226,7 @@ class PairSensing:
         return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Reals:
-        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         samples, _, size = self.shape
         count = len(self.places)
         check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
@@ -237,7 +238,10 @@ class PairSensing:
 
 @dataclass(frozen=True)
 class SquareSensing:
-    """Fields of Gaussian matrices with independent entries, `rows` of shape (nP, d^2).
+    """Fields of Gaussian matrices with independent entries.
+
+    Args:
+        rows: the matrices, of shape (nP, d^2).
 
     >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
@@ -255,13 +259,13 @@ class SquareSensing:
         return self.samples, self.tokens, self.size
 
     def fields(self, matrix: Reals) -> Reals:
-        """h of shape (n, P)."""
+        """Return h of shape (n, P)."""
         return (self.rows @ matrix.reshape(-1)).reshape(self.samples, -1)
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum over samples and pairs of weight times sensing matrix."""
+        """Sum weight times sensing matrix over samples and pairs."""
         return np.asarray((weights.reshape(-1) @ self.rows).reshape(self.size, self.size))
 
     def gram(self) -> Reals:
-        """Inner products of the sensing matrices, shape (nP, nP), samples first then pairs."""
+        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         return self.rows @ self.rows.T

@@ -21,8 +21,8 @@ LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of
 class ProblemRules:
     """Rules between the settings of a problem.
 
-    With an infinite `alpha` each sample is seen once. What is learned in the end need not be known then, only
-    how it is learned, and untied attention shows all ordered pairs.
+    If `alpha` is infinite, each sample is seen once. Then only the dynamics must be known, not the matrix at
+    the end, and untied attention shows all ordered pairs.
     """
 
     alpha: float
@@ -84,7 +84,7 @@ class ProblemRules:
 
     @property
     def _label_setting(self) -> str:
-        """The setting that says what labels show, with its value."""
+        """The setting that determines what labels show, with its value, for messages."""
         drawn = LOSSES[self.loss].draws_labels
         return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
 
@@ -170,7 +170,7 @@ class ProblemRules:
 
 @settings_dataclass
 class ProblemSettings(ProblemRules, Settings):
-    """What is learned, from how much data, by whom."""
+    """What a student learns, from how much data, and which student it is."""
 
     alpha: float = setting(
         0.2,

@@ -1,9 +1,9 @@
-"""The experiment beside the theory: draw data, train the student, measure what it has learned.
+"""The experiment that belongs to the theory: draw data, train students, measure what they have learned.
 
-The same frozen `Problem` feeds `state_evolution` and `simulate`. At size d the target is the deterministic
-diagonal matrix of the target law's quantiles (both sensings are invariant under rotations), untied these
-times a random rotation, which every seed draws (a diagonal target is symmetric, a generic one is not). The
-sample count is n = round(alpha d^2), and every seed draws its own data and noise.
+`state_evolution` and `simulate` take the same `Problem`. At size d the target is the diagonal matrix of the
+quantiles of its law, because both sensings are invariant under rotations. If attention is untied, every seed
+multiplies it by a random rotation, because a diagonal target is symmetric and a generic one is not. There are
+n = round(alpha d^2) samples, and every seed draws its own data and noise.
 
 | quantity | definition |
 |---|---|
@@ -13,7 +13,8 @@ sample count is n = round(alpha d^2), and every seed draws its own data and nois
 | overlap, norm | m = Tr(S_hat^T S*)/d, q = |S_hat|_F^2/d |
 | trace, nuclear_norm | Tr S_hat/d if tied, |S_hat|_*/d if untied |
 | rank_fraction | share of eigenvalues (untied: singular values) of S_hat that are not zero |
-| angle, wrong_keys | of S_hat to S*; share of fresh queries that prefer the other key (cross-entropy) |
+| angle | angle between S_hat and S* (cross-entropy) |
+| wrong_keys | share of fresh queries that prefer the other key (cross-entropy) |
 """
 
 from __future__ import annotations
@@ -57,10 +58,17 @@ NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """What `seeds` trained students of size d learned; `eigenvalues` has shape (seeds, d), ascending.
+    """What trained students of size d have learned.
 
-    Untied students have singular values there, and a `nuclear_norm` in place of the `trace`.
-    Each `Estimate` is a mean over the seeds with its standard error, None for a single seed.
+    Each `Estimate` is a mean over the seeds with its standard error, which a single seed does not have. The
+    quantities are defined at the top of this module.
+
+    Args:
+        samples: number of samples, n.
+        seeds: number of students.
+        eigenvalues: of shape (seeds, d), ascending; singular values if untied.
+        residual: largest residual of the training runs.
+        unsolved: what training did not reach.
     """
 
     problem: Problem
@@ -87,7 +95,7 @@ class Measurement(BriefRepr):
 
     @property
     def rounding(self) -> str | None:
-        """What was simulated instead, where `n = round(alpha d^2)` samples miss alpha by more than 1%."""
+        """A note on the simulated alpha, if `n = round(alpha d^2)` misses the problem's by more than 1%."""
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
@@ -110,16 +118,27 @@ def simulate(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Measurement:
-    """Train the problem's student at size d on `seeds` independent data sets, in threads.
+    """Train the problem's student at size d on independent data sets, in threads.
 
-    `jobs` threads (default: the cores) hold one BLAS thread each, so that the numbers do not depend on it.
-    Ctrl-C, or a run that fails, ends the others at their next step.
-    Cost per gradient: 4 n T d^2 operations with tokens, n T(T+1) d^2 with Gaussian matrices ("goe").
-    With tokens S >= 0 forces h_aa >= -Tr S/sqrt(d): as lt -> 0 at T = 1 and small d, the most negative noisy
-    label alone fixes Tr S, the minimiser is not unique, and which one is found depends on the solver; compare
-    such cases with Gaussian matrices.
-    Fails with an `InputError` when d times the target's rank ratio is not whole, for a student that is not
-    trained (Bayes-optimal), and when the data would not fit into memory.
+    The cost of a gradient is 4 n T d^2 operations with tokens and n T(T+1) d^2 with Gaussian matrices
+    ("goe"). Ctrl-C, or a run that fails, ends the others at their next step.
+
+    With tokens, S >= 0 forces h_aa >= -Tr S/sqrt(d). As lt -> 0 at T = 1 and small d, the most negative noisy
+    label alone fixes Tr S. The minimiser is then not unique, and the solver decides which one is found:
+    compare such cases with Gaussian matrices.
+
+    Args:
+        problem: with a finite alpha.
+        size: d. It must make d times the target's rank ratio a whole number.
+        seeds: number of students, each with its own data.
+        seed: seed of the random draws.
+        sensing: what students see: "tokens", "signed", "goe" or "ginibre".
+        jobs: number of threads (default: the cores). Each uses one BLAS thread, so results do not depend on
+            it.
+        progress: called with the number of students done and their total.
+
+    Raises an `InputError` if the student is not trained (Bayes-optimal), if the size does not fit the target,
+    or if the data do not fit into memory.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)
@@ -181,7 +200,7 @@ def simulate(
 
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
-    """The number of samples at size d, or an `InputError` for a student that cannot be trained there."""
+    """Return the number of samples at size d, or raise an `InputError` if it cannot be trained there."""
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(

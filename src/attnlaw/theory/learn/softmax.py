@@ -1,8 +1,7 @@
-"""State evolution with the row softmax output, any number of tokens, for students that answer its averages.
+"""State evolution with the row softmax output, for any number of tokens and several students.
 
 With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* + noise))`, noise of covariance
-`(Delta/2) K`, p the proximal point, `g = -l'(p)`, `H = l''(p)` and `B`
-(`attnlaw.theory.learn.softmax_channel`):
+`(Delta/2) K`, proximal point p, `g = -l'(p)`, `H = l''(p)` and B (`attnlaw.theory.learn.softmax_channel`):
 
     Vhat = 2 alpha E tr[(I + V H K)^-1 H K]
     mhat = 2 alpha E tr[(I + V H K)^-1 B K]
@@ -12,18 +11,18 @@ With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* +
     direct:     V = 1/(Vhat + 4 lambda), m = V mhat Q*, q = V^2 (mhat^2 Q* + qhat)
 
 The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
-cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits where the student is near the target.
+cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits if the student is near the target.
 
-Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step, so the
-iteration has a fixed point of its own; its distance from the limit is the rule's error (1e-4 in E at 2^13
-draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each:
-the standard error of their mean, which has as many draws as the solution but less even ones. So it is 2 to 4
-times too large where the loss is smooth. The theory assumes replica symmetry and the global proximal point.
-How far to trust that says the replicon value `K 2 alpha E tr[(K G)^2] / Vhat^2`, unstable above 1, `G = -dg/
-domega` and the first K that of `attnlaw.theory.learn.stability`: small differences between two students
-trained on the same data then grow. For one group of a quadratic loss it is that of the linear output.
+Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence. The sequence is the same at every
+step, so the iteration has a fixed point, whose distance from the limit is the error of the averages (1e-4 in
+E at 2^13 draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the
+draws each, as the standard error of their mean. Their mean has as many draws as the solution, but less even
+ones, so the estimate is 2 to 4 times too large if the loss is smooth.
 
-What the fixed points of the row softmax predict: values with the errors of their averages.
+The theory assumes replica symmetry and the global proximal point. The replicon value `K 2 alpha E tr[(K G)^2]
+/ Vhat^2` indicates how far to trust it, with `G = -dg/domega` and the first K that of
+`attnlaw.theory.learn.stability`. It is unstable above 1: small differences between two students trained on
+the same data then grow. For one group of a quadratic loss it is the value of the linear output.
 """
 
 from __future__ import annotations
@@ -72,9 +71,14 @@ Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begin
 
 @dataclass(frozen=True)
 class SoftmaxPoint:
-    """Fixed point and the errors there; `a, b, r` describe the trained matrix (direct: b is zero).
+    """A fixed point and the errors there.
 
-    `replicates` are the fixed points of other scrambles, whose scatter tells the error.
+    Args:
+        a: noise level of the matrix X that the student effectively sees.
+        b: threshold below which the student cuts eigenvalues; 0 for the direct student.
+        r: factor by which the rest is multiplied: the trained matrix is `r (X - b)_+`.
+        stability: replicon value; None if the loss is convex.
+        replicates: fixed points of other scrambles, whose scatter estimates the error.
     """
 
     E: float
@@ -106,12 +110,14 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """What a student makes of the averages.
+    """How a student responds to the averages of a channel.
 
-    `start(batch)` gives E, `Q* - m` and V of its linear problem; `step(problem, order)` gives E, theta, V, m,
-    q, a, b, r, rank fraction and trace; `slope(problem, Vhat, a, b)` the mean square over pairs of values of
-    the slope of what it makes of them (`attnlaw.theory.learn.stability`). `cuts`: the trained matrix is
-    `r (X - b)_+`, else `r X`.
+    Args:
+        start: returns E, `Q* - m` and V of its linear problem for a batch.
+        step: returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its averages.
+        slope: returns the mean square slope of its map of eigenvalues (`attnlaw.theory.learn.stability`) for
+            `(problem, Vhat, a, b)`.
+        cuts: whether the trained matrix is `r (X - b)_+`; if not, it is `r X`.
     """
 
     start: Callable[[ProblemBatch], tuple[Reals, Reals, Reals]]
@@ -121,7 +127,7 @@ class StudentUpdate:
 
 
 class SoftmaxChannel(Protocol):
-    """What a fixed point is made of: averages at given (E, theta, V), and the error on clean labels."""
+    """The averages at given (E, theta, V) and the error on clean labels, which a fixed point needs."""
 
     @property
     def problem(self) -> Problem: ...
@@ -129,13 +135,16 @@ class SoftmaxChannel(Protocol):
     def average(self, E: float, theta: float, V: float) -> ChannelAverages: ...
 
     def response(self, E: float, theta: float, V: float) -> float | None:
-        """`2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`; None where the loss is convex."""
+        """Return `2 alpha E tr[(K G)^2]`, `G = (I + V H K)^-1 H = -dg/domega`; None if the loss is convex."""
 
     def test_error(self, E: float, theta: float) -> float: ...
 
 
 class _Channel:
-    """The draws of one problem, on the last axis; the proximal points of the last step start the next."""
+    """The draws of one problem, on the last axis.
+
+    The proximal points of one step are the start of the next.
+    """
 
     def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
         self.problem = problem
@@ -163,7 +172,7 @@ class _Channel:
         return np.asarray(self.teacher + root * away)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """One pass over the draws."""
+        """Average over the draws once."""
         problem = self.problem
         sigma, gradient, H, solved = self._proximal(E, theta, V)
         B = label_response(sigma, self.labels, problem.beta)
@@ -176,16 +185,16 @@ class _Channel:
         )
 
     def response(self, E: float, theta: float, V: float) -> float:
-        """`K G = A^-1 H / V` with the matrix A of Newton's method."""
+        """Return the response, with `K G = A^-1 H / V` for the matrix A of Newton's method."""
         *_, H, solved = self._proximal(E, theta, V)
         product = np.einsum("prn,rqn->pqn", solved, H)
         square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
         return float(2 * self.problem.alpha * square)
 
     def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
-        """Rows, slope, H and A^-1 at the proximal points.
+        """Return softmax rows, gradient, H and A^-1 at the proximal points.
 
-        Both local minima are followed, and searched afresh every few calls.
+        Both local minima are followed, and are searched again every few calls.
         """
         problem = self.problem
         omega = self.student(E, theta)
@@ -203,19 +212,19 @@ class _Channel:
         return sigma, gradient, H, inverse(factor(H + (self.inverse / V)[..., None]))
 
     def test_error(self, E: float, theta: float) -> float:
-        """Error on clean labels of a student with the error E at the angle theta."""
+        """Return the error on clean labels of a student with the error E at the angle theta."""
         seen = (self.student(E, theta), self.teacher)
         sigma, clean = (softmax_rows(v, self.problem.beta, self.problem.tokens) for v in seen)
         return float(loss(sigma, clean).mean())
 
 
 def default_draws(problem: Problem) -> int:
-    """log2 of the number of draws: 13, and 15 for beta above 2, where the loss has sharper corners."""
+    """Return log2 of the number of draws: 13, or 15 for beta above 2, where the loss has sharper corners."""
     return 13 if problem.beta <= 2 else 15
 
 
 def check_size(problem: Problem, log2_draws: int | None = None) -> None:
-    """An `InputError` for more tokens than memory holds: every draw has several P x P arrays."""
+    """Raise an `InputError` for more tokens than memory holds: every draw has several P x P arrays."""
     draws = 1 << (log2_draws or default_draws(problem))
 
     def needed(T: int) -> int:
@@ -238,10 +247,10 @@ def solve(
     log2_draws: int | None = None,
     tolerance: float = 1e-6,
 ) -> SoftmaxPoint:
-    """The fixed point (E, theta, V), from `start` or from the student of the linearised output.
+    """Solve for the fixed point (E, theta, V), from `start` or from the student of the linearised output.
 
-    At beta = 4 a few draws flip between their two local minima and the residual may stop near 1e-3; the
-    iteration then ends there and says so.
+    At beta = 4 a few draws flip between their two local minima, and the residual may stop near 1e-3. The
+    iteration then ends there and reports it.
     """
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
@@ -261,10 +270,11 @@ def solve(
 
 
 def _linear_start(channel: _Channel, answer: StudentUpdate) -> Start:
-    """(E, theta, V) of the linear output whose quadratic loss has the mean curvature of the softmax's.
+    """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax.
 
-    Its groups have the weights `eig(K H)/2`, H the curvature where the student equals the teacher. It is
-    exact as beta -> 0, and as the weight decay -> 0, where V grows without bound and the weights drop out.
+    Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. It is
+    exact as beta -> 0. It is also exact as the weight decay -> 0, because V grows without bound and the
+    weights drop out.
     """
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
@@ -281,14 +291,14 @@ def _linear_start(channel: _Channel, answer: StudentUpdate) -> Start:
 
 
 def angle(Q: float, E: float, gap: float) -> float:
-    """theta for `gap = Q* - m`."""
+    """Return theta for `gap = Q* - m`."""
     return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
 
 
 def fixed_point(
     channel: SoftmaxChannel, answer: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Solved for `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
+    """Iterate in `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
@@ -315,7 +325,7 @@ def fixed_point(
 
 
 def noise_level(problem: Problem, order: ChannelAverages) -> float:
-    """`a = sqrt(qhat)/mhat`, as far as rounding does not hide it."""
+    """Return `a = sqrt(qhat)/mhat`, or the least level that rounding does not hide."""
     return max(float(np.sqrt(order.qhat)) / order.mhat, problem.target.least_noise_level)
 
 
@@ -325,7 +335,13 @@ def predictions(
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
-    """Predictions of problems that share a target, each started at the one before along alpha."""
+    """Predict problems that share a target, each started at the solution before along alpha.
+
+    Args:
+        answer: how the student responds.
+        report: called with the number of problems solved.
+        solved: solves one problem; the default is the softmax with a squared loss.
+    """
     order = sorted(
         range(len(problems)), key=lambda i: (problems[i].tokens, problems[i].beta, problems[i].alpha)
     )
@@ -344,7 +360,7 @@ def predictions(
 
 
 def _values(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
-    """What is an average, under its name in a prediction."""
+    """Return the quantities of a prediction that are averages, by name."""
     values = {
         "estimation_error": point.E,
         "prediction_error": point.test,
@@ -359,9 +375,10 @@ def _values(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dic
 
 
 def errors(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
-    """The standard error of the mean over the replicates and what the iteration left, in squares.
+    """Return the standard errors of the quantities that are averages, by name.
 
-    The iteration's error is relative to E, so for m and q it is relative to their distance from Q*.
+    An error adds the squares of the standard error of the mean over the replicates and of what the iteration
+    left. The latter is relative to E, so for m and q it is relative to their distance from Q*.
     """
     tables = [_values(problem, answer, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)

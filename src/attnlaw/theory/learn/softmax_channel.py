@@ -1,7 +1,7 @@
-"""The row softmax seen by state evolution: coordinates, loss with derivatives, proximal point.
+"""The row softmax as state evolution sees it: coordinates, loss with derivatives, proximal point.
 
-A row softmax of a symmetric T x T field h does not change when a constant is added to all of h, and to
-nothing else; so it sees `P = T(T+1)/2 - 1` coordinates `v_ab = h_ab - h_12`, a <= b, (a, b) != (1, 2), with
+A row softmax of a symmetric T x T field h does not change if a constant is added to all of h, and every other
+change shows. So it sees `P = T(T+1)/2 - 1` coordinates `v_ab = h_ab - h_12`, a <= b, (a, b) != (1, 2), with
 covariance `Q K` (for two tokens `K = [[3, 1], [1, 3]]`).
 
 | letter | meaning |
@@ -11,11 +11,11 @@ covariance `Q K` (for two tokens `K = [[3, 1], [1, 3]]`).
 | p | `argmin l(v) + (v - omega)^T (V K)^-1 (v - omega) / 2` |
 | C | second derivatives of the loss of one row in its own logits, T x T |
 
-The N draws stand on the last axis: every number of a small matrix is an array over all draws, and a
+The N draws are on the last axis. Every number of a small matrix is an array over all draws, so a
 factorisation is a few array operations for all of them (`attnlaw.numerics.small_systems`).
 
-The loss `l(v) = sum_ab (y_ab - sigma_ab)^2` is not convex: the proximal point is taken as the better of two
-local minima, reached from omega and from the teacher's own logits.
+The loss `l(v) = sum_ab (y_ab - sigma_ab)^2` is not convex. The proximal point is the better of two local
+minima, reached from omega and from the teacher's logits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """The coordinate of each entry of h, shape (T, T); that of h_12, which is zero, is P (read-only).
+    """Return the coordinate of each entry of h, shape (T, T), read-only. That of h_12, which is zero, is P.
 
     >>> places(2).tolist()
     [[0, 2], [2, 1]]
@@ -49,7 +49,7 @@ def places(tokens: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=8)
 def covariance(tokens: int) -> Reals:
-    """`K` of shape (P, P) (read-only).
+    """Return K of shape (P, P), read-only.
 
     >>> covariance(2).tolist()
     [[3.0, 1.0], [1.0, 3.0]]
@@ -64,7 +64,7 @@ def covariance(tokens: int) -> Reals:
 
 
 def softmax_rows(v: Reals, beta: float, tokens: int) -> Reals:
-    """Rows of the softmax of the field with coordinates v (P, N): shape (T, T, N)."""
+    """Return the softmax rows (T, T, N) of the field with coordinates v (P, N)."""
     logits = np.concatenate([beta * v, np.zeros((1, v.shape[1]))])[places(tokens)]
     logits -= logits.max(axis=1, keepdims=True)
     np.exp(logits, out=logits)
@@ -73,16 +73,17 @@ def softmax_rows(v: Reals, beta: float, tokens: int) -> Reals:
 
 
 def loss(sigma: Reals, y: Reals) -> Reals:
-    """`sum_ab (y_ab - sigma_ab)^2` per draw."""
+    """Return `sum_ab (y_ab - sigma_ab)^2` for each draw."""
     away = y - sigma
     return np.asarray(np.einsum("abn,abn->n", away, away))
 
 
 def derivatives(sigma: Reals, y: Reals, beta: float) -> tuple[Reals, Reals]:
-    """Gradient (P, N) and Hessian (P, P, N) of the loss in the coordinates v.
+    """Return the gradient (P, N) and the Hessian (P, P, N) of the loss in the coordinates v.
 
-    Per row, with `r = y - sigma`, `t = sum r sigma`, `e = r - sigma` and `s = sum e sigma`: the gradient is
-    `-2 beta sigma (r - t)`, and `C_bc = -2 beta^2 sigma_b [(e_b - t) 1(b=c) - sigma_c (e_b + e_c - t - s)]`.
+    For each row, with `r = y - sigma`, `t = sum r sigma`, `e = r - sigma` and `s = sum e sigma`: the gradient
+    is `-2 beta sigma (r - t)`, and `C_bc = -2 beta^2 sigma_b [(e_b - t) 1(b=c) - sigma_c (e_b + e_c - t -
+    s)]`.
     """
     r = y - sigma
     t = (r * sigma).sum(axis=1, keepdims=True)
@@ -97,9 +98,10 @@ def derivatives(sigma: Reals, y: Reals, beta: float) -> tuple[Reals, Reals]:
 
 
 def gauss_newton(sigma: Reals, beta: float) -> Reals:
-    """The positive semidefinite part `2 beta^2 J J` of the Hessian, `J = diag(sigma) - sigma sigma^T`.
+    """Return the positive semidefinite part `2 beta^2 J J` of the Hessian, `J = diag(sigma) - sigma sigma^T`.
 
-    `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) - sigma_c (sigma_b + sigma_c - sum sigma^2)]`: (P, P, N).
+    `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) - sigma_c (sigma_b + sigma_c - sum sigma^2)]`. The shape is (P,
+    P, N).
     """
     m = sigma - 0.5 * (sigma * sigma).sum(axis=1, keepdims=True)
     scaled = 2 * beta**2 * sigma
@@ -107,10 +109,11 @@ def gauss_newton(sigma: Reals, beta: float) -> Reals:
 
 
 def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
-    """The symmetric part of `B = -d^2 l / dp dv*`, per row that of `2 beta^2 J(sigma) J(y)`: (P, P, N).
+    """Return the symmetric part of `B = -d^2 l / dp dv*`, shape (P, P, N).
 
-    `C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b + sigma_c - sum sigma y)]`, half of it and half of
-    its transpose. A trace with a symmetric matrix needs no more.
+    Each row gives `2 beta^2 J(sigma) J(y)`, that is `C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b +
+    sigma_c - sum sigma y)]`, half of it and half of its transpose. A trace with a symmetric matrix needs no
+    more.
     """
     half = 0.5 * (sigma * y).sum(axis=1, keepdims=True)
     scaled = beta**2 * sigma
@@ -125,7 +128,7 @@ def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
 
 
 def _sum_by_coordinate(rows: Reals) -> Reals:
-    """The sum of entries (T, T, N) that belong to the same coordinate: (P, N)."""
+    """Sum the entries (T, T, N) that belong to the same coordinate: (P, N)."""
     at = places(rows.shape[0])
     sums = np.zeros((at.max() + 1, rows.shape[2]))
     for (a, b), place in np.ndenumerate(at):
@@ -134,9 +137,9 @@ def _sum_by_coordinate(rows: Reals) -> Reals:
 
 
 def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
-    """`sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`: shape (P, P, N).
+    """Return `sum_a R_a^T C_a R_a` for rows `C_a = diag(alone_a) + pair(a, ., .)`, shape (P, P, N).
 
-    Two different coordinates share one row at most: each entry off the diagonal is one term, or zero.
+    Two different coordinates share one row at most, so each entry off the diagonal is one term or zero.
     """
     tokens, _, draws = alone.shape
     at = places(tokens)
@@ -153,9 +156,13 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
 
 
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
-    """A local minimum of `l(v) + (v - omega)^T precision (v - omega)/2` and its value, for every draw.
+    """Find a local minimum of `l(v) + (v - omega)^T precision (v - omega)/2` for every draw.
 
-    Newton's method, with the Gauss-Newton matrix where the Hessian gives no descent, and halved steps.
+    This is Newton's method with halved steps. It uses the Gauss-Newton matrix if the Hessian does not give a
+    descent.
+
+    Returns:
+        The minima (P, N) and their values (N,).
     """
     minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])
@@ -187,7 +194,7 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
 def _line_search(
     here: tuple[Reals, Reals, Reals], step: Reals, slope: Reals, problem: tuple[Reals, Reals, Reals, float]
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """The next points, their rows and values, and which part of the step was taken (Armijo's rule)."""
+    """Return the next points, their rows and values, and which part of the step was taken (Armijo's rule)."""
     v, sigma, value = here
     omega, y, precision, beta = problem
     length = np.ones(value.size)

@@ -1,47 +1,41 @@
-"""How students are trained: a solver for each student and form of its problem.
+"""Solvers that train students: one for each student and form of its problem.
 
-Training the factor of the factorised student: L-BFGS on W, `S = W W^T / sqrt(m d)`.
+| student | problem | solver |
+|---|---|---|
+| factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
+| ... narrow | the same with fewer columns than the solution has rank | `train_narrow` |
+| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal`, `train_splitting` |
+| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `train_pair_factors` |
+| direct | `min over symmetric S of R(S) + lambda d |S|_F^2` (untied: over any S) | `train_direct` |
+| ... up to a time | gradient flow of the same problem | `train_flow` |
 
-arXiv:2509.24914: W of shape (d, m), kappa = m/d, lt = sqrt(kappa) lambda,
+Factors (arXiv 2509.24914): W has shape (d, m), kappa = m/d, lt = sqrt(kappa) lambda, and
 
     F(W) = R(S) + lambda |W|_F^2 = R(S) + lt d Tr S,    dF/dW = 2 (R'(S) + lt d I) W / sqrt(m d).
 
-For every m at least the rank of the minimiser over S >= 0 this and the convex form have the same minimum
-(linear output: R is convex in S). `train_factors` has m = d, which always suffices; `train_narrow` has less.
+If m is at least the rank of the minimiser over S >= 0, this and the convex form have the same minimum (linear
+output: R is convex in S). Untied factors have `F = R(S) + lambda (|W_Q|_F^2 + |W_K|_F^2) = R(S) + lt d |S|_*`
+at the minimum over factors of the same product, `lt = 2 sqrt(kappa) lambda` (Srebro, Rennie and Jaakkola
+2004), and the same holds for them.
 
-Training the direct student: `min over symmetric S of R(S) + lambda d |S|_F^2` (untied over any S).
+Convex form: FISTA (Beck and Teboulle 2009) is restarted if the momentum points uphill (O'Donoghue and Candes
+2015, arXiv 1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk. It needs
+fewer observations than unknowns, and keeps its speed as lt -> 0, where first-order methods stall. In it A are
+the fields, scaled by the root of the loss weights, R(S) = |y - A S|^2, and K = A A^T is the Gram matrix (nP,
+nP). Each step shrinks eigenvalues by tau, tau = rho lt d for the proximal parameter rho.
 
-Conjugate gradients where the loss is quadratic, else L-BFGS; up to a time, gradient flow exactly.
+Residuals: the gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`.
+For convex R and every tau >= Tr S_min
 
-The convex form of the factorised student: `min over S >= 0 of F(S) = R(S) + lt d Tr S`.
+    F(S) - F(S_min) <= Tr(G S) + tau max(0, -least eigenvalue of G).
 
-FISTA (Beck and Teboulle 2009) is restarted when the momentum points uphill (O'Donoghue and Candes 2015,
-arXiv:1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk, needs fewer
-observations than unknowns, and keeps its speed as lt -> 0 where first-order methods stall. In it A are the
-fields, scaled by the root of the loss weights, R(S) = |y - A S|^2, K = A A^T is the Gram matrix (nP, nP), and
-eigenvalues are shrunk by tau in each step, tau = rho lt d for the proximal parameter rho.
+The residual of the gradient solvers is the right side over F(S), with tau = 2 Tr S. A small move per step
+would not do: at a tiny lt the steps are tiny far from the minimiser. For untied factors `G = R'(S)` and
 
-The gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`, and for
-convex R and every tau >= Tr S_min
+    F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),    tau = 2 |S|_*.
 
-    F(S) - F(S_min) <= Tr(G S) + tau max(0, -least eigenvalue of G),
-
-whose right side over F(S) is the residual of the gradient solvers, tau = 2 Tr S. A small move per step would
-not do: at a tiny lt the steps are tiny far from the minimiser. Splitting reports the relative gap between its
-two half-steps, whose penalty moves S by order one however small lt is.
-
-Training two factors, `S = W_Q W_K^T / sqrt(m d)`, and the convex problem that has the same minimum.
-
-`F = R(S) + lambda (|W_Q|_F^2 + |W_K|_F^2) = R(S) + lt d |S|_*` at its minimum over factors of the same
-product, `lt = 2 sqrt(kappa) lambda`, kappa = m/d (Srebro, Rennie and Jaakkola 2004). For every m at least the
-rank of the minimiser over all S both have the same minimum.
-
-A minimiser S has `Tr(G^T S) + lt d |S|_* = 0` and `|G|_op <= lt d` for `G = R'(S)`, and for convex R and
-every tau >= |S_min|_*
-
-    F(S) - F(S_min) <= Tr(G^T S) + lt d |S|_* + tau max(0, |G|_op - lt d),
-
-whose right side over F(S) is the residual, tau = 2 |S|_*, as for positive semidefinite S.
+Splitting reports the relative gap between its two half-steps, whose penalty moves S by order one however
+small lt is.
 """
 
 from __future__ import annotations
@@ -68,7 +62,7 @@ OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """The symmetric matrix with its negative eigenvalues set to zero, the nearest positive semidefinite one.
+    """Return the nearest positive semidefinite matrix: negative eigenvalues become zero.
 
     >>> positive_part(np.diag([2.0, -1.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -79,12 +73,12 @@ def positive_part(matrix: Reals) -> Reals:
 
 
 def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
-    """`(S - t (R'(S) + shift I))_+` with `shift = lt d`: directions outside the solution become zero."""
+    """Return `(S - t (R'(S) + shift I))_+`, `shift = lt d`: directions outside the solution become zero."""
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
 
 
 def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """The bound above on what F(S) can still lose, relative to F(S), with `shift = lt d`.
+    """Return a bound on what F(S) can still lose over S >= 0, relative to F(S), with `shift = lt d`.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -103,7 +97,7 @@ def optimality_gap(risk: Risk, matrix: Reals, shift: float) -> float:
 
 
 def train_proximal(risk: Risk, weight_decay: float) -> Trained:
-    """FISTA with restarts from S = 0, step 1/curvature.
+    """Minimise by FISTA with restarts from S = 0, with steps of 1/curvature.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -129,7 +123,7 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
 
 
 def shrink_eigenvalues(matrix: Reals, tau: float) -> Reals:
-    """The positive semidefinite matrix of `(x - tau)_+` for each eigenvalue x."""
+    """Replace each eigenvalue x by `(x - tau)_+`."""
     return positive_part(matrix - tau * np.eye(len(matrix)))
 
 
@@ -139,12 +133,18 @@ def train_splitting(
     check: Check = never_stop,
     shrink: Callable[[Reals, float], Reals] = shrink_eigenvalues,
 ) -> Trained:
-    """Douglas-Rachford: the risk's proximal map by one Cholesky factor of K + lt d/(2 tau), then shrinkage.
+    """Minimise by Douglas-Rachford splitting: the risk's proximal map, then shrinkage.
 
-    Its limit lt -> 0 is the interpolator of least trace (of least nuclear norm where `shrink` acts on
-    singular values). Needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2),
-    else K is singular; where no S >= 0 fits the data (beyond interpolation) a tiny lt does not converge.
-    Memory and set-up grow like (nP)^2 and (nP)^3.
+    One Cholesky factor of K + lt d/(2 tau) serves all steps. The limit lt -> 0 is the interpolator of least
+    trace (of least nuclear norm if `shrink` acts on singular values). Memory and set-up grow like (nP)^2 and
+    (nP)^3.
+
+    It needs the linear output and fewer observations than unknowns, d(d+1)/2 (untied d^2), because K is
+    singular otherwise. If no S >= 0 fits the data (beyond interpolation), a tiny lt does not converge.
+
+    Args:
+        check: called in every step; it raises to stop the run.
+        shrink: what the penalty does to a matrix.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -185,9 +185,10 @@ STARTS = 3
 def train_factors(
     risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
 ) -> Trained:
-    """Minimise R(W W^T/d) + lt d Tr S over square W from standard Gaussian weights.
+    """Minimise R(W W^T/d) + lt d Tr S over square W by L-BFGS, from standard Gaussian weights.
 
-    Slow as lt -> 0 below interpolation (steps grow like 1/sqrt(lt)): use `train_splitting` there.
+    This is slow as lt -> 0 below interpolation, because steps grow like 1/sqrt(lt). Use `train_splitting`
+    there.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -221,7 +222,7 @@ def descend_factors(
     size: int,
     check: Check,
 ) -> tuple[Reals, int]:
-    """L-BFGS on flat factors of a (size, size) matrix: where it ended, and its steps."""
+    """Run L-BFGS on flat factors of a (size, size) matrix. Return the end point and the number of steps."""
     # In units of the penalty's own gradient, 2 lt W/d^2; the floor serves lt = 0.
     tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
     return descend(objective, start, tolerance, check)
@@ -236,10 +237,15 @@ def train_narrow(
     rng: np.random.Generator,
     check: Check,
 ) -> Trained:
-    """The best of `STARTS` descents on `count` entries of factors narrower than what they would learn.
+    """Return the best of `STARTS` descents on factors that are narrower than what they would learn.
 
-    The loss is not convex in S there, and starts may end apart. The residual is `|gradient| |w| / F`: what a
-    step of the length of w could still gain.
+    The loss is not convex in S then, and starts may end at different points. The residual is `|gradient| |w|
+    / F`, what a step of the length of w could still gain.
+
+    Args:
+        objective: returns F/d^2 and its gradient for flat factors.
+        product: returns the matrix S of flat factors.
+        count: number of entries of the factors.
     """
     starts = [rng.standard_normal(count) for _ in range(STARTS)]
     ends = [descend_factors(objective, start, weight_decay, size, check) for start in starts]
@@ -250,7 +256,7 @@ def train_narrow(
 
 
 def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
+    """Return F(W)/d^2 and its gradient, flat, for W of shape (d, m)."""
     size, width = w.shape
     scale = 1.0 / np.sqrt(size * width)
     matrix = scale * (w @ w.T)
@@ -261,7 +267,9 @@ def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float,
 
 
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
-    """The ridge student; the residual is the relative move of one gradient step of safe length.
+    """Train the ridge student. The residual is the relative move of one gradient step of safe length.
+
+    It uses conjugate gradients if the loss is quadratic, else L-BFGS.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -279,10 +287,10 @@ def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> 
 
 
 def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = never_stop) -> Trained:
-    """Gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0, by the Gram matrix's eigenvalues.
+    """Follow the gradient flow `dS/dt = -(R'(S) + 2 lambda d S)/(2d)` from S = 0 up to a time.
 
-    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, B the fields scaled by the root of the loss
-    weights over d, K = B B^T: exact, so its residual is 0.
+    `S(t) = B^T (1 - exp(-(K + lambda) t))/(K + lambda) y`, where B are the fields scaled by the root of the
+    loss weights over d, and K = B B^T. This is exact, so the residual is 0.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -338,7 +346,7 @@ def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]
 
 
 def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
-    """The matrix with its singular values lowered by tau, none below zero.
+    """Lower the singular values by tau, none below zero.
 
     >>> shrink_singular_values(np.array([[0.0, 3.0], [1.0, 0.0]]), 2.0).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
@@ -349,7 +357,7 @@ def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
 
 
 def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """The bound above on what F(S) can still lose, relative to F(S), with `shift = lt d`."""
+    """Return a bound on what F(S) can still lose over all S, relative to F(S), with `shift = lt d`."""
     value, gradient = risk(matrix)
     norm = float(np.linalg.svd(matrix, compute_uv=False).sum())
     total = value + shift * norm
@@ -362,7 +370,7 @@ def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
 def train_pair_factors(
     risk: Risk, weight_decay: float, rng: np.random.Generator, check: Check = never_stop
 ) -> Trained:
-    """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors from standard Gaussian weights.
+    """Minimise R(W_Q W_K^T/d) + lt d |S|_* over square factors by L-BFGS, from standard Gaussian weights.
 
     >>> from attnlaw.theory.learn.data import draw_squares
     >>> from attnlaw.theory.learn.risk import Linear
@@ -388,13 +396,13 @@ def train_pair_factors(
 
 
 def pair_matrix(w: Reals, size: int) -> Reals:
-    """`W_Q W_K^T / sqrt(m d)` of flat factors."""
+    """Return `W_Q W_K^T / sqrt(m d)` for flat factors."""
     first, second = w.reshape(2, size, -1)
     return np.asarray(first @ second.T / np.sqrt(size * first.shape[1]))
 
 
 def pair_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float, Reals]:
-    """F/d^2 and its gradient, flat, for W_Q and W_K of shape (d, m), one after the other."""
+    """Return F/d^2 and its gradient, flat, for W_Q and W_K of shape (d, m), one after the other."""
     size = risk.sensing.shape[2]
     first, second = w.reshape(2, size, -1)
     scale = 1.0 / np.sqrt(size * first.shape[1])

@@ -1,18 +1,18 @@
-"""Whether a student whose loss is not convex has one solution: an indicator at a stated size.
+"""An indicator of whether a student with a loss that is not convex has one solution.
 
-A student narrower than what it would learn: the map `f(x) = (x - b) 1(x > t)` (untied: of abs(x), with the
-sign of x) jumps at t > b. Replica symmetry asks that `K sum_k 2 alpha_k c_k^2 / Vhat^2 < 1` (one group, tied:
-`K < 2 alpha_T`; untied: `K < alpha_P`) with
+Consider a student narrower than what it would learn. Its map of eigenvalues `f(x) = (x - b) 1(x > t)`
+(untied: of abs(x), with the sign of x) jumps at t > b. Replica symmetry requires `K sum_k 2 alpha_k c_k^2 /
+Vhat^2 < 1` (one group, tied: `K < 2 alpha_T`; untied: `K < alpha_P`) with
 
     K = mean over all pairs (i, j) of ((f(x_i) - f(x_j)) / (x_i - x_j))^2,    f'(x_i) for i = j,
 
-x the quantiles of mu_delta. A jump costs `log d`, so that for d -> infinity every jump is unstable in
-principle: K is given for d = 160 and read as an indicator. Training runs from three starts agreed where it
-was below 0.5, were up to 1% apart in E from 0.6 to 1, and 3% and more beyond 1.5. Convex students have `K <=
-chi`, always stable.
+where x are the quantiles of mu_delta. A jump costs `log d`, so in principle every jump is unstable for d ->
+infinity. K is therefore given for d = 160 and is only an indicator. Training runs from three starts agreed if
+it was below 0.5, were up to 1% apart in E from 0.6 to 1, and 3% and more beyond 1.5. Convex students have `K
+<= chi` and are always stable.
 
-A softmax with a squared loss is not convex either: there the same K, of `f(x) = (x - b)_+`, meets the
-response of its channel (`attnlaw.theory.learn.softmax`), which leaves out that few proximal points jump
+A softmax with a squared loss is not convex either. The same K, of `f(x) = (x - b)_+`, is then multiplied by
+the response of its channel (`attnlaw.theory.learn.softmax`). This leaves out that a few proximal points jump
 between two minima.
 """
 
@@ -31,7 +31,11 @@ SIZE, ANGLES = 160, 4096
 def mean_square_slope(
     law: Base, delta: float, b: float, cut: float | None = None, sides: int = 1, size: int = SIZE
 ) -> float:
-    """K of `f(x) = (x - b) 1(x > max(b, cut))` on the quantiles of mu_delta.
+    """Return K of `f(x) = (x - b) 1(x > max(b, cut))` on the quantiles of mu_delta.
+
+    Args:
+        sides: 2 if f acts on abs(x) and keeps the sign, 1 if it acts on x.
+        size: number of quantiles per side.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> round(mean_square_slope(MarchenkoPastur(0.5), 1.0, -9.0), 12)  # f = x - b everywhere
@@ -48,7 +52,10 @@ def mean_square_slope(
 
 
 def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
-    """Mid-level quantiles of mu_delta, ascending; with two sides twice as many, half of them negative."""
+    """Return mid-level quantiles of mu_delta, ascending.
+
+    Two sides have twice as many, half of them negative.
+    """
     places: list[Reals] = []
     masses: list[Reals] = []
     for _, groups in Truncated(law, np.array([delta])).node_groups():
@@ -63,7 +70,7 @@ def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
 
 
 def _interpolate_angles(values: Reals) -> Reals:
-    """Values at few midpoints of the angle (intervals, nodes) on 4096 of them, by their cosine series."""
+    """Interpolate values at a few midpoints of the angle (intervals, nodes) to 4096, by cosine series."""
     coefficients = cosine_coefficients(values)[:, :ANGLES]
     padded = np.zeros((len(values), ANGLES))
     padded[:, : coefficients.shape[1]] = coefficients

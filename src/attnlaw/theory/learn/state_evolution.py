@@ -1,10 +1,8 @@
 """State evolution: the sharp limit of what a student learns, for one problem or many at once.
 
-`state_evolution(problem)` and `state_evolutions(problems)` are the theory's only doors. Problems that share
-target, student, attention and output are handed to that student's theory together: it solves them at once
-(linear output and Bayes) or one from the other (softmax).
-
-Many problems at once: learning curves, and the best weight decay.
+Problems that share target, student, attention and output go to that student's theory together. It solves them
+at once (linear output and Bayes) or one from the other (softmax). Learning curves and the best weight decay
+build on this.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from attnlaw.theory.learn.target import Target
 
 
 def state_evolution(problem: Problem) -> Prediction:
-    """The prediction for one problem.
+    """Predict what the student of a problem learns.
 
     >>> prediction = state_evolution(Problem(alpha=0.2, noise=0.5, weight_decay=0.1))
     >>> round(prediction.estimation_error.value, 6), round(prediction.rank_fraction.value, 6)
@@ -35,7 +33,12 @@ def state_evolution(problem: Problem) -> Prediction:
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
-    """Predictions in the order of the problems; `progress(done, total)` is called as groups finish."""
+    """Predict several problems, in their order.
+
+    Args:
+        problems: in any order; those with the same target and student are solved together.
+        progress: called with the number of problems solved and their total.
+    """
     tell, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
@@ -53,7 +56,7 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
 
 
 def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
-    """Predictions of one problem along the sample ratio, solved together.
+    """Predict one problem at several sample ratios, solved together.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
@@ -64,9 +67,10 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 
 @dataclass(frozen=True)
 class BestDecay:
-    """The weight decay of least estimation error and the prediction there.
+    """The weight decay of least estimation error, and the prediction there.
 
-    `remark` says where the least error lies at an end of the range searched.
+    Args:
+        remark: a warning if the least error is at an end of the range searched.
     """
 
     weight_decay: float
@@ -75,12 +79,16 @@ class BestDecay:
 
 
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
-    """The best weight decay of a student, by a grid in its logarithm that zooms in `rounds` times.
+    """Find the weight decay of least estimation error, by a grid in its logarithm that zooms in.
 
     The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
-    remove. It solves `points * rounds` problems: seconds with the linear output, minutes with softmax unless
-    both are lowered. Where a student has a closed form it is not searched: the direct one with the linear
-    output, noise and no groups has `Delta/(2 Q*)`.
+    remove. This solves `points * rounds` problems. It takes seconds with the linear output, and minutes with
+    softmax unless both are lowered. If a student has a closed form, there is no search: the direct one with
+    the linear output, noise and no groups has `Delta/(2 Q*)`.
+
+    Args:
+        points: number of weight decays on a grid.
+        rounds: how often the grid zooms in.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))

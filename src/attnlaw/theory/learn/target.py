@@ -1,11 +1,11 @@
 """The target of the attention-indexed model: the spectrum of the teacher's matrix S*.
 
-Normalisation, stated once: eigenvalues of `S*` are of order one, `Q* = Tr S*^2 / d`. The default target is
-`S* = W0 W0^T / sqrt(m0 d)`, Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
+Normalisation: eigenvalues of `S*` are of order one, and `Q* = Tr S*^2 / d`. The default target is `S* = W0
+W0^T / sqrt(m0 d)`, which is Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
 
 Untied attention has singular values instead, `Q* = |S*|_F^2 / d`. Its default target is `S* = W_Q0 W_K0^T /
-sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs, half the weight each:
-`law` of a target `with_both_signs` is symmetric.
+sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs, half the weight each: `law`
+of a target `with_both_signs` is symmetric.
 
 | letter | name |
 |---|---|
@@ -13,13 +13,13 @@ sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs
 | gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
 | Q* | `second_moment` |
 
-A target's spectrum from a file or from a text: eigenvalues, a weight behind each where they have one.
+`read_target` reads a spectrum of your own:
 
-| given | is |
+| source | meaning |
 |---|---|
 | `0,0.4,1,2.2` | four eigenvalues of equal weight |
-| text | one eigenvalue a line, or an eigenvalue and its weight; `#` begins a comment |
-| `.npy` | an array of eigenvalues, or one of two columns: eigenvalue, weight |
+| text file | one eigenvalue a line, or an eigenvalue and its weight; `#` begins a comment |
+| `.npy` file | an array of eigenvalues, or one of two columns: eigenvalue, weight |
 """
 
 from __future__ import annotations
@@ -55,10 +55,12 @@ LEAST_STEPS = 1e5
 
 @dataclass(frozen=True)
 class Target:
-    """A teacher's spectrum; make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
+    """A teacher's spectrum. Make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
 
-    `spikes` are single eigenvalues outside the bulk: they weigh nothing in the limit and show up as outliers
-    of the learned spectrum.
+    Args:
+        spikes: single eigenvalues outside the bulk. They have no weight in the limit and appear as outliers
+            of the learned spectrum.
+        both_signs: whether the law has singular values with both signs, as untied attention needs.
 
     >>> target = Target.marchenko_pastur(0.5)
     >>> target.second_moment, target.quantiles(4).round(3).tolist()
@@ -76,12 +78,12 @@ class Target:
 
     @classmethod
     def marchenko_pastur(cls, rank_ratio: float) -> Target:
-        """`S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
+        """Make `S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
         return cls("marchenko-pastur", rank_ratio=_validate_setting("target_rank", rank_ratio))
 
     @classmethod
     def product(cls, rank_ratio: float) -> Target:
-        """`S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
+        """Make `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
 
         >>> target = Target.product(0.5)
         >>> target.second_moment, target.quantiles(4).round(3).tolist()
@@ -91,7 +93,7 @@ class Target:
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
-        """`s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
+        """Make `s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
         return cls(
             "power-law",
             exponent=_validate_setting("target_exponent", exponent),
@@ -100,7 +102,11 @@ class Target:
 
     @classmethod
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
-        """Any list of non-negative eigenvalues; equal weights unless told, else divided by their sum."""
+        """Make a target of any non-negative eigenvalues.
+
+        Args:
+            weights: weights of the eigenvalues, in any unit; equal if None.
+        """
         remedy = "the teacher S* is positive semidefinite"
         values = tuple(
             require_spectral_values("target eigenvalues", eigenvalues, remedy, positive=True).tolist()
@@ -112,11 +118,11 @@ class Target:
         return cls("eigenvalues", eigenvalues=values, weights=tuple(float(share) for share in shares))
 
     def with_spikes(self, *spikes: float) -> Target:
-        """The same target with single eigenvalues added outside its bulk."""
+        """Return the same target with single eigenvalues outside its bulk."""
         return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
 
     def with_both_signs(self, both: bool = True) -> Target:
-        """The same target for untied attention: its law has singular values with both signs."""
+        """Return the same target for untied attention: its law has singular values with both signs."""
         return self if self.both_signs == both else replace(self, both_signs=both)
 
     @property
@@ -126,7 +132,7 @@ class Target:
 
     @cached_property
     def law(self) -> Base:
-        """The bulk of the spectrum as a law; with both signs a symmetric one."""
+        """The bulk of the spectrum as a law, symmetric if it has both signs."""
         if self.is_product and self.rank_ratio is not None:
             return SymmetricProduct(self.rank_ratio)
         return _mirrored(self._positive) if self.both_signs else self._positive
@@ -153,14 +159,14 @@ class Target:
 
     @cached_property
     def mean(self) -> float:
-        """`Tr S* / d`, of singular values `|S*|_* / d`."""
+        """`Tr S* / d`, or `|S*|_* / d` for singular values."""
         if self.rank_ratio is not None and not self.is_product:
             return float(np.sqrt(self.rank_ratio))
         return self.values.moment(1)
 
     @cached_property
     def rank_fraction(self) -> float:
-        """Fraction of eigenvalues that are not zero."""
+        """Share of eigenvalues that are not zero."""
         return 1.0 - sum(weight for place, weight in self.values.atoms if place == 0.0)
 
     @cached_property
@@ -177,10 +183,10 @@ class Target:
         )
 
     def quantiles(self, size: int) -> Reals:
-        """`size` eigenvalues, ascending, of a deterministic target: mid-level quantiles and the spikes.
+        """Return `size` eigenvalues of a deterministic target, ascending: mid-level quantiles and the spikes.
 
         A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are
-        not zero, and that product must be whole. A power law has the size of its own dimension.
+        not zero, and that product must be whole. The size of a power law must be its dimension.
         """
         least = 1 + len(self.spikes)
         check_value("size", size, int, minimum=least, maximum=LARGEST_SIZE)
@@ -204,7 +210,7 @@ class Target:
 
 
 def whole_share(size: int, ratio: float, name: str) -> int:
-    """The rank of a target, or the width of factors, of some size by its ratio to it, which must be whole."""
+    """Return `size * ratio`. Raises an `InputError` if it is not a whole number of at least 1."""
     share = size * ratio
     if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
         raise InputError(
@@ -215,18 +221,18 @@ def whole_share(size: int, ratio: float, name: str) -> int:
 
 
 def _validate_setting(name: str, value: Any) -> Any:
-    """The value, held against the setting of that name."""
+    """Check a value by the rules of the setting of that name."""
     return setting_fields(ProblemSettings)[name].validate(value)
 
 
 def _power_law(exponent: float, dimension: int) -> Reals:
-    """`A sqrt(d) k^-gamma`, k = 1..d, descending."""
+    """Return `A sqrt(d) k^-gamma`, k = 1..d, descending."""
     k = np.arange(1, dimension + 1, dtype=float)
     return np.asarray(np.sqrt(dimension / scipy.special.zeta(2 * exponent)) * k**-exponent)
 
 
 def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
-    """A law with both signs: its atoms, and the nodes of a quadrature where it has a density."""
+    """Return a law with both signs: its atoms, and the nodes of a quadrature if it has a density."""
     points, weights = law.nodes() if isinstance(law, MarchenkoPastur) else (np.empty(0), np.empty(0))
     atoms = np.array(law.atoms).reshape(-1, 2)
     values = np.concatenate([points, atoms[:, 0]])
@@ -236,10 +242,10 @@ def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
 
 
 def _binned(values: Reals) -> Discrete:
-    """The leading eigenvalues one by one, the tail in narrow bins at their root mean square (Q* is kept).
+    """Keep the leading eigenvalues, and put the tail in narrow bins at their root mean square (Q* is kept).
 
-    1000 eigenvalues one by one take ten times as long. The bins matter where the noise does not blur them
-    together: the Bayes-optimal student near recovery finds them earlier than the modes (docs/learn.md).
+    1000 single eigenvalues take ten times as long. The bins matter if the noise does not blur them together:
+    near recovery the Bayes-optimal student finds them earlier than the modes (docs/learn.md).
     """
     size = values.size
     head = min(size, EXACT_MODES)
@@ -258,7 +264,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
 
 def read_target(source: str) -> Target:
-    """The target of a file, or of numbers with commas; equal eigenvalues are one, with their weights added.
+    """Read a target from a file, or from numbers with commas. The weights of equal eigenvalues are added.
 
     >>> read_target("0,0.4,0.4,2.2").weights
     (0.25, 0.5, 0.25)
@@ -294,7 +300,11 @@ def _numbers(source: str) -> NDArray[np.float64]:
 
 
 def stated_target(case: Any, of_rank: Callable[[float], Target]) -> Target:
-    """The target that settings state: a rank, a power law or a spectrum of one's own, with its spike."""
+    """Return the target that settings state: a rank, a power law or a spectrum of one's own, with its spike.
+
+    Args:
+        of_rank: makes a target of a rank ratio.
+    """
     if case.target_eigenvalues is not None:
         bulk = read_target(case.target_eigenvalues)
     elif case.target_exponent is not None:

@@ -1,14 +1,15 @@
 """Sample sizes at which learning changes its nature.
 
-All are counted in observations per d^2 (alpha at one token); a sample gives `T(T+1)/2` of them with the
-linear output and `(T^2+T-2)/2` with softmax, by which `thresholds` divides. k0 is the fraction of non-zero
-eigenvalues of the target, p_i the weight of each value that a fraction of its eigenvalues shares.
+All are counted in observations per d^2 (alpha at one token). A sample gives `T(T+1)/2` of them with the
+linear output and `(T^2+T-2)/2` with softmax, and `thresholds` divides by this number. k0 is the fraction of
+non-zero eigenvalues of the target, and p_i is the weight of each value that a fraction of its eigenvalues
+shares.
 
 | name | formula |
 |---|---|
 | recovery | `1/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` |
 | feasibility | `1/2 [1 - (1-k0)^2 / 2]`: beyond it only S* fits clean labels among positive semidefinite S |
-| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` where only zero is shared |
+| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` if only zero is shared |
 | direct | 1/2 |
 | interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
 | ... direct | 1/2 |
@@ -18,10 +19,11 @@ Untied attention, counted in pairs per d^2 (P of them a sample):
 | name | formula |
 |---|---|
 | recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331) |
-| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` where only zero is shared |
-| direct, interpolation | 1; without positivity the error there has no bound, and feasibility is none |
+| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` if only zero is shared |
+| direct, interpolation | 1; without positivity the error there has no bound, and there is no feasibility |
 
-The first four are for clean labels. Hardmax labels have none of these: they never reveal the target exactly.
+The first four are for clean labels. Hardmax labels have no thresholds, because they never reveal the target
+exactly.
 
 Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
 """
@@ -30,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy
@@ -39,11 +41,9 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.theory.laws.discrete import Discrete
 from attnlaw.theory.laws.free_convolution import Truncated
 from attnlaw.theory.laws.transformed import rectify
+from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
-
-if TYPE_CHECKING:
-    from attnlaw.theory.learn.problem import Problem
 
 # The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
 LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
@@ -53,13 +53,19 @@ FAR = 300.0
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Values of alpha = n/d^2; `peak_error` is the test error's height at interpolation as weight decay -> 0.
+    """Values of alpha = n/d^2 at which learning changes.
 
-    `recovery`, `bayes` and `direct` are those of the factorized, the Bayes-optimal and the direct student;
-    `own_recovery`, `interpolation` and `peak_error` are the asked student's. The last two are None for clean
-    labels, which `feasibility` describes, and for the Bayes-optimal student, which does not fit labels.
-    `peak_error` is also None for the direct student, whose error grows without bound there, and for noise so
-    small that rounding hides it (`interpolation_peak`).
+    Args:
+        recovery: the factorized student finds the target from clean labels.
+        feasibility: only the target fits clean labels (tied attention).
+        bayes: the Bayes-optimal student finds the target from clean labels.
+        direct: the direct student finds the target from clean labels.
+        own_recovery: the given student finds the target from clean labels.
+        interpolation: the given student stops fitting noisy labels; None for clean labels, and for the
+            Bayes-optimal student, which does not fit labels.
+        peak_error: test error at interpolation as weight decay -> 0. It is None if `interpolation` is, for
+            the direct student, whose error there has no bound, and for noise that rounding hides
+            (`interpolation_peak`).
     """
 
     recovery: float
@@ -71,7 +77,7 @@ class Thresholds:
     peak_error: float | None
 
     def describe(self) -> dict[str, Any]:
-        """Each threshold by its name."""
+        """Return each threshold by its name."""
         return dict(vars(self))
 
 
@@ -83,7 +89,13 @@ def thresholds(
     student: str = "factorized",
     attention: str = "tied",
 ) -> Thresholds:
-    """All thresholds of a target, in samples per d^2; `student` is the one that recovers and interpolates.
+    """Return all thresholds of a target, in samples per d^2.
+
+    Args:
+        observations_per_sample: `Problem.observations_per_sample`.
+        noise: variance of the label noise.
+        student: the one whose own recovery and interpolation are returned.
+        attention: "tied" or "untied".
 
     >>> thresholds(Target.marchenko_pastur(0.5)).recovery.__round__(6)
     0.422175
@@ -106,7 +118,10 @@ def thresholds(
 
 
 def problem_thresholds(problem: Problem) -> Thresholds | None:
-    """The thresholds of a problem; None for labels that never reveal the target (hardmax, a drawn key)."""
+    """Return the thresholds of a problem.
+
+    They are None for labels that never reveal the target (hardmax, a drawn key).
+    """
     if not problem.observed_output.identifies_target:
         return None
     return thresholds(
@@ -115,7 +130,7 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
 
 
 def recovery(k0: float) -> float:
-    """Least alpha at which the nuclear norm picks S* among all positive semidefinite fits of clean labels.
+    """Return the least alpha at which the nuclear norm picks S* among all S >= 0 that fit clean labels.
 
     The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
     """
@@ -123,7 +138,7 @@ def recovery(k0: float) -> float:
 
 
 def untied_recovery(k0: float) -> float:
-    """Least pairs per d^2 at which the nuclear norm picks S* among all fits of clean labels.
+    """Return the least pairs per d^2 at which the nuclear norm picks S* among all fits of clean labels.
 
     >>> round(untied_recovery(0.3), 6)
     0.725255
@@ -132,7 +147,7 @@ def untied_recovery(k0: float) -> float:
 
 
 def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
-    """`min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`, and its t."""
+    """Return `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` and its t."""
     if k0 >= 1:
         return 1.0, 0.0
 
@@ -145,10 +160,11 @@ def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
 
 
 def bayes_recovery(target: Target) -> float:
-    """Least alpha at which the Bayes-optimal student finds S* from clean labels.
+    """Return the least alpha at which the Bayes-optimal student finds S* from clean labels.
 
-    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0 (blurred atoms are semicircles of variance
-    `p_i a^2`), and the fixed point `2 alpha a^2 = E(a)` is lost beyond that. A power law has d modes of 1/d.
+    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because blurred atoms are semicircles of
+    variance `p_i a^2`. Beyond that the fixed point `2 alpha a^2 = E(a)` is lost. A power law has d modes of
+    weight 1/d.
 
     >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
     (0.25, 0.375)
@@ -162,7 +178,7 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """The same for singular values: each has half its share on either side of zero.
+    """Return the same for singular values, each of which has half its share on either side of zero.
 
     >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
     (0.75, 0.625)
@@ -176,19 +192,19 @@ def untied_bayes_recovery(target: Target) -> float:
 
 
 def feasibility(k0: float) -> float:
-    """Least alpha at which S* is the only positive semidefinite fit of clean labels."""
+    """Return the least alpha at which S* is the only positive semidefinite fit of clean labels."""
     return 0.5 * (1 - (1 - min(k0, 1.0)) ** 2 / 2)
 
 
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
-    """`alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes.
+    """Return `alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes.
 
-    Noise below 1e-11 Q* counts as that much, which moves alpha_int by less than 1e-4; the error is then None.
-    A discrete target has it None below 1e-5 Q*: its integrals count the noise to about 1e-7 Q*.
+    Noise below 1e-11 Q* counts as that much, which moves alpha_int by less than 1e-4. The error is None then.
+    For a discrete target it is None below 1e-5 Q*, because its integrals resolve the noise to about 1e-7 Q*.
     """
     Q = target.second_moment
     seen = max(noise, LEAST_NOISE * Q)
-    is_told = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
+    is_resolved = noise >= (LEAST_NOISE_DISCRETE if isinstance(target.law, Discrete) else LEAST_NOISE) * Q
 
     def miss(log_delta: float) -> float:
         return seen / 2 - _excess(target, float(np.exp(log_delta)))[0]
@@ -201,15 +217,15 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
         high += 1.0
     delta = float(np.exp(scipy.optimize.brentq(miss, low, high, xtol=1e-13)))
     chi = _excess(target, delta)[1]
-    return chi / 2, chi * delta**2 - noise / 2 if is_told else None
+    return chi / 2, chi * delta**2 - noise / 2 if is_resolved else None
 
 
 def _excess(target: Target, delta: float) -> tuple[float, float]:
-    """`J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
+    """Return `J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
 
     The difference cancels far above the target's spectrum, of mean m, variance v and third cumulant k. There
-    `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8 k/5)/(3 pi delta)`, up to `1/delta^2`: the
-    blurred law is nearly a semicircle.
+    the blurred law is nearly a semicircle, and `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8
+    k/5)/(3 pi delta)`, up to `1/delta^2`.
     """
     Q = target.second_moment
     if delta > FAR * target.law.support[1]:
@@ -224,7 +240,10 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
-    """`int_t^2 (x-t)^k rho_sc` for k = 1, 2, by `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`."""
+    """Return `int_t^2 (x-t)^k rho_sc` for k = 1, 2.
+
+    With `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`.
+    """
     phi = np.arccos(min(t / 2, 1.0))
     mass = (phi - np.sin(2 * phi) / 2) / np.pi
     first = 4 * np.sin(phi) ** 3 / (3 * np.pi)

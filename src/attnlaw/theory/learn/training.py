@@ -1,15 +1,7 @@
-"""What training a student gives, and the one descent that several solvers use.
+"""Train a student on one data set and measure what it has learned.
 
-| student | problem | solver |
-|---|---|---|
-| factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
-| ... its convex form | `min over S >= 0 of R(S) + lt d Tr S` | `train_proximal` |
-| ... untied | `R(S) + lt d |S|_*`, `S = W_Q W_K^T / sqrt(m d)` | `untied_training` |
-| direct | `min over symmetric S of R(S) + lambda d |S|_F^2` | `train_direct` |
-
-The training data of a student of size d: what it sees, its noise and its labels.
-
-One data set, the student trained on it, and what it has learned (the quantities of `simulate`).
+Solvers (`attnlaw.theory.learn.solvers`) return a `Trained`. `train_once` draws the data, trains the student
+and computes the quantities of `attnlaw.theory.learn.simulate`.
 """
 
 from __future__ import annotations
@@ -38,12 +30,19 @@ MOST_STEPS = 20_000
 
 
 def never_stop() -> None:
-    """The check of a training run that nobody ends."""
+    """The check of a run that is never stopped."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained matrix S (d, d), the residual of its optimality condition, steps and the solver's name."""
+    """A trained matrix.
+
+    Args:
+        matrix: S of shape (d, d).
+        residual: how far S misses its optimality condition.
+        steps: number of steps of the solver.
+        solver: name of the solver.
+    """
 
     matrix: Reals
     residual: float
@@ -57,7 +56,7 @@ class Trained:
 
 
 def relative_move(after: Reals, before: Reals) -> float:
-    """|after - before|_F over the larger norm, 0 if both vanish."""
+    """Return |after - before|_F over the larger norm, 0 if both vanish."""
     scale = max(float(np.linalg.norm(after)), float(np.linalg.norm(before)))
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
@@ -65,7 +64,15 @@ def relative_move(after: Reals, before: Reals) -> float:
 def descend(
     objective: Callable[[Reals], tuple[float, Reals]], start: Reals, tolerance: float, check: Check
 ) -> tuple[Reals, int]:
-    """L-BFGS until no entry of the gradient passes `tolerance`: where it ended, and its steps."""
+    """Run L-BFGS until no entry of the gradient exceeds `tolerance`.
+
+    Args:
+        objective: returns value and gradient.
+        check: called in every step; it raises to stop the run.
+
+    Returns:
+        The end point and the number of steps.
+    """
 
     def checked(w: Reals) -> tuple[float, Reals]:
         check()
@@ -104,7 +111,11 @@ def train_once(
     rng: np.random.Generator,
     check: Check,
 ) -> TrainingRun:
-    """Draw data of a target with these eigenvalues (d,), train the student, measure what it has learned."""
+    """Draw data, train the student, and measure what it has learned.
+
+    Args:
+        target: eigenvalues (d,) of the target; singular values if untied.
+    """
     teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
     risk = draw_risk(problem, teacher, samples, sensing, rng)
     trained = problem.student_spec.train(problem, risk, rng, check)
@@ -141,9 +152,10 @@ def _on_fresh_sequences(
     matrix: Reals,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """The mean loss of a student over 8192 fresh sequences with clean labels, and how often it errs.
+    """Return the mean loss of a student over fresh sequences with clean labels, and how often it errs.
 
-    `target` are its eigenvalues (singular values) and its matrix.
+    Args:
+        target: eigenvalues (singular values) of the target, and its matrix.
     """
     fresh = SENSINGS[sensing].fresh[problem.attention]
     queries, tokens = problem.observed_output.queries, problem.tokens

@@ -1,4 +1,4 @@
-"""`learn`: what a single attention head learns, in theory; beside it real ones are trained."""
+"""`attnlaw learn`: what a single attention head learns, in theory and by training real ones."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # of what trains stude
 
 @settings_dataclass
 class LearnSettings(ProblemSettings):
-    """Predict what a single attention head learns from n samples; train real ones beside the theory.
+    """Predict what a single attention head learns from n samples, and train real ones to compare.
 
-    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d), and the student sees noisy scores
+    The tokens are Gaussian, and the target is S* = W₀W₀ᵀ/√(m₀d). The student sees noisy scores
     h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
@@ -185,10 +185,15 @@ QUANTITIES = (
 
 @dataclass(frozen=True, repr=False)
 class DetailedPrediction(Prediction):
-    """What `attnlaw learn` finds. Thresholds (samples per d^2) and `density` are None unless asked for.
+    """A prediction with thresholds, the scaling law and the density of its spectrum.
 
-    `outlier` is where the trained matrix shows the spike of the target. `observations` is N/d of a power-law
-    target, `leading_error` and `predicted_exponent` its leading-order law.
+    Args:
+        outlier: where the trained matrix shows the spike of the target.
+        observations: N/d of a power-law target.
+        leading_error: error of its leading-order law.
+        predicted_exponent: exponent of its leading-order law.
+        density: rows of the density; None unless asked for. So are the thresholds, which are in samples per
+            d^2.
     """
 
     outlier: float | None = None
@@ -208,7 +213,7 @@ class DetailedPrediction(Prediction):
 def with_details(
     prediction: Prediction, *, thresholds: bool = False, spectrum: bool = False
 ) -> DetailedPrediction:
-    """The prediction with all that its target tells, and what was asked for.
+    """Return the prediction with what follows from its target, and with thresholds and density if asked for.
 
     >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
@@ -234,7 +239,7 @@ def with_details(
 
 
 def density_rows(prediction: Prediction, points: int = 300) -> Densities:
-    """The density of the trained matrix's spectrum on its intervals, with points that crowd at the edges.
+    """Return the density of the trained matrix's spectrum, with more points near the edges of its intervals.
 
     >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
@@ -257,7 +262,7 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
 
 
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
-    """All cases together: those that share a target and a student are solved at once."""
+    """Predict all cases together: those that share a target and a student are solved at once."""
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -269,14 +274,14 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
 
 
 def checked_problem(case: LearnSettings) -> Problem:
-    """The problem; an `InputError` for one that has no theory, or one too large to be solved."""
+    """Return the problem. Raises an `InputError` if it has no theory or is too large to be solved."""
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem
 
 
 def _batch_key(case: LearnSettings) -> Hashable:
-    """Cases of one target, student and output are solved at once where that changes no digit."""
+    """Return one key for cases that can be solved at once without changing a digit."""
     kinds = ("rank", "exponent", "dimension", "eigenvalues", "spike")
     target = [getattr(case, f"target_{kind}") for kind in kinds]
     at_once = case.observed_output.name in STUDENTS[case.student].batched_outputs
@@ -284,7 +289,7 @@ def _batch_key(case: LearnSettings) -> Hashable:
 
 
 def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
-    """One case after the other; the students of a case in threads."""
+    """Train one case after the other, and the students of a case in threads."""
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:
@@ -304,7 +309,7 @@ def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Itera
 
 
 def check_trainable(case: LearnSimulationSettings) -> None:
-    """An `InputError` for a student that cannot be trained, or whose data do not fit into memory."""
+    """Raise an `InputError` if a student cannot be trained, or if its data do not fit into memory."""
     with rename_settings(**SETTING_NAMES):
         check_simulation(case.problem, case.simulate, case.sensing)
 

@@ -1,4 +1,4 @@
-"""Phases, learning curves, spectra and scaling laws; and what an error is made of."""
+"""Charts of `learn`: phase diagrams, learning curves, spectra, scaling laws and parts of the error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def phases(view: ChartView) -> Drawings:
 
 
 def _phase_diagrams(view: ChartView) -> Drawings:
-    """The phase diagram, where ranks and samples make an even grid."""
+    """Draw the phase diagram if ranks and samples form an even grid."""
     rows = view.rows.drop_nulls(["relative_error", "alpha", "target_rank"])
     for case, case_rows in view.cases(rows, ["target_rank", "alpha"]):
         if is_evenly_spaced(case_rows["target_rank"]) and is_evenly_spaced(case_rows["alpha"]):
@@ -61,7 +61,7 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
 
 @chart("Learning curves", "Lines: theory in the limit of large dimension.")
 def learning(view: ChartView) -> Drawings:
-    """Learning curves, unless a phase diagram shows the same; not of a power law."""
+    """Draw learning curves, unless a phase diagram shows the same. Power laws have a chart of their own."""
     if any(_phase_diagrams(view)):
         return
     yield from line_charts(
@@ -76,7 +76,7 @@ def learning(view: ChartView) -> Drawings:
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """x and name of every threshold; those that differ by student say whose they are.
+    """Return x and name of every threshold. Thresholds that differ by student name the student.
 
     Recovery is a threshold of clean labels.
     """
@@ -110,7 +110,7 @@ def smallest(view: ChartView) -> Drawings:
     "predicted ones stand in brackets.",
 )
 def scaling(view: ChartView) -> Drawings:
-    """Error against N/d, with the fitted and the predicted exponent of every line."""
+    """Draw the error against N/d, with the fitted and the predicted exponent of every line."""
     # What is not above zero has no place on logarithmic axes.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
@@ -125,9 +125,10 @@ def scaling(view: ChartView) -> Drawings:
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
-    """Full equations as lines, the leading-order law dashed, on logarithmic axes.
+    """Draw the full equations as lines and the leading-order law dashed, on logarithmic axes.
 
-    `rows`: observations, label, estimation_error, leading_error.
+    Args:
+        rows: with the columns observations, label, estimation_error and leading_error.
     """
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
@@ -144,7 +145,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
 
 
 def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
-    """A line's label: its setting, the fitted power of N/d with its standard error, the predicted one."""
+    """Return a line's label: its setting, the fitted power of N/d with its error, and the predicted power."""
     slope, error = _slope(rows["observations"], rows["estimation_error"])
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
     predicted = rows["predicted_exponent"][0]
@@ -155,7 +156,7 @@ def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
 
 
 def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
-    """The slope of a line through the logarithms, and its standard error beyond two points."""
+    """Return the slope of a line through the logarithms, and its standard error beyond two points."""
     a, b = (np.log(values.to_numpy()) - np.log(values.to_numpy()).mean() for values in (x, y))
     slope = float(a @ b / (a @ a))
     left = float(((b - slope * a) ** 2).sum())
@@ -169,7 +170,7 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Parts of the error over the samples, stacked, unless there is a phase diagram; not of a power law."""
+    """Stack the parts of the error over the samples, unless there is a phase diagram or a power law."""
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -183,7 +184,7 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Areas of `value` over `alpha` that add up, a colour for each `part`."""
+    """Draw areas of `value` over `alpha` that add up, with a colour for each `part`."""
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
@@ -194,7 +195,7 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 
 @chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
 def spectrum(view: ChartView) -> Drawings:
-    """The predicted density over what students of the same settings have, each setting once."""
+    """Draw the predicted density, and the eigenvalues of students with the same settings if there are any."""
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]
@@ -206,7 +207,7 @@ def spectrum(view: ChartView) -> Drawings:
 
 
 def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
-    """The spectrum of the case whose row is given."""
+    """Draw the spectrum of the case with these rows."""
     notes, name, values = [], "", None
     if view.simulation is not None:
         students = view.same_settings(view.simulation.rows, rows)
@@ -226,7 +227,7 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
 
 @chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
 def eigenvalues(view: ChartView) -> Drawings:
-    """The histogram of what trained students have, where no theory stands beside them."""
+    """Draw the histogram of trained students' eigenvalues if there is no theory for them."""
     rows = view.frame("eigenvalues", "eigenvalue")
     for case, case_rows in rows_by_case(rows, varying_settings(rows, view.settings)):
         name = view.size_label("simulate", sorted(case_rows["simulate"].drop_nulls().unique()))

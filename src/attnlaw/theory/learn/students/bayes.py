@@ -1,4 +1,4 @@
-"""The Bayes-optimal student: the least error that any method can reach (arXiv 2506.01582).
+"""The Bayes-optimal student: the least error that any method can reach (arXiv 2506.01582). It is not trained.
 
 | letter | meaning |
 |---|---|
@@ -6,10 +6,10 @@
 | E(a) | `Q* - int (x - 2 a^2 Re g)^2 dmu_a`, the error of the best rotation-invariant denoiser |
 | k, r, Z | hardmax: standardised fields, their correlation `s1 s2/3`, the probability of the labels |
 
-`int x Re g dmu_a = 1/2` turns the error into `E = a^2 (1 - 4 a^2 int (Re g)^2 dmu_a)`, which does not cancel
-when E is small. Linear: `qhat = 2 alpha_T/(E + Delta/2)`, the sum over observation groups in general.
-Softmax, any finite beta: the same with `(T^2+T-2)/2` observations per sample, because labels reveal the
-logits.
+Because `int x Re g dmu_a = 1/2`, the error is `E = a^2 (1 - 4 a^2 int (Re g)^2 dmu_a)`, which does not cancel
+if E is small. With the linear output `qhat = 2 alpha_T/(E + Delta/2)`, in general the sum over observation
+groups. A softmax of any finite beta has the same equation with `(T^2+T-2)/2` observations per sample, because
+labels reveal the logits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,12 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True)
 class BayesPoint:
-    """Solution of a batch; `resolved` is False where the error is zero to rounding (exact recovery)."""
+    """The solution of a batch.
+
+    Args:
+        a: noise level of what the posterior sees.
+        resolved: False if the error is zero up to rounding (exact recovery).
+    """
 
     a: Reals
     E: Reals
@@ -48,7 +53,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """`E(a)` for a batch of noise levels.
+    """Return `E(a)` for a batch of noise levels.
 
     >>> denoising_error(Target.marchenko_pastur(0.5), np.array([0.1, 1.0, 100.0])).round(4).tolist()
     [0.0074, 0.3969, 0.9999]
@@ -62,9 +67,11 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """The fixed point `qhat = information(E(a))`, `a^2 = 1/qhat`, of largest error, for a batch of `size`.
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for the fixed point of largest error of each member.
 
-    `information(E, which)` gives qhat of the members indexed by `which`; it must fall with E.
+    Args:
+        information: returns qhat for errors E of the members with the given indices. It must fall with E.
+        size: number of members of the batch.
     """
     Q = target.second_moment
     every = np.arange(size)
@@ -94,12 +101,12 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """The relative error of an E that is a difference of terms of this size."""
+    """Return the relative error of an E that is a difference of terms of this size."""
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
 def channel_information(alpha: Reals, noise: Reals) -> Information:
-    """`qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
+    """Return the information `qhat = sum_k 2 alpha_k / (E + D_k)` for groups of shape (batch, groups)."""
 
     def information(E: Reals, which: Indices) -> Reals:
         floor = np.maximum(E, 1e-300)[:, None]
@@ -109,11 +116,11 @@ def channel_information(alpha: Reals, noise: Reals) -> Information:
 
 
 def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Information:
-    """`qhat = 2 alpha E sum_y Z g^T K g` for two tokens, omega ~ N(0, q K), q = Q* - E, V = E + Delta/2.
+    """Return the information of hardmax labels of two tokens.
 
-    Labels `s_a = sign(h_aa - h_12)`; `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r = s1 s2/3
-    and `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been
-    checked.
+    It is `qhat = 2 alpha E sum_y Z g^T K g` with omega ~ N(0, q K), q = Q* - E, V = E + Delta/2. Labels are
+    `s_a = sign(h_aa - h_12)`; `Z = Phi2(k_1, k_2; r)`, `k_a = s_a omega_a / sqrt(3 V)`, r = s1 s2/3 and
+    `dZ/dk_1 = phi(k_1) Phi((k_2 - r k_1)/sqrt(1 - r^2))`. The noisy case (Delta > 0) has not been checked.
     """
 
     def information(E: Reals, which: Indices) -> Reals:
@@ -128,12 +135,12 @@ def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Inf
 
 
 def label_information(q: float, V: float) -> float:
-    """`E sum_y Z g^T K g`; V times it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3).
+    """Return `E sum_y Z g^T K g`.
 
-    Away from the corner k = 0 the labels answer one at a time, and each tells `f(k_a)`,
-    `f = phi^2/(Phi(k) Phi(-k))`. What they tell together differs from `f(k_1) + f(k_2)` near the corner only:
-    the trapezoidal rule there needs few points at any t. For V -> 0 it falls to
-    `2 int f dk / sqrt(2 pi q V)`.
+    V times it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3). Away from the corner k = 0
+    the labels answer one at a time, and each has the information `f(k_a)`, `f = phi^2/(Phi(k) Phi(-k))`.
+    Their joint information differs from `f(k_1) + f(k_2)` near the corner only, so the trapezoidal rule there
+    needs few points at any t. For V -> 0 it falls to `2 int f dk / sqrt(2 pi q V)`.
 
     >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
     1.1768
@@ -163,7 +170,7 @@ def label_information(q: float, V: float) -> float:
 
 
 def bivariate_normal_cdf(h: Reals, k: Reals, r: float) -> Reals:
-    """`P(X <= h, Y <= k)` of standard normals with correlation r, through Owen's T function (Owen 1956).
+    """Return `P(X <= h, Y <= k)` of standard normals with correlation r, by Owen's T function (Owen 1956).
 
     >>> bivariate_normal_cdf(np.array(0.0), np.array(0.0), 0.5).round(12) == round(1 / 3, 12)
     np.True_

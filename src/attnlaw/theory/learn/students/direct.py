@@ -57,7 +57,13 @@ from attnlaw.theory.learn.training import Check, Trained
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """Solution of a batch: noise level delta, shrinkage s, V, error E, and what the equation for V misses."""
+    """The solution of a batch.
+
+    Args:
+        delta: noise level.
+        s: shrinkage.
+        residual: what the equation for V misses.
+    """
 
     delta: Reals
     s: Reals
@@ -68,7 +74,7 @@ class RidgePoint:
 
 
 def solve(batch: ProblemBatch) -> RidgePoint:
-    """The fixed point of each problem; `batch.lt` holds lambda.
+    """Solve for the fixed point of each problem; `batch.lt` holds lambda.
 
     >>> one = np.ones((1, 1))
     >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
@@ -103,7 +109,7 @@ def solve(batch: ProblemBatch) -> RidgePoint:
 
 @dataclass(frozen=True)
 class PartsPoint:
-    """Errors of the symmetric and the antisymmetric part of S, which sum to E, and the training loss."""
+    """Errors of the symmetric and of the antisymmetric part of S, which sum to E, and the training loss."""
 
     symmetric: float
     antisymmetric: float
@@ -113,13 +119,16 @@ class PartsPoint:
 def all_pairs(
     alpha: float, tokens: int, noise: float, weight_decay: float, target: Target, symmetric_share: float = 0.5
 ) -> PartsPoint:
-    """The untied direct student that sees all T^2 ordered pairs of a sequence, self pairs too.
+    """Solve the untied direct student that sees all T^2 ordered pairs of a sequence, self pairs too.
 
-    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show the symmetric part alone, the sum and the
-    difference of a pair's two orders (noise Delta/2 each) one part each. So the parts are two ridges on d^2/2
-    unknowns: channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2, Delta/4), the antisymmetric part the
-    second alone. `symmetric_share` of Q* is in the symmetric part, 1/2 for a generic target. A factorised
-    student has no such theory: the map of its penalty is none of singular values.
+    Self pairs (noise Delta, centred by Tr S/sqrt(d)) show only the symmetric part. The sum and the difference
+    of a pair's two orders (noise Delta/2 each) show one part each. So the parts are two ridge problems on
+    d^2/2 unknowns. The symmetric part has the channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2,
+    Delta/4), the antisymmetric part only the second. A factorized student has no such theory, because its
+    penalty does not act on the singular values of the parts.
+
+    Args:
+        symmetric_share: share of Q* in the symmetric part, 1/2 for a generic target.
 
     >>> point = all_pairs(0.08, 4, 0.5, 0.1, Target.product(0.5))
     >>> round(point.symmetric, 5), round(point.antisymmetric, 5), round(point.training_loss, 5)
@@ -143,7 +152,7 @@ def all_pairs(
 
 @dataclass(frozen=True)
 class FlowPoint:
-    """What the direct student knows at time t: its matrix is `s (S* + c Z)`."""
+    """The direct student at time t. Its matrix is `s (S* + c Z)`."""
 
     E: float
     s: float
@@ -152,7 +161,7 @@ class FlowPoint:
 
 
 def direct_flow(problem: Problem) -> FlowPoint:
-    """The direct student of a problem at its `flow_time`.
+    """Return the direct student of a problem at its `flow_time`.
 
     >>> shared = {"noise": 0.5, "weight_decay": 0.0, "student": "direct", "attention": "untied"}
     >>> [round(direct_flow(Problem(1.5, flow_time=t, **shared)).E, 5) for t in (0.5, 2.0, 8.0)]
@@ -185,14 +194,14 @@ def direct_flow(problem: Problem) -> FlowPoint:
 
 
 def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
-    """Points of many problems as the ridge has them, and their training losses; no equation is solved."""
+    """Return the flow of many problems in the form of ridge points, and their training losses."""
     points = [direct_flow(problem) for problem in problems]
     E, s, c, train = np.array([(point.E, point.s, point.c, point.training_loss) for point in points]).T
     return RidgePoint(c, s, np.full(len(points), np.nan), E, np.zeros(len(points)), 0), train
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Shrunk, blurred targets: a batch at once."""
+    """Predict a batch at once: the trained matrix is the blurred target, shrunk."""
     batch = ProblemBatch.of(problems)
     if problems[0].flow_time is None:
         point = solve(batch)
@@ -266,9 +275,7 @@ def through_softmax(problems: list[Problem], report: Callable[[int], object]) ->
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train by conjugate gradients if the loss is quadratic, else by L-BFGS; follow a flow up to its time
-    exactly.
-    """
+    """Train by conjugate gradients if the loss is quadratic, else by L-BFGS; follow a flow exactly."""
     if problem.flow_time is not None:
         return solvers.train_flow(risk, problem.weight_decay, problem.flow_time, check)
     return solvers.train_direct(risk, problem.weight_decay, check)

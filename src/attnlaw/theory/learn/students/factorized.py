@@ -63,7 +63,11 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Solution of a batch; `resolved` is False if the scan ended without a root: delta and E are bounds."""
+    """The solution of a batch.
+
+    Args:
+        resolved: False if the scan ended without a root. Then delta and E are bounds.
+    """
 
     delta: Reals
     eps: Reals
@@ -78,7 +82,7 @@ class FixedPoint:
 
 
 def solve(batch: ProblemBatch) -> FixedPoint:
-    """The fixed point with the largest delta, by a downward scan and then bracketed roots in log delta.
+    """Find the fixed point with the largest delta, by a downward scan and then bracketed roots in log delta.
 
     >>> one = np.ones((1, 1))
     >>> batch = ProblemBatch(Target.marchenko_pastur(0.5), 0.2 * one, 2 * one, 0.25 * one, np.array([0.1]))
@@ -141,7 +145,10 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """What `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, divided by `sum 2 alpha_k c_k^2`."""
+    """Return what `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, over `sum 2 alpha_k c_k^2`.
+
+    The other results are eps, the cut, the integrals, V, and the left side over the same sum.
+    """
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
     eps = _threshold_scale(batch, table, cut, guess)
@@ -157,7 +164,7 @@ def _outer(
 
 
 def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
-    """t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), zero where no more values are there."""
+    """Return t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), or zero if there are fewer."""
     cut = np.zeros(table.a.size)
     if batch.width is None or np.isinf(batch.width).all():
         return cut
@@ -172,9 +179,10 @@ def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
 
 
 def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: Reals) -> Reals:
-    """eps at given delta: the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`.
+    """Return eps at given delta.
 
-    Newton's method for the logarithm of the sum in log eps, from the guess (nan: none), inside a bracket.
+    It is the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`, by Newton's method
+    for the logarithm of the sum in log eps, from the guess (nan: none), inside a bracket.
     """
     gain = (2 * batch.alpha * batch.weight).sum(axis=1)
     low = np.log(1.0 / gain)
@@ -203,7 +211,10 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """The indicator of one member of a batch, unstable above 1; None where width cuts nothing."""
+    """Return the stability indicator of one member of a batch, which is unstable above 1.
+
+    It is None if the width cuts nothing.
+    """
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
         return None
@@ -215,7 +226,7 @@ def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int =
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Rectified, blurred targets: a batch at once."""
+    """Predict a batch at once: the trained matrix is the blurred target, rectified."""
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
@@ -293,11 +304,11 @@ def through_attended_key(problems: list[Problem], report: Callable[[int], object
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """L-BFGS on the weights W; a small weight decay below interpolation in its convex form.
+    """Train W by L-BFGS, or in its convex form if a small weight decay is below interpolation.
 
-    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so the small weight decays that stand
-    for the limit lt -> 0 are split. Where splitting does not converge, beyond interpolation, L-BFGS is fast
-    again and takes over.
+    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so the small weight decays that
+    approximate the limit lt -> 0 are split. If splitting does not converge, which happens beyond
+    interpolation, L-BFGS is fast again and takes over.
     """
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
@@ -316,7 +327,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
 
 def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """L-BFGS on W_Q and W_K; a small weight decay below interpolation in its convex form, as `train`."""
+    """Train W_Q and W_K by L-BFGS, or in their convex form, as `train` does."""
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
     if m < size:
@@ -336,19 +347,17 @@ def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: 
 
 
 def _is_small(decay: float, risk: Risk, unknowns: int) -> bool:
-    """Whether splitting is to be tried: a small decay, a quadratic loss, fewer observations than unknowns."""
+    """Whether to try splitting: a small decay, a quadratic loss, fewer observations than unknowns."""
     return 0 < decay < SMALL_WEIGHT_DECAY and risk.output.quadratic and risk.labels.size < unknowns
 
 
 def _columns(problem: Problem, size: int) -> int:
-    """m, the columns of the factors: d where their width is not limited."""
+    """Return m, the number of columns of the factors; d if their width is not limited."""
     return size if problem.width is None else min(round(problem.width * size), size)
 
 
 def interpolation(target: Target, noise: float) -> tuple[float, float | None]:
-    """Return the observations per d^2 up to which a positive semidefinite S fits all labels, and the error
-    there.
-    """
+    """Return the observations per d^2 up to which some S >= 0 fits all labels, and the error there."""
     if noise > 0:
         return thresholds.interpolation_peak(target, noise)
     return thresholds.feasibility(target.rank_fraction), None
