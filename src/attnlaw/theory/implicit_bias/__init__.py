@@ -1,1 +1,1 @@
-"""What training prefers among factors of the same product: balance, flatness, early stopping, completion."""
+"""Which factors training prefers: balance, flatness, early stopping and matrix completion."""

@@ -1,20 +1,20 @@
-r"""Balance of the two factors of a head: how far they are from the smallest ones with the same product.
+r"""Balance of the two factors of a head: how far they are from the smallest factors with the same product.
 
 | letter | meaning |
 |---|---|
 | A, B | the factors, N_A x d and N_B x d, with M = A B^T: W_Q and W_K, or W_V and W_O^T |
-| excess | `(\|A\|_F^2 + \|B\|_F^2)/(2 \|M\|_*) - 1`, zero where no A G, B G^(-T) are smaller |
-| D | `A^T A - B^T B`, zero where the excess is |
+| excess | `(\|A\|_F^2 + \|B\|_F^2)/(2 \|M\|_*) - 1`, zero if no A G, B G^(-T) are smaller |
+| D | `A^T A - B^T B`, zero if the excess is |
 | imbalance | `\|D\|_F/(\|A^T A\|_F + \|B^T B\|_F)` |
 | c_A, c_B | d/N_A, d/N_B |
 
-Every stationary point of a loss with weight decay on both factors has D = 0; gradient descent of step eta
-with decay lambda shrinks D by (1 - eta lambda)^2 a step, and without it keeps D up to terms in eta^2. So does
-label noise shrink it. At depth 2 the flattest factors are the balanced ones (arXiv 2306.13239, `flatness`).
-Adam keeps no D: do not read the history of a model from it.
+Every stationary point of a loss with weight decay on both factors has D = 0. Gradient descent with step eta
+and decay lambda shrinks D by (1 - eta lambda)^2 in each step. Without decay it keeps D up to terms in eta^2.
+Label noise shrinks D too. At depth 2 the flattest factors are the balanced ones (arXiv 2306.13239,
+`flatness`). Adam does not keep D, so do not read the history of a model from it.
 
-`gauge` says which G leave scores as they are; `spectra.head_sizes` has its table. The measures and their
-null are ours.
+`gauge` says which G leave the scores unchanged; `spectra.head_sizes` has its table. The measures and their
+value for random factors are ours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from attnlaw.numerics.quadrature import gauss_legendre
 from attnlaw.spectra.factored import triangular_factor
 from attnlaw.spectra.head_sizes import FULL, GAUGES, NO_GAUGE, ROTARY, FactorSizes, factor_sizes
 
-# Nodes of the quadrature: at ratios up to 1 more do not change a digit.
+# Nodes of the quadrature. More nodes do not change a digit at ratios up to 1.
 NODES = 64
 DONE = "done"
 NOT_DEFINED = "not defined: query/key norms"
@@ -40,10 +40,16 @@ NO_PRODUCT = "not defined: the product is zero, or exceeds float64"
 
 @dataclass(frozen=True)
 class FactorBalance:
-    """The balance of a head; None where it is not defined, and `status` says why.
+    """The balance of a head. A value is None if it is not defined; `status` says why.
 
-    `excess_scaled` is the excess over `null_excess`, that of random factors of this shape. `nuclear` is
-    |M|_*; `least` is what half the sum of squares is compared with: the same, or under rotary positions more.
+    Args:
+        excess: relative excess of the squared norms over the smallest ones.
+        excess_scaled: `excess` divided by `null_excess`.
+        imbalance: relative size of D, from 0 to 1.
+        null_excess: excess of random factors of the same shape.
+        nuclear: nuclear norm |M|_*.
+        least: least half sum of squares over the gauge. It is |M|_*, or more under rotary positions.
+        gauge: "full", "rotary" or "none".
     """
 
     excess: float | None
@@ -57,15 +63,19 @@ class FactorBalance:
 
 
 def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL) -> FactorBalance:
-    """The balance of the factors of `left @ right`, shapes (rows, d) and (d, cols).
+    """Compute the balance of the factors of `left @ right`.
 
-    `gauge` is "full", "rotary" (column i turns with i + d/2; a `Rotary` tells other planes) or "none". Of
-    grouped queries give all queries of a key head, one below the other; a bias of queries is one more row.
+    Args:
+        left: rows x d. Under grouped queries, stack all queries of a key head. A bias of queries is one more
+            row.
+        right: d x cols.
+        gauge: "full", "rotary" (column i turns with column i + d/2) or "none". Pass a `Rotary` for other
+            planes.
 
     >>> rng = np.random.default_rng(0)
     >>> left = rng.standard_normal((64, 16))
-    >>> found = factor_balance(left, rng.standard_normal((16, 64)))
-    >>> round(found.excess, 3), round(found.null_excess, 3)
+    >>> balance = factor_balance(left, rng.standard_normal((16, 64)))
+    >>> round(balance.excess, 3), round(balance.null_excess, 3)
     (0.06, 0.067)
     >>> factor_balance(left, left.T).excess < 1e-12, round(factor_balance(left, 4 * left.T).excess, 12)
     (True, 1.125)
@@ -82,7 +92,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
 
 
 def balance_of(sizes: FactorSizes | None) -> FactorBalance:
-    """The balance of factors whose sizes are measured; without sizes it is not defined."""
+    """Return the balance of factors with measured sizes; without sizes it is not defined."""
     if sizes is None:
         return FactorBalance(None, None, None, None, None, None, FULL, NO_PRODUCT)
     gauge = ROTARY if sizes.turned else FULL
@@ -98,15 +108,19 @@ def balance_of(sizes: FactorSizes | None) -> FactorBalance:
 def null_excess(
     rows: int, cols: int, inner: int, rotary_size: int = 0, variances: tuple[float, float] = (1.0, 1.0)
 ) -> float:
-    r"""The excess of factors of independent Gaussian entries, rows x inner and cols x inner, of large sizes.
+    """Return the excess of large factors with independent Gaussian entries, rows x inner and cols x inner.
 
-    Of a head, rows = cols = N, with c = d/N and entries of variances a^2 and b^2,
+    For a head with rows = cols = N, c = d/N and entries of variances a^2 and b^2, it is
 
-        (a^2 + b^2)/(2 a b (1 - c/4)) - 1,        c/(4 - c) where they are equal
+        (a^2 + b^2)/(2 a b (1 - c/4)) - 1,        which is c/(4 - c) if they are equal
 
-    and with N_A rows, of a group of queries say, `(a^2 N_A + b^2 N_B)/(2 a b sqrt(N_A N_B) m) - 1` with m =
-    `mean_root(c_A, c_B)`. A plane that positions turn has m = 1: its lengths do not fluctuate. It is a limit;
-    of 256 x 64 factors the mean is .0012 above.
+    For N_A and N_B rows, such as a group of queries, it is `(a^2 N_A + b^2 N_B)/(2 a b sqrt(N_A N_B) m) - 1`
+    with m = `mean_root(c_A, c_B)`. A plane that positions turn has m = 1, because its lengths do not
+    fluctuate. The formula is a limit: for 256 x 64 factors the mean is .0012 above it.
+
+    Args:
+        rotary_size: number of columns in planes that positions turn.
+        variances: a^2 and b^2.
 
     >>> round(null_excess(256, 256, 64), 6), round(null_excess(64, 64, 64), 6)
     (0.066667, 0.333333)
@@ -115,7 +129,7 @@ def null_excess(
     """
     a2, b2 = variances
     free = inner - rotary_size
-    # The law is symmetric in the three sizes: the smallest takes the place of the inner one.
+    # The law is symmetric in the three sizes, so the smallest one can be the inner size.
     small, *others = sorted((rows, cols, free))
     least = float(np.sqrt(rows * cols)) * rotary_size
     if small:
@@ -126,14 +140,18 @@ def null_excess(
 
 
 def mean_root(first: float, second: float) -> float:
-    r"""E sqrt(x) over the free product of two Marchenko-Pastur laws of these ratios, of mean 1.
+    """Return E sqrt(x) over the free product of two Marchenko-Pastur laws of mean 1 with these ratios.
 
         (4/pi) int_0^(pi/2) cos^2 t sqrt((1 - c_A sin^2 t)(1 - c_B sin^2 t)) dt
 
-    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Its moments by Lagrange inversion,
-    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, hold for real p; at p = 1/2 the first
-    binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable, and the sum under it the two roots.
-    Equal ratios leave 1 - c/4 (`laws.HeadNull`). Ratios are at most 1.
+    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Lagrange inversion gives its moments
+    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, which hold for real p. At p = 1/2 the
+    first binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable, and the sum under it gives the
+    two roots. Equal ratios leave 1 - c/4 (`laws.HeadNull`).
+
+    Args:
+        first: ratio c_A, at most 1.
+        second: ratio c_B, at most 1.
 
     >>> mean_root(0.25, 0.25), round(mean_root(0.25, 1.0), 6)
     (0.9375, 0.826993)

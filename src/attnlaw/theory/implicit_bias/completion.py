@@ -1,23 +1,21 @@
-"""Factors trained on some entries of a matrix: what the graph of those entries decides (arXiv 2405.13721).
+"""Matrix completion by factors A B that are trained on some entries of a matrix (arXiv 2405.13721).
 
-Rows and columns are vertices, observed entries edges. Rows of A and columns of B of different components
-never meet in the gradient, so their flows are apart, and blocks W_cc' between components are what the start
-left. As init vanishes (ours):
+Rows and columns are the vertices of a graph, and observed entries are its edges. Rows of A and columns of B
+in different components never meet in the gradient, so their flows are independent. The blocks W_cc' of W = A
+B between components are what the start left. As init vanishes (ours):
 
-| a component c | its own block W_cc |
+| a component c | its block W_cc |
 |---|---|
 | complete, M_c = U S V^T | M_c: least nuclear norm; latent rows Q_c: Gram-Schmidt of `U^T A_0 + (B_0 V)^T` |
-| not complete | the greedy limit (`masked_flow.follow_greedy_path`): low rank, not the least nuclear norm |
+| not complete | the greedy limit (`follow_greedy_path`): low rank, not the least nuclear norm |
 
-`W_cc' = U S^(1/2) Q_c Q_c'^T S'^(1/2) V'^T`: random, not zero. The nuclear norm of W is the sum of those of
-the W_cc, its rank min(k, sum of their ranks).
+Between components, `W_cc' = U S^(1/2) Q_c Q_c'^T S'^(1/2) V'^T` is random, not zero. The nuclear norm of W is
+the sum of those of the W_cc, and its rank is min(k, sum of their ranks).
 
-Gradient flow of factors A B on the observed entries of a matrix, and the greedy path of its ranks.
-
-The loss is `|mask * (A B - M)|_F^2 / 2`, A n x k, B k x m; G = mask * (M - A B) is its negative gradient in
-A B. From a vanishing start the flow stays near rank r until the top singular pair of G has grown, and so on
-(Li, Luo and Lyu 2020; arXiv 2405.13721): `follow_greedy_path` follows it,
-with one latent direction more at a time.
+The loss is `|mask * (A B - M)|_F^2 / 2`, where A is n x k and B is k x m. Its negative gradient in A B is G =
+mask * (M - A B). From a vanishing start, the flow stays near rank r until the top singular pair of G has
+grown, then near rank r + 1, and so on (Li, Luo and Lyu 2020; arXiv 2405.13721). `follow_greedy_path` follows
+it with one more latent direction at a time.
 """
 
 from __future__ import annotations
@@ -34,24 +32,24 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.settings import check_value
 
-RTOL, ATOL = 1e-9, 1e-6  # of the integrator; ATOL in units of the start
-FITTED = 1e-8  # |G| over |mask * M| at which all is fitted
-STILL = 1e-9  # the slope, in units of the top singular value of G, below which the flow stands
-SEED_SIZE = 1e-5  # of a pair that is added, in units of sqrt |G|
-# A stage or a run is given up beyond these: a nuclear norm over that of mask * M, a time times |mask * M|,
-# slopes asked for (a stage with an end takes thousands; scipy 1.15 goes on for hours in one without).
+RTOL, ATOL = 1e-9, 1e-6  # tolerances of the integrator; ATOL is in units of the start
+FITTED = 1e-8  # all is fitted if |G| / |mask * M| is below this
+STILL = 1e-9  # the flow has stopped if its slope, in units of |mask * M|^(3/2), is below this
+SEED_SIZE = 1e-5  # size of a new pair, in units of sqrt |G|
+# A stage or a run is given up beyond these: its nuclear norm relative to mask * M, its time times |mask * M|,
+# and its number of slopes. A stage with an end takes thousands; without one, SciPy 1.15 runs for hours.
 LARGEST = 1e3
 LONGEST = 1e9
 MOST_SLOPES = 200_000
 
 
 class NoEndError(Exception):
-    """A stage asked for more slopes than any with an end."""
+    """A stage evaluated more slopes than any stage that has an end."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowEnd:
-    """Factors at the end of a flow, G there in size, and whether the flow stands still."""
+    """Factors at the end of a flow, with the norm of G there; `still` says whether the flow has stopped."""
 
     A: Reals
     B: Reals
@@ -61,15 +59,15 @@ class FlowEnd:
 
 
 def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
-    """G, the negative gradient in A B."""
+    """Return G, the negative gradient of the loss in A B."""
     return np.asarray(mask * (M - A @ B))
 
 
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
-    """Follow the flow until all is fitted, or until it stands and no direction is left to grow from `start`.
+    """Follow the flow until all is fitted, or until it stops and no direction can grow from `start`.
 
-    Near a saddle the flow all but stands, too: it is believed after the time in which a direction of size
-    `start` would have left it.
+    The flow also nearly stops at a saddle. So it counts as stopped only after the time in which a direction
+    of size `start` would have left the saddle.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
@@ -80,12 +78,12 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
         G = gradient(A, B, M, mask)
         return np.concatenate([(G @ B.T).ravel(), (A.T @ G).ravel()])
 
-    asked = 0
+    evaluations = 0
 
     def counted(time: float, state: Reals) -> Reals:
-        nonlocal asked
-        asked += 1
-        if asked > MOST_SLOPES:
+        nonlocal evaluations
+        evaluations += 1
+        if evaluations > MOST_SLOPES:
             raise NoEndError
         return slope(time, state)
 
@@ -97,7 +95,7 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
         left, top = float(np.linalg.norm(G)), float(np.linalg.norm(G, 2))
         fitted = left < FITTED * scale
         stands = time > 0 and float(np.abs(slope(0.0, state)).max()) < STILL * scale**1.5
-        # A direction of `start` leaves a saddle of top singular value s in the time ln(1/start)/s.
+        # A direction of size `start` leaves a saddle with top singular value s in the time ln(1/start)/s.
         escape = 2 * np.log1p(np.sqrt(scale) / start) / max(top, FITTED * scale)
         if fitted or (stands and stood and span >= escape):
             return FlowEnd(A, B, time, left, still=True)
@@ -106,7 +104,7 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
             return FlowEnd(A, B, time, left, still=False)
         stood, span = stands, max(escape, time)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of a stage that runs away, which is told below
+            warnings.simplefilter("ignore", UserWarning)  # stages that diverge are reported below
             try:
                 ended = scipy.integrate.solve_ivp(
                     counted, (0, span), state, method="LSODA", rtol=RTOL, atol=atol
@@ -119,7 +117,12 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
 
 @dataclass(frozen=True, eq=False)
 class GreedyLimit:
-    """The greedy limit A B, the first pair of its path (n + m), `lost` the rank whose stage has no end."""
+    """The greedy limit A B of a flow.
+
+    Args:
+        first: first singular pair of its path, n + m numbers.
+        lost: rank whose stage has no end; None if all stages end.
+    """
 
     A: Reals
     B: Reals
@@ -133,11 +136,11 @@ class GreedyLimit:
 
 
 def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
-    """Add the top singular pair of G, flow until it stands, repeat: at most `latent` times.
+    """Add the top singular pair of G, let the flow settle, and repeat at most `latent` times.
 
     >>> M, mask = np.array([[0.0, 1.0], [1.0, 0.5]]), np.array([[0.0, 1.0], [1.0, 1.0]])
-    >>> found = follow_greedy_path(M, mask, 2)
-    >>> found.rank, (found.A @ found.B).round(6).tolist()
+    >>> limit = follow_greedy_path(M, mask, 2)
+    >>> limit.rank, (limit.A @ limit.B).round(6).tolist()
     (1, [[2.0, 1.0], [1.0, 0.5]])
     """
     n, m = M.shape
@@ -156,16 +159,19 @@ def follow_greedy_path(M: Reals, mask: Reals, latent: int) -> GreedyLimit:
     return GreedyLimit(A, B, first, residual, None)
 
 
-RANK = 1e-6  # singular values below this part of the largest count as zero: what the limit left out
-TRAINED_RANK = 1e-3  # the same of a trained matrix, whose start is not zero
+RANK = 1e-6  # singular values below this share of the largest count as zero
+TRAINED_RANK = 1e-3  # the same for a trained matrix, whose start is not zero
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """Entries of a matrix that are seen, and the factors that are trained on them.
+    """A matrix with observed entries, and the factors that are trained on them.
 
-    `matrix` (n x m) may hold anything where `mask` (n x m, true where seen) is false. `latent` is k, by
-    default the smaller of n and m. `init` is the standard deviation of all entries of A and B at the start.
+    Args:
+        matrix: n x m; entries that are not observed may have any value.
+        mask: n x m, true for observed entries.
+        latent: k, the width of the factors; by default the smaller of n and m.
+        init: standard deviation of all entries of A and B at the start.
 
     >>> problem = Completion([[0, 1], [1, 0.5]], [[False, True], [True, True]])
     >>> problem.latent, problem.init
@@ -200,12 +206,12 @@ class Completion:
 
     @property
     def arrays(self) -> tuple[Reals, Reals, int]:
-        """M with zeros where nothing is seen, the mask as numbers, k."""
+        """M with zeros for unobserved entries, the mask as numbers, and k."""
         assert self.latent is not None
         return np.asarray(self.matrix), np.asarray(self.mask), self.latent
 
     def start(self, seed: int) -> tuple[Reals, Reals]:
-        """A_0 and B_0, the same for prediction and training."""
+        """Draw A_0 and B_0, the same for prediction and training."""
         (n, m), k = self.arrays[0].shape, self.arrays[2]
         rng = np.random.default_rng(seed)
         return self.init * rng.standard_normal((n, k)), self.init * rng.standard_normal((k, m))
@@ -213,11 +219,16 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class CompletionPrediction:
-    """The limit of a vanishing start in the directions of one draw.
+    """The limit of a vanishing start, in the directions of one draw.
 
-    `kind` is "connected", "complete" (several components, each seen whole) or "disconnected". `matrix` is nan
-    between components where the limit is not known. `exponent`: what is left of a second direction falls as
-    `init**exponent`, if it does not grow on its way; None where no component is incomplete.
+    Args:
+        kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".
+        components: number of components.
+        rank: rank of the limit.
+        nuclear: its nuclear norm.
+        matrix: n x m, nan between components if the limit is not known.
+        exponent: the rest of a second direction falls as `init**exponent`, if it does not grow on its way.
+            None if every component is complete.
     """
 
     kind: str
@@ -232,9 +243,14 @@ class CompletionPrediction:
 
 @dataclass(frozen=True, eq=False)
 class CompletionRun:
-    """A trained matrix W; `rank` counts singular values above 0.001 of the largest.
+    """A trained matrix W.
 
-    `residual` is |mask * (W - M)|.
+    Args:
+        matrix: W, n x m.
+        rank: number of singular values above 0.001 of the largest.
+        nuclear: nuclear norm.
+        time: at which the flow ended.
+        residual: |mask * (W - M)|.
     """
 
     matrix: Reals
@@ -248,7 +264,7 @@ class CompletionRun:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """One component at the end: W_cc = A B, and its latent rows Q, None where they are not known."""
+    """One component at the end: W_cc = A B, and its latent rows Q (None if they are not known)."""
 
     rows: Indices
     cols: Indices
@@ -261,7 +277,9 @@ class _Block:
 
 
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
-    """Rows and columns of each component of the graph of observed entries; those without one are in none.
+    """Return rows and columns of each component of the graph of observed entries.
+
+    Rows and columns without an observed entry are in no component.
 
     >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
     [([0], [0]), ([1], [1])]
@@ -276,12 +294,13 @@ def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
 
 
 def predict_completion(problem: Completion, seed: int = 0) -> CompletionPrediction:
-    """Where the flow ends from the start of a seed, as init vanishes in its directions.
+    """Predict where the flow ends from the start of a seed, as init vanishes in its directions.
 
-    Equal singular values within a complete component have no order, and no limit of their cross blocks.
+    If singular values within a complete component are equal, they have no order, and the blocks between
+    components have no limit.
 
-    >>> found = predict_completion(Completion([[1, 0], [0, 4]], np.eye(2)), seed=0)
-    >>> found.kind, found.rank, round(found.nuclear, 6), found.matrix.round(3).tolist()
+    >>> prediction = predict_completion(Completion([[1, 0], [0, 4]], np.eye(2)), seed=0)
+    >>> prediction.kind, prediction.rank, round(prediction.nuclear, 6), prediction.matrix.round(3).tolist()
     ('complete', 2, 5.0, [[1.0, 0.911], [0.911, 4.0]])
     """
     M, mask, k = problem.arrays
@@ -321,7 +340,7 @@ def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -
         Q = (Q * np.sign(np.diag(triangle))).T
         return _Block(rows, cols, U * root, root[:, None] * Vt, Q, None, float(np.linalg.norm(s[r:])))
     limit = follow_greedy_path(entries, seen, k)
-    # One direction keeps the latent row of its first pair; those of later ones turn on their way.
+    # A single direction keeps the latent row of its first pair; the rows of later directions turn.
     row = limit.first @ start
     Q1 = row[None] / np.linalg.norm(row) if limit.rank == 1 and limit.lost is None else None
     return _Block(
@@ -337,7 +356,7 @@ def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -
 
 
 def _block_product(block: _Block, other: _Block) -> Reals:
-    """W_cc', the rows of one component and the columns of another."""
+    """Return W_cc', with the rows of one component and the columns of another."""
     if block is other:
         return np.asarray(block.A @ block.B)
     if block.Q is None or other.Q is None:
@@ -363,13 +382,14 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 
 
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
-    """Follow the flow from the start of a seed to its end, by LSODA; meant for sizes up to about 30 x 30.
+    """Follow the flow from the start of a seed to its end, by LSODA, for sizes up to about 30 x 30.
 
-    One init tells no law: what is left of other directions falls as `init**exponent`, so compare two.
+    A single init does not show a law. The rest of other directions falls as `init**exponent`, so compare two
+    values of init.
 
-    >>> seen = [[False, True], [True, True]]
-    >>> found = train_completion(Completion([[0, 1], [1, 0.6]], seen, init=1e-6))
-    >>> round(float(found.matrix[0, 0]), 2), found.rank  # 1/0.6
+    >>> observed = [[False, True], [True, True]]
+    >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))
+    >>> round(float(run.matrix[0, 0]), 2), run.rank  # 1/0.6
     (1.67, 1)
     """
     M, mask, k = problem.arrays
@@ -389,9 +409,10 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 
 
 def mean_cosine(latent: int) -> float:
-    """E |cos| of two random directions in k dimensions, `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`.
+    """Return E |cos| of two random directions in k dimensions, `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`.
 
-    So two single entries M_1, M_2 that share no line leave entries of mean size sqrt(M_1 M_2) E|cos|.
+    So two single entries M_1 and M_2 in different rows and columns leave entries of mean size sqrt(M_1 M_2)
+    E|cos|.
 
     >>> round(mean_cosine(2), 6)  # 2/pi
     0.63662

@@ -1,11 +1,13 @@
-"""Gradient flow on beta = w.w - v.v from small w = v = a, stopped early: a hard threshold (arXiv 2007.08322).
+"""Gradient flow on beta = w.w - v.v from small w = v = a, which acts as a hard threshold if it stops early.
 
-| letter | means |
+The parametrisation is that of arXiv 2007.08322.
+
+| letter | meaning |
 |---|---|
-| phi | the target of the loss `|beta|^2 - 2 <beta, phi>`: coefficients, or eigenvalues of a matrix |
+| phi | target of the loss `|beta|^2 - 2 <beta, phi>`: coefficients, or eigenvalues of a matrix |
 | a | `init`, the start of every w and v |
-| r | w^2; w v = a^2 is conserved, so beta = r - a^4/r for phi > 0 |
-| tau | `threshold`: phi = tau is half-way at the time of stopping |
+| r | w^2; the flow conserves w v = a^2, so beta = r - a^4/r for phi > 0 |
+| tau | `threshold`: a coefficient phi = tau is half-way at the time of stopping |
 
 Coordinates decouple, and r is logistic (ours, exact):
 
@@ -31,9 +33,17 @@ from attnlaw.core.variants import by_name
 
 
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
-    """The time `ln(tau/a^2)/(8 tau)` at which a coefficient of size tau is half-way, to leading order in a.
+    """Return the time at which a coefficient of size tau is half-way: `ln(tau/a^2)/(8 tau)`.
 
-    It falls with tau only from tau > e a^2 on: below it the start is larger than what it should sort out.
+    This is the leading order in a. The time decreases with tau only if tau > e a^2. Below that, the start is
+    larger than the threshold.
+
+    Args:
+        threshold: tau, of any shape.
+        init: a, the start of the factors.
+
+    Raises:
+        InputError: a threshold is not above e a^2.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
@@ -49,7 +59,12 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
 
 def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
-    """The flow at a time, exactly: beta_t of each phi (any shape).
+    """Return beta of each coefficient at a time of the flow, exactly.
+
+    Args:
+        phi: targets, of any shape.
+        init: a, the start of the factors.
+        time: broadcasts against `phi`.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
     [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
@@ -58,22 +73,22 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
     signed, t = np.asarray(phi, dtype=float), np.asarray(time, dtype=float)
     size = np.abs(signed)
     R = np.hypot(size, 2 * a2)
-    # r+ - a^2, which cancels as it stands where phi is small against a^2.
+    # r+ - a^2, in a form that does not cancel if phi is small against a^2.
     ahead = 0.5 * (size + size**2 / (R + 2 * a2))
     low = -(a2**2) / (a2 + ahead)
-    with np.errstate(divide="ignore"):  # a coefficient of zero stays where it is
+    with np.errstate(divide="ignore"):  # a zero coefficient stays zero
         place = 8 * R * t + np.log(a2 - low) - np.log(ahead)
     r = low + R * scipy.special.expit(place)
     return np.asarray(np.sign(signed) * (r - a2**2 / r))
 
 
 def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
-    """The flow at the stopping time of a threshold; as init vanishes, `hard`."""
+    """Return the flow at the stopping time of a threshold; as init vanishes, it becomes `hard`."""
     return flow_at_time(phi, init, stopping_time(threshold, init))
 
 
 def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """phi where |phi| is above the threshold, else 0; `init` plays no part.
+    """Return phi if |phi| is above the threshold, else 0; `init` has no effect.
 
     >>> hard([-2.0, 0.5, 1.5], 1.0).tolist()
     [-2.0, 0.0, 1.5]
@@ -83,7 +98,7 @@ def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 
 def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """sign(phi) (|phi| - threshold)_+, what a penalty of the sum of sizes does; `init` plays no part.
+    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty; `init` has no effect.
 
     >>> soft([-2.0, 0.5, 1.5], 1.0).tolist()
     [-1.0, 0.0, 0.5]
@@ -114,7 +129,7 @@ RULES = by_name(
 
 
 def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
-    """W W^T - V V^T at a time, from W = V = init I, of a symmetric phi (d x d).
+    """Return W W^T - V V^T at a time, from W = V = init I, for a symmetric phi (d x d).
 
     >>> matrix_flow_at_time(np.diag([0.7, 0.0]), 1e-3, 3.0).round(6).tolist()
     [[0.67607, 0.0], [0.0, 0.0]]
@@ -124,9 +139,13 @@ def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
 
 
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
-    """beta by plain gradient descent on w and v, with steps of at most `step`; `time` broadcasts against phi.
+    """Return beta by plain gradient descent on w and v, which differs from the flow by terms of order `step`.
 
-    It differs from the flow by terms of order `step`.
+    Args:
+        phi: targets, of any shape.
+        init: a, the start of the factors.
+        time: broadcasts against `phi`.
+        step: largest length of a step.
 
     >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
     True
@@ -136,7 +155,8 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
     rate = np.broadcast_to(4 * t / steps, phi.shape)
     w = np.full(phi.shape, float(init))
     v, slope, part = w.copy(), np.empty_like(w), np.empty_like(w)
-    for _ in range(steps):  # slope = 4 step (phi - w^2 + v^2); w += slope w, v -= slope v, without new arrays
+    # Without new arrays: slope = 4 step (phi - w^2 + v^2), w += slope w, v -= slope v.
+    for _ in range(steps):
         np.multiply(v, v, out=slope)
         slope += phi
         slope -= np.multiply(w, w, out=part)
@@ -147,10 +167,14 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
 
 
 def spike_cost(spikes: ArrayLike, noise: float) -> float:
-    """|hard(phi) - B|_F^2 of B of a few eigenvalues `spikes`, phi = B + noise GOE, at large dimension.
+    """Return |hard(phi) - B|_F^2 at large dimension; phi = B + noise GOE, and B has eigenvalues `spikes`.
 
-    `sum 2 delta^2 + 3 delta^4/theta^2` over spikes theta, all above the noise delta and kept, nothing of the
-    bulk on [-2 delta, 2 delta] kept (ours). GOE: off-diagonal variance delta^2/d.
+    The cost is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (ours). All spikes are above the
+    noise delta and kept, and nothing of the bulk on [-2 delta, 2 delta] is kept. The GOE has off-diagonal
+    variance delta^2/d.
+
+    Raises:
+        InputError: a spike is not above the noise, so no eigenvalue leaves the bulk.
 
     >>> round(spike_cost([0.5], 0.1), 6)
     0.0212

@@ -1,19 +1,19 @@
-r"""Flatness of a product of factors: the trace of its Hessian, and the least that it and weight decay can be.
+r"""Flatness of a product of factors: the trace of its Hessian, and the smallest trace and weight decay.
 
-Normalisation, stated once: M = F_1 F_2 .. F_L, and the loss is `mean (<A_i, M> - y_i)^2 / 2` at zero residual
-for isotropic measurements, `E <A, X>^2 = |X|_F^2`. Its Hessian in the factors is the Gauss-Newton matrix;
-without the 1/2 everything doubles.
+The product is M = F_1 F_2 .. F_L. The loss is `mean (<A_i, M> - y_i)^2 / 2` at zero residual, for isotropic
+measurements with `E <A, X>^2 = |X|_F^2`. Its Hessian in the factors is the Gauss-Newton matrix. Without the
+1/2 everything doubles.
 
 | letter | meaning |
 |---|---|
-| L | depth: 2 of a head, 3 or 4 where a factor is a product itself (latent attention, no norm inside) |
+| L | depth: 2 for a head, 3 or 4 if a factor is a product itself (latent attention, no norm inside) |
 | m, n | rows and columns of M |
-| s_i | its singular values, \|M\|_* their sum |
-| S | covariance of tokens, query and key independent: scores are x^T M x' |
+| s_i | its singular values, with sum \|M\|_* |
+| S | covariance of tokens, with independent query and key: scores are x^T M x' |
 
 Flatness prefers a small |M|_* at every depth (arXiv 2306.13239 shows it under restricted isometry; the
-formulas below are ours). Weight decay does so at L = 2 alone, and prefers fewer values at L = 3 and 4. The
-score of a softmax head with cross entropy has another Hessian: for it the trace is a proxy.
+formulas below are ours). Weight decay does so only at L = 2, and prefers fewer values at L = 3 and 4. The
+score of a softmax head with cross entropy has another Hessian, and the trace is a proxy for it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ SINGULAR = "give the singular values of the product"
 
 
 def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = None) -> float:
-    r"""The trace of the Hessian at zero loss, in the factors of M = F_1 F_2 .. F_L, given in that order.
+    """Return the trace of the Hessian at zero loss, in the factors of M = F_1 F_2 .. F_L.
 
         tr H = sum_l |F_1 .. F_{l-1}|_F^2 |F_{l+1} .. F_L|_F^2
 
-    Empty products are the identity. With `covariance` S, of square M, S^(1/2) stands at both ends of every
-    product: of a head, F = (W_Q, W_K^T), that is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
+    Empty products are the identity.
+
+    Args:
+        factors: F_1 to F_L, in the order of the product.
+        covariance: S, for a square M. Every product then has S^(1/2) at both ends. For a head with F = (W_Q,
+            W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
 
     >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
     39.75
@@ -57,12 +61,18 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
 
 
 def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> float:
-    r"""The least trace of the Hessian over all products of `depth` factors with these singular values.
+    """Return the smallest trace of the Hessian over products of `depth` factors with these singular values.
 
         L (m n)^(1/L) |M|_*^(2 (L - 1)/L)
 
-    by the inequality of means and |A B|_* <= |A|_F |B|_F; reached where no width is below the rank. For
-    tokens of covariance S give the values of S^(1/2) M S^(1/2), and Tr S for `rows` and `cols`.
+    It follows from the inequality of means and |A B|_* <= |A|_F |B|_F. It is reached if no width is below the
+    rank.
+
+    Args:
+        values: singular values of M. For tokens of covariance S, those of S^(1/2) M S^(1/2).
+        depth: L.
+        rows: m, or Tr S for tokens of covariance S.
+        cols: n, or Tr S.
 
     >>> least_trace([3.0, 1.0, 0.5], 2, rows=3, cols=3)
     27.0
@@ -79,10 +89,10 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
 
 
 def least_decay(values: ArrayLike, depth: int) -> float:
-    r"""The least `sum_l |F_l|_F^2` over all products of `depth` factors with these singular values.
+    """Return the smallest `sum_l |F_l|_F^2` over products of `depth` factors with these singular values.
 
-    It is `L sum_i s_i^(2/L)`: twice the nuclear norm at L = 2, closer to a count of values above it. From
-    L = 3 on, factors of zero are a minimum of loss and decay by themselves: a small start stays there.
+    It is `L sum_i s_i^(2/L)`: twice the nuclear norm at L = 2, and closer to a count of values for larger L.
+    From L = 3 on, zero factors are a minimum of loss plus decay, so a small start stays there.
 
     >>> least_decay([3.0, 1.0, 0.5], 2)
     9.0
@@ -107,7 +117,7 @@ def _require_chain(maps: Sequence[Reals]) -> None:
 
 
 def _root(covariance: ArrayLike, maps: Sequence[Reals]) -> Reals:
-    """A square root of the covariance of both sides of the product."""
+    """Return a square root of the covariance, after checking that it fits both sides of the product."""
     S = np.asarray(covariance, dtype=float)
     rows, cols = maps[0].shape[0], maps[-1].shape[1]
     if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):

@@ -29,9 +29,15 @@ GRID = 60  # thresholds that are tried before the best is refined
 
 @dataclass(frozen=True)
 class OneStep:
-    """Estimation errors |f(phi) - S*|^2/d of the best thresholds, and those over the noise delta.
+    """Estimation errors |f(phi) - S*|^2/d at the best thresholds.
 
-    `least` is that of the best rule of any kind on the eigenvalues of phi.
+    Args:
+        noise: delta.
+        hard: error of the best hard threshold.
+        hard_threshold: this threshold divided by delta.
+        soft: error of the best soft threshold.
+        soft_threshold: this threshold divided by delta.
+        least: error of the best rule of any kind on the eigenvalues of phi.
     """
 
     noise: float
@@ -43,7 +49,7 @@ class OneStep:
 
 
 def one_step_law(problem: Problem) -> FreeConvolution:
-    """The law of the eigenvalues of phi.
+    """Return the law of the eigenvalues of phi.
 
     >>> round(one_step_law(Problem(alpha=0.3, noise=0.5)).sigma ** 2, 6)
     2.916667
@@ -58,11 +64,14 @@ def one_step_law(problem: Problem) -> FreeConvolution:
 
 
 def one_step(problem: Problem) -> OneStep:
-    """The errors after one step, each at its best threshold; the student of the problem plays no part.
+    """Compute the errors after one step, each at its best threshold. They do not depend on the student.
+
+    Args:
+        problem: one token, a linear output and no groups.
 
     >>> from attnlaw.theory.learn.target import Target
-    >>> found = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))
-    >>> round(found.hard, 4), round(found.soft, 4), round(found.least, 4)
+    >>> step = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))
+    >>> round(step.hard, 4), round(step.soft, 4), round(step.least, 4)
     (1.0777, 0.6503, 0.5934)
     """
     law = one_step_law(problem)
@@ -76,7 +85,7 @@ def one_step(problem: Problem) -> OneStep:
 
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
-    """The best threshold up to the edge of the spectrum, and its error; errors may have several minima."""
+    """Return the best threshold up to the edge of the spectrum, and its error, which may have many minima."""
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

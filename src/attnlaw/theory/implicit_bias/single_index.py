@@ -1,17 +1,18 @@
-"""A single-index model learned by one score step and a threshold, or by factors stopped early.
+"""A single-index model learned from one score step, by a threshold or by factors that stop early.
 
-Normalisation, stated once (arXiv 2007.08322): y = f(<x, beta>) + noise, x ~ N(0, I_p), |beta| = 1 with s
-equal coefficients, phi = mean y_i x_i. With g standard normal:
+Labels are y = f(<x, beta>) + noise with x ~ N(0, I_p), |beta| = 1 and s equal nonzero coefficients (arXiv
+2007.08322). The score step is phi = mean y_i x_i. With g standard normal:
 
-| here | means |
+| here | meaning |
 |---|---|
 | mu | E f'(g) = E g f(g): E phi = mu beta, so the direction is identified and mu is not |
 | power | E y^2 |
 | tau | `threshold` times (2 ln p)^(1/2) |y|/n |
 
-Given y, phi is exactly N(0, |y|^2/n^2) off the support, whatever the noise. On it its variance is
-`(E y^2 + beta_j^2 (E y^2 g^2 - E y^2 - mu^2))/n`. The risk `sum_j E (beta_T(phi_j) - mu beta_j)^2` takes phi
-for normal and |y|^2 for its mean (ours): at finite n it is some per cent off, more for an f that is not odd.
+Given y, phi is exactly N(0, |y|^2/n^2) off the support, whatever the noise. On the support its variance is
+`(E y^2 + beta_j^2 (E y^2 g^2 - E y^2 - mu^2))/n`. The risk is `sum_j E (beta_T(phi_j) - mu beta_j)^2`, where
+beta_T is the learned coefficient. We treat phi as normal and replace |y|^2 by its mean (ours). At finite n
+this is wrong by some per cent, and by more if f is not odd.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from attnlaw.theory.implicit_bias.early_stopping import RULES, descend, stopping
 
 @dataclass(frozen=True)
 class Link:
-    """y = f(<x, beta>) + noise: `function` names f."""
+    """The function f of y = f(<x, beta>) + noise."""
 
     name: str
     function: Callable[..., Reals]
@@ -75,7 +76,7 @@ LINKS = Variants(
 
 @settings_dataclass
 class SingleIndex(Settings):
-    """Labels of one hidden direction with few coefficients, and how it is estimated.
+    """Labels that depend on one hidden direction with few nonzero coefficients, and a rule to estimate it.
 
     >>> SingleIndex(link="identity").signals
     10
@@ -97,15 +98,21 @@ class SingleIndex(Settings):
             raise BadSetting("signals", "expected at most {dimension}", self.signals)
 
 
-FAR = 10.0  # standard deviations; what lies beyond is below the floats
+FAR = 10.0  # standard deviations; the mass beyond is below the precision of float64
 NODES = 400
 
 
 @dataclass(frozen=True)
 class IndexPrediction:
-    """Risk |beta_T - mu beta|^2, expected coefficients above tau and those off the support, tau, its time.
+    """What a rule learns of a single index, in expectation.
 
-    `slope` is mu. `time` is None of a rule without a flow.
+    Args:
+        risk: |beta_T - mu beta|^2, where beta_T are the learned coefficients.
+        kept: number of coefficients above tau.
+        false_positives: those of them that are zero in beta.
+        tau: threshold of coefficients.
+        time: stopping time; None for a rule that is not a flow.
+        slope: mu.
     """
 
     problem: SingleIndex
@@ -117,14 +124,14 @@ class IndexPrediction:
     slope: float
 
     def apply_rule(self, phi: ArrayLike) -> Reals:
-        """What the rule makes of coefficients phi, or of eigenvalues."""
+        """Return what the rule makes of coefficients phi, or of eigenvalues."""
         rule = RULES[self.problem.rule].function
         return np.asarray(rule(np.asarray(phi, dtype=float), self.tau, self.problem.init))
 
 
 @dataclass(frozen=True)
 class MeasuredIndex:
-    """Means over draws, with their standard errors."""
+    """Means over draws with their standard errors."""
 
     risk: Estimate
     kept: Estimate
@@ -133,7 +140,7 @@ class MeasuredIndex:
 
 
 def moments(problem: SingleIndex) -> tuple[float, float, float]:
-    """mu, E y^2 and E y^2 g^2.
+    """Return mu, E y^2 and E y^2 g^2.
 
     >>> [round(moment, 6) for moment in moments(SingleIndex(link="identity", noise=0.5))]
     [1.0, 1.5, 3.5]
@@ -144,18 +151,18 @@ def moments(problem: SingleIndex) -> tuple[float, float, float]:
 
 
 def apply_link(problem: SingleIndex, z: Reals) -> Reals:
-    """f(z), entry by entry."""
+    """Return f(z) entry by entry."""
     chosen = LINKS[problem.link]
     return chosen.function(z, *chosen.parameters)
 
 
 def threshold(problem: SingleIndex, length: float) -> float:
-    """tau, for labels of this |y|."""
+    """Return tau for labels with |y| = `length`."""
     return problem.threshold * float(np.sqrt(2 * np.log(problem.dimension))) * length / problem.samples
 
 
 def predict_index(problem: SingleIndex) -> IndexPrediction:
-    """The risk by one integral for the support and one for the rest.
+    """Predict the risk of a single index by two integrals, one for the support and one for the rest.
 
     >>> round(predict_index(SingleIndex(link="tanh:2")).risk, 6)
     0.010904
@@ -178,9 +185,13 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
-    """Draw samples and train: gradient descent on the factors for a flow, the rule itself for the others.
+    """Draw samples and train: gradient descent on factors for a flow, the rule itself for the others.
 
-    Off the support phi is drawn from its exact law given y, so X is made on the support alone.
+    Off the support, phi is drawn from its exact law given y, so inputs are drawn on the support only.
+
+    Args:
+        seeds: number of draws.
+        seed: parent of their seeds.
 
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True
@@ -209,7 +220,7 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
 
 
 def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tuple[Reals, Reals]:
-    """Points and weights of a normal law, in pieces between cuts where an integrand may have a corner.
+    """Return points and weights of a normal law, in pieces between cuts where an integrand has a corner.
 
     >>> x, w = normal_nodes(1.0, 2.0, (0.0,))
     >>> round(float(w @ x**2), 12)

@@ -1,14 +1,14 @@
-"""Effective ranks of a spectrum: how long its tail is, seen by n samples (arXiv 1906.11300).
+"""Effective ranks of a spectrum: how long its tail is for n samples (arXiv 1906.11300).
 
 | here | formula, with eigenvalues l_1 >= l_2 >= ... of a covariance |
 |---|---|
 | r | r_k = sum_{i>k} l_i / l_{k+1} |
 | R | R_k = (sum_{i>k} l_i)^2 / sum_{i>k} l_i^2 |
-| k | k* = min{k >= 0: r_k >= b n}, b a constant that the theory leaves open |
-| noise terms | k*/n and n/R_{k*}: small where a model that fits its labels' noise is still benign |
+| k | k* = min{k >= 0: r_k >= b n}, where the theory leaves the constant b open |
+| noise terms | k*/n and n/R_{k*}: small if a model that fits the noise of its labels is still benign |
 
-The terms bound the share of the noise that enters the risk up to a constant: they are no risk. `ridge_risk`
-is.
+The noise terms bound the share of the noise in the risk up to a constant. They are not a risk; `ridge_risk`
+computes one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,15 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class Split:
-    """Where n samples cut a spectrum: head of k directions, tail of effective ranks r and R.
+    """Where n samples split a spectrum into a head of k directions and a tail.
 
-    `noise_terms` are k/n and n/R. All are None where no tail is long enough; `remark` says what to do.
+    All numbers are None if no tail is long enough; `remark` then says what to do.
+
+    Args:
+        k: number of directions in the head.
+        r: effective rank r_k of the tail.
+        R: effective rank R_k of the tail.
+        noise_terms: k/n and n/R.
     """
 
     k: int | None
@@ -38,26 +44,28 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRanks:
-    """r_k and R_k for k = 0, 1, ..., one for each positive eigenvalue. r_0 of s^2 is the stable rank."""
+    """r_k and R_k for k = 0, 1, ..., one for each positive eigenvalue; for s^2, r_0 is the stable rank."""
 
     r: Reals
     R: Reals
 
     def at(self, k: int) -> tuple[float, float]:
-        """r_k and R_k."""
+        """Return r_k and R_k."""
         place = check_value("k", k, int, minimum=0, maximum=self.r.size - 1)
         return float(self.r[place]), float(self.R[place])
 
     @property
     def largest(self) -> float:
-        """max_k r_k: more samples than this over b have no split."""
+        """max_k r_k. More than `largest / b` samples have no split."""
         return float(self.r.max())
 
     def split(self, samples: int, b: float = 1.0) -> Split:
-        """The least k with r_k >= b n, among all k: r_k is not monotone, and ends at 1.
+        """Return the split at the smallest k with r_k >= b n.
 
-        >>> found = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
-        >>> found.k, [round(term, 9) for term in found.noise_terms]
+        It looks at every k, because r_k is not monotone and ends at 1.
+
+        >>> split = effective_ranks([10.0] * 5 + [0.02] * 2000).split(100)
+        >>> split.k, [round(term, 9) for term in split.noise_terms]
         (5, [0.05, 0.05])
         """
         n = check_value("samples", samples, int, minimum=1)
@@ -75,10 +83,12 @@ class EffectiveRanks:
 
 
 def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
-    """The effective ranks of any spectrum: eigenvalues of a covariance, in any order, zeros left out.
+    """Compute the effective ranks of a spectrum. They do not depend on its scale.
 
-    Of activations X (tokens x width) they are `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`; of a
-    `Spectrum` they are `spectrum.values ** 2`. A scale drops out.
+    Args:
+        eigenvalues: of a covariance, in any order; zeros are left out. For activations X (tokens x width),
+            pass `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`. For a `Spectrum`, pass
+            `spectrum.values ** 2`.
 
     >>> ranks = effective_ranks([4.0, 1.0, 1.0, 0.0])
     >>> ranks.r.tolist(), ranks.R.tolist()
@@ -87,6 +97,6 @@ def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
     remedy = "give eigenvalues of a covariance, or square singular values first"
     values = np.sort(require_spectral_values("effective ranks", eigenvalues, remedy, positive=True))
     relative = values[values > 0] / values[-1]
-    # Ascending: sums over the tail are running sums, the smallest first.
+    # In ascending order, sums over tails are running sums that add the smallest values first.
     sums, squares = np.cumsum(relative), np.cumsum(relative**2)
     return EffectiveRanks((sums / relative)[::-1], (sums**2 / squares)[::-1])

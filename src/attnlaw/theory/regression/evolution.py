@@ -1,30 +1,29 @@
-"""State evolution of an ensemble: the overlaps m, q, q1 of learners with the teacher and each other.
+"""State evolution of an ensemble: overlaps of its learners, and the errors of their mean and of their vote.
 
-| here | means |
+Scores omega_k of the learners and nu of the teacher are jointly Gaussian with Var nu = 1, Var omega_k = q,
+Cov(omega_k, omega_l) = q1 and Cov(omega_k, nu) = m (arXiv 2201.13383).
+
+| here | meaning |
 |---|---|
 | a, c | n/p, p/d |
 | o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `ensemble`) |
 | D | ridge + Vh o |
 | g | (prox - omega)/V, the pull of a sample (see `numerics.prox`) |
 
-(arXiv 2201.13383 for general convex losses; the form for independent random features is ours.)
+The equations (arXiv 2201.13383 for general convex losses; the form for independent random features is ours)
+are
 
     V = int o/D        m = mh t,  t = kappa_1^2 c int s/D
     q = mh^2 kappa_1^2 c int s o/D^2 + qh int o^2/D^2
     Vh = -a E dg/domega        mh = a E dg/dnu        qh = a E g^2
     q1 = m^2 + (d/p) (m/mh)^2 a E g_k g_l
 
-For the square loss Vh = mh = a/(1 + V), and with noise Delta all but V is explicit. Its infinite ensemble
-depends on the features through m alone,
+For the square loss Vh = mh = a/(1 + V), and with noise Delta everything except V is explicit. Its infinite
+ensemble depends on the features through m alone,
 
     ((1 - m)^2 + (d/n) m^2 Delta)/(1 - (d/n) m^2)
 
-which is the `direct` student of `learn` with its shrinkage for m.
-
-What K learners do together: the error of their mean and of their vote, from three overlaps.
-
-Scores omega_k of the learners and the teacher nu are jointly Gaussian: Var nu = 1, Var omega_k = q,
-Cov(omega_k, omega_l) = q1, Cov(omega_k, nu) = m (arXiv 2201.13383).
+which is the `direct` student of `learn` with its shrinkage in place of m.
 """
 
 from __future__ import annotations
@@ -45,25 +44,25 @@ from attnlaw.numerics.prox import Loss
 from attnlaw.numerics.quadrature import panels
 from attnlaw.theory.regression.ensemble import LOSSES, Ensemble, feature_moments, feature_spectrum
 
-FAR = 9.0  # standard deviations; the mass beyond is below the floats
+FAR = 9.0  # standard deviations; the mass beyond is below the precision of float64
 NODES = 12
 
 
 def mean_square_error(m: float, q: float, q1: float, learners: float) -> float:
-    """E (nu - mean of omega)^2 = 1 - 2m + q1 + (q - q1)/K."""
+    """Return E (nu - mean of omega)^2 = 1 - 2m + q1 + (q - q1)/K."""
     return 1 - 2 * m + q1 + (q - q1) / learners
 
 
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
-    """P(sign of the mean differs from that of nu) = arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
+    """Return P(the mean and nu have different signs) = arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """P(the majority of signs differs from that of nu); a tie of an even number counts one half.
+    """Return P(the majority of signs differs from the sign of nu); a tie counts one half.
 
-    Given zeta, the part that all learners share, their signs are independent of each other and of nu's. With
-    ties at one half an even number votes as one learner fewer does.
+    Given zeta, the part that all learners share, their signs are independent of each other and of nu. Because
+    ties count one half, an even number of learners votes like one learner fewer.
 
     >>> m, q, q1 = 2.150286, 18.530249, 6.747211
     >>> round(vote_error(m, q, q1, 1) - mean_sign_error(m, q, q1, 1), 9)
@@ -80,13 +79,13 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """P(nu > 0 | zeta), nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta."""
+    """Return P(nu > 0 | zeta), with nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta."""
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
 
 
 def gaussian_nodes() -> tuple[Reals, Reals]:
-    """Nodes and weights for a standard normal, ever finer towards 0, where votes and signs turn."""
+    """Return nodes and weights for a standard normal, finer towards 0, where votes and signs change."""
     graded = FAR * 0.5 ** np.arange(30)
     z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
     return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
@@ -99,7 +98,15 @@ NO_MINIMUM = "but no minimum was found: samples that can be separated have none 
 
 @dataclass(frozen=True)
 class EnsemblePrediction:
-    """Overlaps of learners: m with the teacher, q with themselves, q1 with each other; V their response."""
+    """Overlaps of the learners of an ensemble.
+
+    Args:
+        m: overlap of a learner with the teacher.
+        q: overlap of a learner with itself.
+        q1: overlap of two learners.
+        V: response of a score to its label.
+        residual: by how much the equations are not fulfilled.
+    """
 
     problem: Ensemble
     m: float
@@ -109,24 +116,35 @@ class EnsemblePrediction:
     residual: float
 
     def error(self, learners: float = 1) -> float:
-        """Error of the mean of K learners (or inf) on clean labels: mean square, or share of wrong signs."""
+        """Return the error of the mean of K learners on clean labels.
+
+        Args:
+            learners: K, or infinity.
+
+        Returns:
+            The mean square error for the square loss, else the share of wrong signs.
+        """
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:
             return mean_sign_error(self.m, self.q, self.q1, K)
         return mean_square_error(self.m, self.q, self.q1, K)
 
     def vote_error(self, learners: float = 1) -> float | None:
-        """Share of wrong signs of the majority of K learners; None for the square loss."""
+        """Return the share of wrong signs of the majority of K learners; None for the square loss."""
         if not LOSSES[self.problem.loss].classifies:
             return None
         return vote_error(self.m, self.q, self.q1, _check_learners(learners))
 
 
 def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
-    """The overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
+    """Compute the overlaps of an ensemble in the limit of large n, p, d at fixed ratios.
 
-    >>> found = ensemble_evolution(Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2))
-    >>> round(found.error(1), 4), round(found.error(4), 5)
+    Raises:
+        BadSetting: the learners have no unique minimum without a ridge.
+
+    >>> problem = Ensemble(samples=600, features=450, inputs=300, ridge=0.01, noise=0.2)
+    >>> prediction = ensemble_evolution(problem)
+    >>> round(prediction.error(1), 4), round(prediction.error(4), 5)
     (1.7052, 0.60753)
     """
     return _classify(problem) if LOSSES[problem.loss].classifies else _ridge(problem)
@@ -134,7 +152,7 @@ def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
 
 @dataclass(frozen=True, eq=False)
 class _Modes:
-    """Integrals over the spectrum of the features: weights of its points, o, and kappa_1^2 c s there."""
+    """Integrals over the spectrum of the features: weights of its points, and o and kappa_1^2 c s there."""
 
     weights: Reals
     o: Reals
@@ -149,18 +167,18 @@ class _Modes:
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
     def response(self, Vh: float) -> float:
-        """V."""
+        """Return V."""
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
-        """m and q."""
+        """Return m and q."""
         D = self.ridge + Vh * self.o
         m = mh * float(self.weights @ (self.seen / D))
         return m, float(self.weights @ (self.o * (mh**2 * self.seen + qh * self.o) / D**2))
 
 
 def _ridge(problem: Ensemble) -> EnsemblePrediction:
-    """V is a root, all else is linear: q = A + B (1 + Delta - 2m + q)."""
+    """Solve the square loss: V is a root, and all else is linear, q = A + B (1 + Delta - 2m + q)."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
@@ -168,7 +186,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
             "expected a number above 0: with no more {samples} than {features} fits are many",
             0.0,
         )
-    # ln V between its value at Vh = a, where every label counts, and that of the ridge alone.
+    # ln V is between its value at Vh = a, at which every label counts, and that of the ridge alone.
     low = math.log(modes.response(a))
     high = math.log(modes.response(0.0)) if problem.ridge > 0 else low + 100.0
 
@@ -188,7 +206,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _classify(problem: Ensemble) -> EnsemblePrediction:
-    """Three equations in artanh(m/sqrt q), ln q, ln V: damped steps, then a hybrid of Newton's method."""
+    """Solve for artanh(m/sqrt q), ln q and ln V by damped steps, then by a hybrid of Newton's method."""
     modes, a = _Modes.of(problem), problem.samples / problem.features
     loss = LOSSES[problem.loss].loss
 
@@ -214,7 +232,7 @@ def _classify(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _find_fixed_point(update: Callable[[Reals], Reals]) -> tuple[Reals, float]:
-    """The fixed point and its residual, infinite where the state ran away."""
+    """Return the fixed point and its residual, which is infinite if the state diverged."""
     x = np.array([0.5, 0.0, 0.0])
     try:
         with np.errstate(divide="raise", invalid="raise", over="raise"):
@@ -232,7 +250,10 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 
 
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
-    """Vh, mh, qh: label -1 mirrors label 1, whose omega has density 2 phi Phi(m omega/(q s))."""
+    """Return Vh, mh and qh.
+
+    Label -1 mirrors label 1. For label 1, omega has density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
+    """
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
     omega, steps = panels(deviation * _cuts(loss, V, deviation), NODES)
@@ -245,7 +266,7 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
-    """E g_k g_l: given zeta and the label, learners pull independently, by their means over N(., q - q1)."""
+    """Return E g_k g_l. Given zeta and the label, learners are independent, with means over N(., q - q1)."""
     common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-FAR, FAR, individual / deviation)
@@ -257,7 +278,7 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
-    """Where integrals over omega are cut, in deviations: evenly, finer towards 0, at the loss's corners."""
+    """Return the cuts of integrals over omega, in deviations: even, finer towards 0, and at corners."""
     graded = FAR * 0.5 ** np.arange(16)
     corners = np.clip(np.array(loss.corners(V)) / deviation, -FAR, FAR)
     return np.concatenate([-graded, graded, corners, np.arange(-FAR, FAR + 1)])

@@ -1,8 +1,8 @@
-"""Real ensembles beside the theory: learners trained to their minimum on drawn samples.
+"""Ensembles trained on drawn samples, to compare with the theory of `evolution`.
 
-A smooth loss is minimised by Newton's method with a line search. One with corners is minimised by the method
-of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), shifted until scores
-and their proximal points agree.
+A smooth loss is minimised by Newton's method with a line search. A loss with corners is minimised by the
+method of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), which is
+shifted until scores and their proximal points agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ NO_MINIMUM = "ensemble: a learner has no minimum: samples that can be separated 
 
 @dataclass(frozen=True)
 class MeasuredEnsemble:
-    """Means over draws with their standard errors; q1 is None of one learner, the vote of the square loss."""
+    """Means over draws with their standard errors.
+
+    `q1` is None for one learner, and `vote_error` is None for the square loss.
+    """
 
     m: Estimate
     q: Estimate
@@ -41,10 +44,16 @@ class MeasuredEnsemble:
 def simulate_ensemble(
     problem: Ensemble, learners: int = 2, seeds: int = 8, seed: int = 0
 ) -> MeasuredEnsemble:
-    """Train `learners` on the same samples, `seeds` times; errors are those of fresh samples.
+    """Train learners on drawn samples, and measure their overlaps and errors.
 
-    m, q and q1 are means over the learners (and their pairs), from the weights and the Gaussian equivalent of
-    the features.
+    m, q and q1 are means over the learners and their pairs. They come from the weights and the Gaussian
+    equivalent of the features. Errors are measured on new samples.
+
+    Args:
+        problem: what the learners share.
+        learners: number of learners on the same samples.
+        seeds: number of draws.
+        seed: parent of their seeds.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies
@@ -85,7 +94,10 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
 
 
 def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
-    """The w (p) of least `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, A of shape n x p.
+    """Return the w (p) that minimises `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
+
+    Raises:
+        InputError: there is no minimum, because the samples can be separated and there is no ridge.
 
     >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
     >>> from attnlaw.numerics.prox import HINGE, SQUARE
@@ -109,16 +121,16 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
 
 
 def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> Reals:
-    """The minimum of the (envelope of the) loss at A w + shift, by Newton's method with halved steps."""
+    """Minimise the loss (or its envelope) at A w + shift by Newton's method with halved steps."""
     value, omega = _value(A, y, loss, ridge, V, w, shift), A @ w + shift
     for _ in range(MOST_STEPS):
         g, bend = loss.pull(y, omega, V)
         slope = ridge * w - A.T @ g
         if float(np.abs(slope).max()) < TOLERANCE:
             return w
-        # A trace of a ridge keeps the step finite where no sample bends the loss.
+        # A tiny ridge keeps the step finite if the loss has no curvature at any sample.
         move = -np.linalg.solve((A.T * bend) @ A + (ridge + 1e-12) * np.eye(w.size), slope)
-        # What a value cannot resolve is no reason to halve a step.
+        # A difference below round-off is not a reason to halve a step.
         size, fall, noise = 1.0, float(slope @ move), 1e-14 * abs(value)
         while (
             new := _value(A, y, loss, ridge, V, w + size * move, shift)

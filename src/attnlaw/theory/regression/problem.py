@@ -1,11 +1,11 @@
-"""A regression on groups of samples: the frozen record that feeds the theory and the simulation.
+"""A linear regression on groups of samples: the record that both theory and simulation use.
 
-Normalisation, stated once: labels are `y_i = x_i . theta + noise` and the loss is
+Labels are `y_i = x_i . theta + noise` with x_i ~ N(0, Sigma_g) for the samples of group g. The loss is
 
     (1/n) sum_i w_i (y_i - x_i . theta)^2 + ridge |theta|^2
 
-with x_i ~ N(0, Sigma_g) for the samples of group g. No ridge means the limit ridge -> 0: the interpolator of
-least norm where there are fewer samples than directions, else least squares.
+No ridge means the limit ridge -> 0. This is the interpolator of least norm if there are fewer samples than
+directions, else least squares.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """A group of samples: its share of all, covariance, weight in the loss, variance of its noise.
+    """A group of samples.
 
-    The covariance is p x p, or the p variances of a diagonal one.
+    Args:
+        share: share of this group among all samples.
+        covariance: of the inputs, p x p, or the p variances of a diagonal covariance.
+        weight: weight of its samples in the loss.
+        noise: variance of the noise of its labels.
     """
 
     share: float
@@ -46,9 +50,14 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Groups of samples, the covariance of test inputs, the signal theta (p), n samples and a ridge.
+    """A regression problem: groups of samples, a signal and a ridge.
 
-    Without a `target` the test inputs are a mixture of the groups in their shares.
+    Args:
+        groups: their shares sum to 1.
+        signal: theta, p numbers.
+        samples: n.
+        ridge: strength of the penalty |theta|^2; 0 means the limit of a vanishing ridge.
+        target: covariance of the test inputs. By default they are a mixture of the groups.
 
     >>> groups = (Group(0.8, np.ones(2)), Group(0.2, np.array([4.0, 1.0])))
     >>> Regression(groups, signal=[1.0, 0.0], samples=10).target
@@ -100,13 +109,13 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """Those of the groups, stacked, and that of the target: variances if all are diagonal."""
+        """Covariances of the groups, stacked, and that of the target; variances if all are diagonal."""
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
 
 def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
-    """The covariance of a mixture of the groups, in their own shares or in others."""
+    """Return the covariance of a mixture of groups, in their shares or in the given ones."""
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:
@@ -116,7 +125,10 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """`w_g = pi_target_g / pi_g`, cut off at `largest` if that is given.
+    """Return `w_g = pi_target_g / pi_g`, the ratio of target share to sample share of each group.
+
+    Args:
+        largest: larger weights are cut to this one.
 
     >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
     [0.25, 2.0]
@@ -129,7 +141,7 @@ def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: flo
 
 
 def _covariance(values: ArrayLike, name: str) -> Reals:
-    """Variances or a symmetric matrix, finite and without a negative variance."""
+    """Return variances or a symmetric matrix, after checking that no variance is negative."""
     array = np.asarray(values, dtype=float)
     square = array.ndim == 1 or (array.ndim == 2 and np.allclose(array, array.T, rtol=1e-10, atol=0))
     if not square or not array.size or not np.isfinite(array).all() or _variances(array).min() < 0:
@@ -141,7 +153,7 @@ def _covariance(values: ArrayLike, name: str) -> Reals:
 
 
 def _same_form(covariances: Sequence[ArrayLike]) -> list[Reals]:
-    """All as variances where they are, else all as matrices."""
+    """Return variances if all covariances are diagonal, else all of them as matrices."""
     every = [np.asarray(covariance, dtype=float) for covariance in covariances]
     if any(covariance.ndim == 2 for covariance in every):
         every = [np.diag(covariance) if covariance.ndim == 1 else covariance for covariance in every]

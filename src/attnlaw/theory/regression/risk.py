@@ -1,6 +1,6 @@
-"""The risk of weighted ridge regression on groups of samples, in the limit n, p -> infinity at fixed n/p.
+"""Risk of weighted ridge regression on groups of samples, in the limit n, p -> infinity at fixed n/p.
 
-| here | means |
+| here | meaning |
 |---|---|
 | pi_g, w_g, sigma_g^2 | share, weight and noise variance of group g |
 | e_g | Tr(Sigma_g R)/n, the fixed point |
@@ -14,8 +14,8 @@ A deterministic equivalent (ours; for one group that of arXiv 1906.11300 and its
     bias = rho^2 theta^T R (Sigma_t + sum_g pi_g c_g^2 t_g Sigma_g) R theta
     variance = sum_g sigma_g^2 pi_g c_g^2 t_g
 
-Only rho mu = ridge matters. (ridge, 1) is the usual form; (1, ridge) stays finite as the ridge vanishes with
-fewer samples than directions, where e is known as kappa and the weights drop out.
+Only rho mu = ridge matters. (rho, mu) = (ridge, 1) is the usual form. (1, ridge) stays finite as the ridge
+vanishes with fewer samples than directions; there e is known as kappa, and the weights drop out.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from attnlaw.core.estimate import Outcome
 from attnlaw.numerics.fixed_point import accelerated_iteration
 from attnlaw.theory.regression.problem import Regression
 
-# Below it the sizes are too small for the limit: see `RidgeFixedPoint.effective_samples`.
+# With fewer `effective_samples` than this, the sizes are too small for the limit.
 LEAST_SPARE = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class RidgeFixedPoint:
-    """The solved fixed point of a problem: what ridge regression does on average, in a few numbers."""
+    """The solved fixed point of a problem; bias and variance follow from it. See the module for letters."""
 
     problem: Regression
     rho: float
@@ -48,13 +48,13 @@ class RidgeFixedPoint:
 
     @property
     def leverages(self) -> Reals:
-        """t."""
+        """The leverages t_g."""
         groups, target = self.problem.covariances
         b = _traces(_products(groups, self.R), _products(target[None], self.R))[:, 0] / self.problem.samples
         return np.asarray(np.linalg.solve(np.eye(b.size) - self._slopes, b))
 
     def bias_of(self, signals: Reals | None) -> float:
-        """The bias for a signal; for None that of a random direction of length one."""
+        """Return the bias for a signal, or for None that of a random direction of length one."""
         groups, target = self.problem.covariances
         counted = self.problem.shares * self.c**2 * self.leverages
         inside = target + np.tensordot(counted, groups, axes=1)
@@ -72,17 +72,17 @@ class RidgeFixedPoint:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the fit: n where it interpolates."""
+        """Degrees of freedom of the fit; n if it interpolates."""
         return float(self.problem.samples * (self.problem.shares * self.c) @ self.e)
 
     @property
     def effective_samples(self) -> float:
-        """n (1 - largest eigenvalue of T diag(pi c^2)): the limit errs by about its inverse at this size."""
+        """n (1 - largest eigenvalue of T diag(pi c^2)). The limit is wrong by about the inverse of this."""
         return self.problem.samples * (1 - float(np.abs(np.linalg.eigvals(self._slopes)).max()))
 
     @property
     def _slopes(self) -> Reals:
-        """de_g/de_h of the fixed point's map."""
+        """The derivatives de_g/de_h of the fixed-point map."""
         products = _products(self.problem.covariances[0], self.R)
         T = _traces(products, products) / self.problem.samples
         return np.asarray(T * (self.problem.shares * self.c**2))
@@ -90,7 +90,12 @@ class RidgeFixedPoint:
 
 @dataclass(frozen=True)
 class RidgeRisk:
-    """Excess risk on clean labels of the target: bias + variance; degrees of freedom; how it ended."""
+    """Excess risk on clean labels of the target, as bias and variance.
+
+    Args:
+        degrees: degrees of freedom of the fit.
+        residual: by how much the fixed-point equation is not fulfilled.
+    """
 
     bias: float
     variance: float
@@ -105,14 +110,17 @@ class RidgeRisk:
 
 
 def ridge_risk(problem: Regression) -> RidgeRisk:
-    """The limit of the risk of a problem, as bias and variance; see the head of this module.
+    """Compute the risk of ridge regression in the limit of large n and p.
 
-    The limit is that of large n and p: at p = 200 the variance is right to about a per cent.
+    At p = 200 the variance is right to about a per cent. The module states the formulas.
+
+    Returns:
+        Bias and variance. If the limit is not reached or not reliable, `outcome` and `remark` say so.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(200), noise=0.5)
-    >>> found = ridge_risk(Regression((group,), np.full(200, 200**-0.5), samples=100))
-    >>> round(found.bias, 12), round(found.variance, 12)  # 1 - n/p and 0.5 n/(p - n) of isotropic inputs
+    >>> risk = ridge_risk(Regression((group,), np.full(200, 200**-0.5), samples=100))
+    >>> round(risk.bias, 12), round(risk.variance, 12)  # 1 - n/p and 0.5 n/(p - n) of isotropic inputs
     (0.5, 0.5)
     """
     point = solve(problem)
@@ -128,7 +136,7 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
 
 
 def solve(problem: Regression) -> RidgeFixedPoint:
-    """The fixed point in ln e, by accelerated iteration of a map that contracts."""
+    """Find the fixed point in ln e by accelerated iteration of a contraction."""
     groups, _ = problem.covariances
     pi, w, n = problem.shares, problem.weights, problem.samples
     rho, mu = _form(problem)
@@ -153,7 +161,7 @@ def solve(problem: Regression) -> RidgeFixedPoint:
 
 
 def _form(problem: Regression) -> tuple[float, float]:
-    """(rho, mu); an `InputError` where there is no ridge and no unique answer."""
+    """Return (rho, mu); raise an `InputError` if there is no ridge and no unique answer."""
     n, p = problem.samples, problem.dimension
     if problem.ridge > 0:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)
@@ -173,7 +181,7 @@ def _form(problem: Regression) -> tuple[float, float]:
 
 
 def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
-    """How it ended, and the remedy."""
+    """Return how the computation ended, and the remedy if it is not reliable."""
     if not point.converged:
         return Outcome.NOT_CONVERGED, "the fixed point was not reached; give a larger ridge"
     if point.effective_samples < LEAST_SPARE:
@@ -186,16 +194,16 @@ def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
 
 
 def _inner(covariances: Reals, R: Reals) -> Reals:
-    """Tr(Sigma_g R) of each; of variances the same with diagonals."""
+    """Return Tr(Sigma_g R) for each group, for matrices or for diagonals."""
     return np.asarray(covariances.reshape(len(covariances), -1) @ R.ravel())
 
 
 def _products(covariances: Reals, R: Reals) -> Reals:
-    """Sigma_g R of each."""
+    """Return Sigma_g R for each group."""
     return np.asarray(covariances * R if R.ndim == 1 else covariances @ R)
 
 
 def _traces(left: Reals, right: Reals) -> Reals:
-    """Tr(A_g B_h) of all pairs."""
+    """Return Tr(A_g B_h) for all pairs."""
     other = right if right.ndim == 2 else np.swapaxes(right, 1, 2)
     return np.asarray(left.reshape(len(left), -1) @ other.reshape(len(right), -1).T)

@@ -1,7 +1,7 @@
-"""Real fits beside the theory: ridge and kernel ridge on drawn samples, bias and variance exact given X.
+"""Ridge and kernel ridge regression on drawn samples, to compare with the theory.
 
-Bias and variance are those over the noise of the labels at fixed inputs, without a draw of noise; means over
-draws of the inputs come with their standard errors. Seeds are children of one seed, in order.
+Bias and variance are exact over the noise of the labels at fixed inputs, so no noise is drawn. Means over
+draws of the inputs have standard errors. The seeds of the draws are children of one seed, in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attnlaw.numerics.draws import generators, mean_of
 from attnlaw.theory.regression.kernels import kernel_matrix
 from attnlaw.theory.regression.problem import Regression
 
-# Test inputs of a kernel's risk, for each draw: their own error is part of the spread over draws.
+# Test inputs for the risk of a kernel, in each draw. Their error is part of the spread over draws.
 TEST_INPUTS = 1000
 
 
@@ -34,12 +34,16 @@ class MeasuredRisk:
 
 
 def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit a problem on drawn inputs `seeds` times.
+    """Fit ridge regression on drawn inputs, and measure its risk.
+
+    Args:
+        seeds: number of draws.
+        seed: parent of their seeds.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(40), noise=0.5)
-    >>> found = simulate_ridge(Regression((group,), np.full(40, 40**-0.5), samples=20), seeds=4)
-    >>> 0.3 < found.bias.value < 0.7
+    >>> risk = simulate_ridge(Regression((group,), np.full(40, 40**-0.5), samples=20), seeds=4)
+    >>> 0.3 < risk.bias.value < 0.7
     True
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
@@ -57,7 +61,10 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
 def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
     """Fit kernel ridge, `k(x, X) (K + ridge W^-1)^-1 y`, to the labels of a problem on drawn inputs.
 
-    `kernel` is one of `KERNELS`. Test inputs are drawn from the target.
+    Args:
+        kernel: a name of `KERNELS`.
+        seeds: number of draws; test inputs are drawn from the target.
+        seed: parent of their seeds.
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     belongs = group_of_samples(problem)
@@ -74,7 +81,7 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
 
 
 def group_of_samples(problem: Regression) -> NDArray[np.intp]:
-    """The group of each sample; an `InputError` where the shares do not come out whole."""
+    """Return the group of each sample; raise an `InputError` if a group would have a fraction of a sample."""
     counts = problem.shares * problem.samples
     if np.abs(counts - counts.round()).max() > 1e-6:
         raise InputError(
@@ -85,7 +92,7 @@ def group_of_samples(problem: Regression) -> NDArray[np.intp]:
 
 
 def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
-    """X (n x p), the samples of each group in turn."""
+    """Draw X (n x p), with the samples of each group in turn."""
     belongs, p = group_of_samples(problem), problem.dimension
     Z = rng.standard_normal((problem.samples, p))
     for g, covariance in enumerate(problem.covariances[0]):
@@ -94,19 +101,19 @@ def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
 
 
 def draw(problem: Regression, rng: np.random.Generator) -> tuple[Reals, Reals]:
-    """X and noisy labels y."""
+    """Draw X and noisy labels y."""
     X = draw_inputs(problem, rng)
     deviations = np.sqrt(problem.noises[group_of_samples(problem)])
     return X, X @ np.asarray(problem.signal) + deviations * rng.standard_normal(problem.samples)
 
 
 def squared_norm(vector: Reals, covariance: Reals) -> float:
-    """v^T Sigma v."""
+    """Return v^T Sigma v."""
     return float(vector @ (covariance * vector if covariance.ndim == 1 else covariance @ vector))
 
 
 def _fit(X: Reals, weights: Reals, ridge: float) -> Reals:
-    """The p x n matrix that takes labels to the fitted theta."""
+    """Return the p x n matrix that maps labels to the fitted theta."""
     n, p = X.shape
     if n < p:
         return np.asarray(np.linalg.solve(X @ X.T + np.diag(n * ridge / weights), X).T)

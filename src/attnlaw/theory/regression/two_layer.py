@@ -1,16 +1,16 @@
-"""What a two-layer linear network learns that interpolates its labels: x -> x . (W^T v) by gradient flow.
+"""Two-layer linear networks x -> x . (W^T v) that fit their labels exactly by gradient flow.
 
-| here | means |
+| here | meaning |
 |---|---|
-| w | the learned map W^T v; w_0 that of the start, w_mn the interpolator of least norm X^+ y |
-| P | I - X^+ X, what the data do not see |
-| kappa, df2 | of ridge regression without a ridge, see `risk`; df2 = sum l^2/(l + kappa)^2 |
+| w | the learned vector W^T v; w_0 at the start, w_mn the interpolator of least norm X^+ y |
+| P | I - X^+ X, the projection on directions that the data do not see |
+| kappa | the fixed point e of ridge regression without a ridge (see `risk`) |
 
 From a balanced start (W W^T = v v^T) the flow is a mirror flow of |w|^(3/2) in warped time, so its limit is
 
     w = w_mn + (|w|/|w_0|)^(1/2) P w_0,   |w| = (a + (a^2 + 4 |w_mn|^2)^(1/2))/2,   a = |P w_0|^2/|w_0|
 
-(ours; bounds on its risk are in arXiv 2108.11489). A start that is not balanced has no such formula.
+(ours; arXiv 2108.11489 bounds its risk). A start that is not balanced has no such formula.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from attnlaw.theory.regression.simulate import draw, squared_norm
 
 @dataclass(frozen=True, eq=False)
 class Interpolator:
-    """The map that the flow ends in, its norm, and its distance to the interpolator of least norm."""
+    """The vector w in which the flow ends, its norm, and its distance to the interpolator of least norm."""
 
     weights: Reals
     norm: float
@@ -41,9 +41,15 @@ class Interpolator:
 
 @dataclass(frozen=True)
 class TwoLayerRisk:
-    """Excess risk on clean labels: bias and variance of least norm, and what the start adds to them.
+    """Excess risk on clean labels of two layers that interpolate.
 
-    `norm` is |w|, `least_norm` the root mean square of |w_mn|.
+    Args:
+        bias: of the interpolator of least norm.
+        variance: of the interpolator of least norm.
+        start: what the start adds.
+        norm: |w|.
+        least_norm: root mean square of |w_mn|.
+        residual: by how much the fixed-point equation is not fulfilled.
     """
 
     bias: float
@@ -61,12 +67,18 @@ class TwoLayerRisk:
 
 
 def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> Interpolator:
-    """Where gradient flow on the squared loss ends, from the balanced start whose map is `start` (p).
+    """Return where gradient flow on the squared loss ends, from a balanced start.
 
-    `inputs` is n x p, `labels` n; they must be such that some map fits them exactly.
+    Args:
+        inputs: n x p.
+        labels: n numbers that some linear map fits exactly.
+        start: w_0, p numbers.
 
-    >>> found = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
-    >>> found.weights.round(6).tolist()  # |w| = (1 + sqrt 17)/2, along the unseen direction sqrt |w|
+    Raises:
+        InputError: the start is zero, or no map fits the labels.
+
+    >>> limit = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
+    >>> limit.weights.round(6).tolist()  # |w| = (1 + sqrt 17)/2, along the unseen direction sqrt |w|
     [2.0, 1.600485]
     """
     X, y, w_0 = (np.asarray(values, dtype=float) for values in (inputs, labels, start))
@@ -92,14 +104,17 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
 
 
 def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
-    """The mean risk over random directions u of the start w_0 = scale^2 u: layers of this scale.
+    """Return the mean risk over random directions u of the start w_0 = scale^2 u.
 
-    `bias + variance + |w| scale^2 q`, q the bias of a random direction, with means for the two lengths:
+    The risk is `bias + variance + |w| scale^2 q`, where q is the bias of a random direction. The two lengths
+    are replaced by their means:
 
         E |P w_0|^2 = (scale^4/p) sum kappa/(l + kappa)
         E |w_mn|^2 = sum theta^2 l/(l + kappa) + sigma^2/kappa
 
-    The problem has one group, no ridge, and fewer samples than directions.
+    Args:
+        problem: one group, no ridge, and fewer samples than directions.
+        scale: of each layer at the start.
     """
     s = check_value("scale", scale, float, greater_than=0)
     if len(problem.groups) > 1 or problem.ridge > 0 or problem.samples >= problem.dimension:
@@ -137,7 +152,7 @@ class MeasuredTwoLayer:
 
 
 def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: int = 0) -> MeasuredTwoLayer:
-    """Draw data and a random start of this scale, and take the limit of the flow in closed form."""
+    """Draw data and a random start of this scale, and compute the limit of the flow in closed form."""
     theta, target = np.asarray(problem.signal), problem.covariances[1]
     excess, norms = [], []
     for rng in generators(seed, seeds):
@@ -150,5 +165,5 @@ def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: 
 
 
 def _norm(a: float, least: float) -> float:
-    """The norm of the limit, from a and |w_mn|^2."""
+    """Return the norm of the limit from a and |w_mn|^2."""
     return 0.5 * (a + float(np.sqrt(a * a + 4 * least)))

@@ -1,4 +1,4 @@
-"""What factors put where a matrix is not seen, against the scale of the start."""
+"""Chart of the missing entry of a trained matrix, against the scale of the start."""
 
 from __future__ import annotations
 

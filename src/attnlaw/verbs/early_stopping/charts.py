@@ -1,4 +1,4 @@
-"""What is learned of a coefficient by factors that stop early, at three times, beside a soft threshold."""
+"""Charts of what factors that stop early learn of a coefficient, compared with a soft threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnlaw.render.charts.lines import line_charts
 from attnlaw.render.charts.style import palette
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
 
-# Of a study of many thresholds those next to these are drawn, the latest time first.
+# If a study has many thresholds, those nearest to these are drawn, the latest time first.
 DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
 
 
@@ -25,7 +25,7 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """What is learned of a coefficient, if rows differ in their threshold and rule and in nothing else."""
+    """Draw what is learned of a coefficient, if rows differ only in their threshold and rule."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return
@@ -53,7 +53,7 @@ def stopping(view: ChartView) -> Drawings:
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Lines of what is learned over the coefficient, and the identity."""
+    """Draw what is learned against the coefficient, with the identity as a dashed line."""
     most = rows["coefficient"].max()
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))
@@ -65,13 +65,13 @@ def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.La
 
 
 def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
-    """The values next to those wanted, each once."""
+    """Return the value nearest to each wanted one, without duplicates."""
     known = values.unique().to_list()
     return list(dict.fromkeys(min(known, key=lambda value: abs(value - place)) for place in wanted))
 
 
 def _line_name(view: ChartView, rule: str, threshold: float) -> str:
-    """The time of a flow, the threshold of a rule without one."""
+    """Return the name of a line: the stopping time of a flow, or the threshold of another rule."""
     row = view.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
     if row["time"] is None:
         return f"{view.value_labels.label_of('rule', rule)}, c = {threshold:g}"

@@ -1,4 +1,4 @@
-"""The error of averaged learners against their features."""
+"""Chart of the error of averaged learners, against the number of features."""
 
 from __future__ import annotations
 

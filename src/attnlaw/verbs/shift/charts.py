@@ -1,4 +1,4 @@
-"""Effective weights and the risk under covariate shift, against the ridge."""
+"""Charts of effective weights and of the risk under covariate shift, against the ridge."""
 
 from __future__ import annotations
 

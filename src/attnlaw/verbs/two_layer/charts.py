@@ -1,4 +1,4 @@
-"""The risk of two layers that interpolate, against their scale at the start."""
+"""Chart of the risk of two linear layers that fit every label, against their scale at the start."""
 
 from __future__ import annotations
 
