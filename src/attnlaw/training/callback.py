@@ -1,4 +1,4 @@
-"""The monitor inside a Hugging Face `Trainer`: its numbers go wherever the Trainer reports to."""
+"""The monitor as a callback of a Hugging Face `Trainer`, which logs its numbers like its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from attnlaw.training.monitor.watchdog import GateFailed
 
 
 def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:
-    """Add a callback that monitors the Trainer's model into `directory`; the callback, which is added.
+    """Add a callback to a Trainer that monitors its model into `directory`, and return the callback.
 
-    `options` are those of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...). It measures before
-    the first step and then as the monitor does, and passes the numbers to `trainer.log` as `spectra/...`, so
-    that TensorBoard, or whatever `report_to` names, receives them. A Trainer that resumes from a checkpoint
-    resumes the rows too. The callback's `monitor` is None until training begins. Rules that do not hold, with
-    `on_fail="stop"`, end the training as any callback does: `trainer.train()` returns, and the callback's
-    `failed` is the `GateFailed` of that step.
+    It measures before the first step and then as `SpectralMonitor` does. It passes the numbers to
+    `trainer.log` as `spectra/...`, so that they reach TensorBoard or whatever `report_to` names. A Trainer
+    that resumes from a checkpoint also resumes the rows. With `on_fail="stop"`, rules that do not hold end
+    the training as any callback does: `trainer.train()` returns.
+
+    Args:
+        trainer: a `transformers.Trainer`.
+        directory: where to write the rows, for `attnlaw report`.
+        options: those of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...).
+
+    Returns:
+        The callback. Its `monitor` is None until training begins; its `failed` is the `GateFailed` of the
+        step at which rules ended the training.
     """
     with require_extra("monitoring a Trainer", "lens"):
         from transformers import TrainerCallback
@@ -55,7 +62,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
 
 
 def stop_everywhere(stop: bool, device: Any) -> bool:
-    """Whether the first process stops: all others stop with it, at the same step."""
+    """Return whether the first process stops, in every process, so that all stop at the same step."""
     import torch
     import torch.distributed as dist
 

@@ -1,6 +1,6 @@
 """Heavy-tailed regularisation: differentiable penalties on the spectra of weights (after arXiv 2304.02911).
 
-The definitions below are this project's own reading of the paper's idea; constants may differ from its.
+The definitions are this project's reading of the paper's idea; constants may differ from the paper's.
 
 | symbol | meaning |
 |---|---|
@@ -8,13 +8,13 @@ The definitions below are this project's own reading of the paper's idea; consta
 | k | half of W's numerical rank, rounded down |
 | alpha | Hill's tail exponent, 1 + k / sum_{i<=k} ln(lambda_i / lambda_{k+1}) |
 
-Logarithms are natural. A kernel of more than two axes is read as the matrix (first axis, all others).
-Derivatives exist where the singular values they pass through differ from each other: for `tail_exponent`
-and `weighted_alpha` lambda_k > lambda_{k+1} > lambda_{k+2} and a simple lambda_1, for `stable_rank` and
-`frechet_prior` a simple lambda_1. At a tie autograd gives one of the one-sided derivatives. The first
-two also need W of full numerical rank: where the rank changes k jumps, and alpha with it.
+Logarithms are natural. A kernel of more than two axes is read as the matrix (first axis, all others). Weights
+of 16 bits, and their ranks, are measured in float32.
 
-Weights of 16 bits are measured in float32, and so is their rank.
+Derivatives exist if the singular values that they depend on are distinct: for `tail_exponent` and
+`weighted_alpha` lambda_k > lambda_{k+1} > lambda_{k+2} and a simple lambda_1, for `stable_rank` and
+`frechet_prior` a simple lambda_1. At a tie, autograd gives one of the one-sided derivatives. The first two
+also need W of full numerical rank: if the rank changes, k jumps, and alpha with it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
 
 
 def tail_exponent(weight: Tensor) -> Tensor:
-    """Hill's alpha over the upper half of the spectrum; small is heavy-tailed.
+    """Return Hill's alpha over the upper half of the spectrum; small values mean a heavy tail.
 
-    Needs a rank of at least 2 and a spread upper half: orthogonal weights have no tail.
+    The weight needs a rank of at least 2 and upper singular values that differ; orthogonal weights have no
+    tail.
     """
     values = _squared_singular_values(weight)
     smallest = values[0].item() * (max(_as_matrix(weight).shape) * _epsilon(values)) ** 2
@@ -49,24 +50,24 @@ def tail_exponent(weight: Tensor) -> Tensor:
 
 
 def weighted_alpha(weight: Tensor) -> Tensor:
-    """alpha ln lambda_1: pulls the tail exponent and the largest singular value down together.
+    """Return alpha ln lambda_1, which pulls the tail exponent and the largest singular value down together.
 
-    Where lambda_1 < 1 the logarithm is negative and the penalty pushes alpha up.
+    If lambda_1 < 1, the logarithm is negative and the penalty pushes alpha up.
     """
     return tail_exponent(weight) * _squared_singular_values(weight)[0].log()
 
 
 def stable_rank(weight: Tensor) -> Tensor:
-    """|W|_F^2 / |W|_2^2, at least 1; it does not depend on the scale of W."""
+    """Return |W|_F^2 / |W|_2^2, which is at least 1 and does not depend on the scale of W."""
     values = _squared_singular_values(weight)
     return values.sum() / values[0]
 
 
 def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
-    """Minus the log density of a Frechet law of shape a at lambda_1: (1 + a) ln lambda_1 + lambda_1^(-a).
+    """Return minus the log density of a Frechet law of shape a at lambda_1, up to a constant.
 
-    Up to a constant. Least at lambda_1 = (a / (1 + a))^(1/a), the mode, so the penalty has a scale of
-    its own.
+    This is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the mode, lambda_1 = (a / (1 + a))^(1/a),
+    so the penalty sets a scale.
 
     >>> import torch
     >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
@@ -80,10 +81,14 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Penalty:
-    """`measure` summed over the weights of chosen modules, times a strength that decays with the epochs.
+    """A penalty: `measure` summed over the weights of modules, times a strength that decays with the epochs.
 
-    The strength is `strength * decay ** (epoch // every)`. A module whose measure lies below `floor` is
-    left alone, so a spectrum is pulled to the floor and not beyond.
+    Args:
+        measure: a function of a weight, such as `stable_rank`.
+        strength: the factor in epoch 0.
+        decay: the strength is `strength * decay ** (epoch // every)`.
+        every: epochs from one decay to the next.
+        floor: a module whose measure is below the floor adds nothing, so spectra are not pulled beyond it.
 
     >>> import torch
     >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)
@@ -107,13 +112,15 @@ class Penalty:
         check_value("every", self.every, int, minimum=1)
 
     def strength_at(self, epoch: int) -> float:
-        """The strength in an epoch, counted from 0."""
+        """Return the strength in an epoch, counted from 0."""
         return float(self.strength * self.decay ** (epoch // self.every))
 
     def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:
-        """The penalty to add to the loss: a scalar tensor, without gradient where every module is off.
+        """Return the penalty to add to the loss, a scalar tensor; it has no gradient if no module is active.
 
-        `modules` have a `weight`; a tensor is taken as it is (`in_proj_weight` of a MultiheadAttention).
+        Args:
+            modules: modules with a `weight`, or tensors such as the `in_proj_weight` of a MultiheadAttention.
+            epoch: counted from 0.
         """
         import torch
 
@@ -144,7 +151,7 @@ def _as_matrix(weight: Tensor) -> Tensor:
 
 
 def _squared_singular_values(weight: Tensor) -> Tensor:
-    """Descending; a zero or non-finite weight is refused."""
+    """Return the squared singular values, descending; raise if the weight is zero or not finite."""
     import torch
 
     matrix = _as_matrix(weight)

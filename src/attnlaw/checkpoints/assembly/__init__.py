@@ -1,13 +1,14 @@
-"""From names and shapes to a `Model`: match a family, split heads, check sizes, remark on what is special.
+"""Build a `Model` from names and shapes: match a family, split heads, check sizes, collect warnings.
 
-| file | idea |
+| file | content |
 |---|---|
-| `match` | which family's names are there |
-| `layers` | its layers in order, as a `Model` |
-| `attention`, `feed_forward` | one block from its tensors |
-| `scores` | what its scores are multiplied by |
-| `shapes` | shapes held against the config and each other |
-| `remarks` | extensions and warnings |
+| `match` | finds the family whose tensor names a checkpoint has |
+| `layers` | builds the layers in order, and the `Model` |
+| `attention`, `feed_forward` | build one block from its tensors |
+| `norms` | finds the norm that each block reads |
+| `scores` | finds how scores are scaled and positions applied |
+| `shapes` | compares shapes with the config and with each other |
+| `remarks` | lists extensions and warnings |
 """
 
 from attnlaw.checkpoints.assembly.layers import build_model

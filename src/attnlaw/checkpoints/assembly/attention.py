@@ -1,17 +1,18 @@
-"""One attention block from its tensors: the number of heads, grouped keys and values, latent maps.
+"""Build one attention block from its tensors: number of heads, grouped keys and values, latent attention.
 
 | letter | meaning | from |
 |---|---|---|
 | H, G | query heads, key/value heads | config or `--heads`; shape of the key |
-| d_v | value head size | inputs of the output map / H |
-| d | query head size | outputs of the query map / H (d_v but for latent attention) |
+| d_v | value head size | inputs of the output matrix / H |
+| d | query head size | outputs of the query matrix / H (equal to d_v except in latent attention) |
 
-Latent attention (DeepSeek-V2, arXiv 2405.04434): keys and values are `x A B_k` and `x A B_v` with a narrow
-A, each head's key is its own part beside a rotary part `x A_r` that all heads share, and queries may be
-`x A_q B_q`. QK of a head is `(query) (own key, shared key)^T`: thin factors as ever. The norm between A
-and B is no part of the product.
+In latent attention (DeepSeek-V2, arXiv 2405.04434), keys and values are `x A B_k` and `x A B_v` with a narrow
+A. The key of a head also has a rotary part `x A_r` that all heads share, and queries may be `x A_q B_q`. QK
+of a head is `(query) (own key, shared key)^T`, so its factors are as thin as in other models. The norm
+between A and B is not part of the product.
 
-Attention stored with heads as an axis of their own, (N, H, d), read as matrices (N, H d) (XLNet).
+XLNet stores attention with the heads as a separate axis, (N, H, d). These tensors are read as matrices (N, H
+d).
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class BlockLocation:
-    """Where a block stands: the prefix of its layer, its depth, the layer whose keys and values it reads."""
+    """Where an attention block is: the prefix of its layer and the layer's number.
+
+    `source` and `source_depth` are the same of the layer whose keys and values it reads, usually its own.
+    """
 
     prefix: str
     depth: int
@@ -44,7 +48,7 @@ class BlockLocation:
 
 
 def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | None) -> Attention:
-    """One block of a layer, and how it scores."""
+    """Return one attention block of a layer, with its scores."""
     stack = shapes.stack
     roles = stack.cross if location.cross else stack.attention
     output = location.prefix + roles["output"]
@@ -60,7 +64,6 @@ def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | 
 
 
 def _build_plain(shapes: Shapes, location: BlockLocation, roles: Roles, heads: int, width: int) -> Attention:
-    """The maps of a block, and how they split into heads."""
     stack, prefix, cross = shapes.stack, location.prefix, location.cross
     output = prefix + roles["output"]
     size = width // heads
@@ -101,9 +104,9 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
 
 
 def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
-    """The roles of the block's own layer, and those of the layer whose keys and values it reads.
+    """Yield the roles of the block's layer, and those of the layer whose keys and values it reads.
 
-    Gemma 4 has no values where `attention_k_eq_v` makes them the keys.
+    Gemma 4 has no values if `attention_k_eq_v` makes them equal to the keys.
     """
     if (
         shapes.config.values.get("attention_k_eq_v") is True
@@ -118,7 +121,10 @@ def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> It
 
 
 def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:
-    """Sizes by elimination: the narrow width from `key,value`, the shared key's from what is left of A."""
+    """Return a block of latent attention.
+
+    The narrow width follows from `key,value`, and the width of the shared key from the rest of A.
+    """
     roles = stack.attention
     norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
     narrow, pairs = shapes.matrix(prefix + roles["key,value"])
@@ -207,7 +213,7 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
 
 
 def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
-    """Number of key heads, as many as value heads, whether stored alone or fused."""
+    """Return the number of key heads, which equals that of value heads, stored alone or fused."""
     parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
     outputs = shapes.matrix(prefix + name)[1]
     width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
@@ -221,7 +227,7 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
 
 
 def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
-    """The tensors, with the heads of those joined that the family stores apart."""
+    """Return the tensors with the axis of heads joined to the next one, if they have such an axis."""
     names = {
         name for name, axes in _tensors_with_head_axis(match) if len(tensors.shapes.get(name, ())) == axes
     }
@@ -229,7 +235,7 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
 
 
 def _tensors_with_head_axis(match: Match) -> Iterator[tuple[str, int]]:
-    """The tensors that may have an axis of heads, and how many axes they have then."""
+    """Yield the tensors that may have an axis of heads, and how many axes they have in that case."""
     for matched in match.stacks:
         if matched.stack.head_axis:
             for at in matched.layers:
@@ -238,7 +244,7 @@ def _tensors_with_head_axis(match: Match) -> Iterator[tuple[str, int]]:
 
 
 class JoinedHeadAxes(Tensors):
-    """Tensors of which some are read with their last two axes as one."""
+    """Tensors, some of which are read with their last two axes joined."""
 
     def __init__(self, tensors: Tensors, names: set[str]) -> None:
         self.source, self.metadata = tensors.source, tensors.metadata

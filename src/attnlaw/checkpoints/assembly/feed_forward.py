@@ -1,4 +1,4 @@
-"""The feed-forward block of one layer from its tensors: plain, gated, or a mixture of experts."""
+"""Build the feed-forward block of one layer from its tensors: plain, gated, or a mixture of experts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """The block that every token passes, or None where none of its tensors is there.
+    """Return the block that every token passes, or None if the layer has none of its tensors.
 
-    Beside `experts` its width is its own; alone, it is the one that the config declares.
+    Its width must be the one in the config, unless the layer also has `experts`.
     """
     roles = _stored_roles(shapes, prefix, stack.feed_forward)
     if roles is None:
@@ -24,7 +24,7 @@ def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: 
 
 
 def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedForward, ...]:
-    """The experts that a router chooses from: each its own tensors, or members of stacked tensors."""
+    """Return the experts from which a router chooses, stored in separate tensors or stacked."""
     roles = _stored_roles(shapes, prefix, stack.experts)
     if roles is None:
         return ()
@@ -39,7 +39,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
 
 
 def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
-    """The error of a layer without feed-forward tensors in a stack whose other layers have them."""
+    """Return the error for a layer without feed-forward tensors if other layers of its stack have them."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
     return InputError(
         f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"
@@ -47,7 +47,7 @@ def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> Input
 
 
 def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:
-    """The way that names the most tensors of this layer; None where none is there."""
+    """Return the way that names the most tensors of this layer; None if it has none of them."""
     counts = [sum(prefix + name in shapes for name in _of_expert(roles, number=0).values()) for roles in ways]
     return ways[counts.index(max(counts))] if any(counts) else None
 
@@ -57,7 +57,7 @@ def _of_expert(roles: Roles, number: int) -> Roles:
 
 
 def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
-    """How many experts the tensors hold, numbered or stacked; refused where the config says otherwise."""
+    """Return how many experts the tensors contain; raise if the config states another number."""
     first = prefix + next(iter(roles.values()))
     if EXPERT in first:
         count = 0

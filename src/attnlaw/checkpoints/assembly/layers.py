@@ -1,4 +1,4 @@
-"""From a matched family to a `Model`: layers in order, their depth checked, and what to know about them."""
+"""Build a `Model` from a matched family: layers in order, their depth checked, extensions and warnings."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ def build_model(
     families: Sequence[Family],
     map_file: str | None = None,
 ) -> Model:
-    """Read names, shapes and sizes (no weights) into a `Model` of one of the families.
+    """Build a `Model` from names, shapes and sizes, without reading weights.
 
-    `map_file` is the file of a user's own family.
+    Args:
+        name: what rows call the model.
+        heads: the number of heads that the user gave.
+        families: the families to compare with.
+        map_file: the file of a user's family, for messages.
     """
     match = match_family(tensors, config, families, map_file)
     family = match.family
@@ -118,7 +122,7 @@ def build_model(
 
 
 def _activation(shapes: Shapes) -> str:
-    """As the config names it; T5 writes "gated-gelu"."""
+    """Return the activation by its name in the config; T5 writes "gated-gelu"."""
     name = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
     return printable(name.removeprefix("gated-"))
 
@@ -132,7 +136,7 @@ def _build_layers(
     norms: StackNorms,
     memory: Norm | None,
 ) -> list[StoredLayer]:
-    """The layers of one stack; `memory` is the norm that ends the stack before it."""
+    """Return the layers of one stack; `memory` is the norm at the end of the stack before it."""
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
@@ -167,7 +171,10 @@ def _attach_norms(
     memory: Norm | None,
     earlier: Norm | None,
 ) -> StoredLayer:
-    """The layer with the norm that each of its blocks reads; keys and values of other layers read others."""
+    """Return the layer with the norm that each of its blocks reads.
+
+    `memory` feeds cross-attention; `earlier` feeds keys and values that come from an earlier layer.
+    """
 
     def reading(block: FeedForward, norm: Norm | None) -> FeedForward:
         return replace(block, norm=shapes.require_norm_fits(norm, block.inner))
@@ -195,7 +202,7 @@ def _attach_norms(
 
 
 def _router_sum(shapes: Shapes, experts: int) -> float:
-    """The most that a router's weights add up to: a softmax to one, plain sigmoids to one per expert."""
+    """Return the largest sum of a router's weights: 1 for a softmax, else the number of chosen experts."""
     config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
     chosen = min(config.size("num_experts_per_tok") or experts, experts)
@@ -209,7 +216,7 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
 
 
 def _find_view(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
-    """The first matrix whose name ends in one of `names`."""
+    """Return the first matrix whose name ends with one of `names`."""
     for ending in names:
         for name, shape in tensors.shapes.items():
             if (name == ending or name.endswith("." + ending)) and len(shape) == 2:
@@ -236,7 +243,7 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
 
 
 def _applications(match: Match, config: Config) -> tuple[int, ...]:
-    """The layer used at each depth; ALBERT's depth i uses group int(i / (L / G)), all its inner layers."""
+    """Return the layer applied at each depth. In ALBERT, depth i applies group int(i / (L / G))."""
     positions, layers = match.stacks[0].positions, sum(len(stack.layers) for stack in match.stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:

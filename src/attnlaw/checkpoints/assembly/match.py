@@ -1,4 +1,4 @@
-"""From tensor names to layers: find the family whose names are there, under any prefix."""
+"""Find the family whose tensor names a checkpoint has, under any prefix, and the layers that it names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ ADAPTER = re.compile(r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a
 
 @dataclass(frozen=True)
 class MatchedStack:
-    """A stack found in a checkpoint: the full layer prefixes in order, and the stack's table.
+    """A stack found in a checkpoint: its table, and the full prefixes of its layers in order.
 
-    `linear` are the positions of layers between them that have linear attention. `predicting` counts the
-    layers after the last that only predict further tokens; both are left out.
+    Args:
+        positions: the numbers in each layer's name.
+        linear: positions of layers in between that have linear attention; they are left out.
+        predicting: how many layers after the last only predict further tokens; they are left out too.
     """
 
     stack: LayerTable
@@ -36,14 +38,14 @@ class MatchedStack:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The number of each layer, counted through all of its stack."""
+        """The number of each layer, counting all layers of the stack."""
         order = {position: number for number, position in enumerate(sorted((*self.positions, *self.linear)))}
         return tuple(order[position] for position in self.positions)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A family and the stacks of it that a checkpoint holds."""
+    """A family, and the stacks of it that a checkpoint contains."""
 
     family: Family
     stacks: tuple[MatchedStack, ...]
@@ -52,10 +54,10 @@ class Match:
 def match_family(
     tensors: Tensors, config: Config, families: Sequence[Family], map_file: str | None = None
 ) -> Match:
-    """The family that names the most tensors of those whose attention is there whole.
+    """Return the family that names the most tensors, among those whose attention is complete.
 
-    The families that config.json names come first, and then one tensor of theirs suffices, so that an
-    incomplete checkpoint is called incomplete and not unknown. `map_file` is the file of a user's own.
+    Families that config.json names come first. For them one tensor is enough, so that an incomplete
+    checkpoint is called incomplete instead of unknown. `map_file` is the file of a user's family.
     """
     _refuse_adapter(tensors)
     require_decoded(tensors, config)
@@ -92,7 +94,7 @@ def match_family(
 
 
 def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
-    """The stack up to the declared depth, where the config says that prediction layers follow."""
+    """Return the stack up to the declared depth, if the config says that prediction layers follow."""
     depth = config.size(*matched.stack.depth)
     if not config.values.get("num_nextn_predict_layers") or depth is None:
         return matched
@@ -110,7 +112,7 @@ def _family_stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[Match
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:
-    """How many tensors of its layers, and embeddings, a family names (of experts the first's)."""
+    """Return how many tensors of layers and embeddings a family names (for experts, those of the first)."""
     names = {at + name for matched in match.stacks for at in matched.layers for name in matched.stack.names}
     linear = sum(len(matched.linear) for matched in match.stacks)  # each by one name at least
     endings = (*match.family.embedding, *match.family.unembedding)
@@ -118,7 +120,7 @@ def _named_tensors(match: Match, tensors: Tensors) -> int:
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
-    """Whether the first query reads as many numbers as the output map writes, in the family's orientation."""
+    """Return whether the query reads the width that the output matrix writes, in the family's orientation."""
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
     query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
@@ -130,7 +132,7 @@ def _is_oriented(match: Match, tensors: Tensors) -> bool:
 
 
 def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
-    """Whether the first layer has all tensors of a way to store its feed-forward block, or of none any."""
+    """Return whether the first layer's feed-forward tensors are complete, or missing altogether."""
     matched = match.stacks[0]
     ways = [
         [matched.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
@@ -151,7 +153,7 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
 
 
 def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
-    """The first name in a user's own file that no tensor has."""
+    """Name the first tensor of a user's file that the checkpoint does not have."""
     for stack in family.stacks:
         for name in stack.attention.values():
             if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
@@ -163,15 +165,15 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
 
 
 def model_type_of(family: Family, config: Config) -> str:
-    """What to call a model: by the type that is the family's, by that of its config, or by the family."""
+    """Return the model type: one of the family's, the one in the config, or the family's name."""
     model_types = (name for name in config.model_types if name in family.model_types)
     return next(model_types, None) or config.text("model_type") or family.name
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
-    """The type of a model that is not the family's, so that only its names are known.
+    """Return a model type that the family does not list; None if it lists it or a user's map describes it.
 
-    What a user's own map says is known.
+    Such a model is read by its tensor names alone.
     """
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
@@ -187,9 +189,9 @@ def _refuse_adapter(tensors: Tensors) -> None:
 
 
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
-    """Every prefix under which attention tensors of the stack are there, each with its layers in order.
+    """Return a stack for every prefix under which its attention tensors exist, with the layers in order.
 
-    With `whole`, some layer must have them all: families share some names, but not all of them.
+    With `whole`, at least one layer must have all of them, because families share some names.
     """
     pattern = _pattern(stack, stack.attention.values())
     layers_by_prefix: dict[str, dict[Position, str]] = {}
@@ -218,7 +220,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
-    """By prefix, the positions of layers that have a tensor by which linear attention is known."""
+    """Return, by prefix, the positions of layers with a tensor that marks linear attention."""
     positions: dict[str, set[Position]] = {}
     if stack.linear:
         pattern = _pattern(stack, stack.linear)
@@ -229,7 +231,7 @@ def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Posi
 
 
 def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
-    """Names of these tensors of any layer: the prefix, the layer's numbers, the tensor."""
+    """Return a pattern for these tensors of any layer, with groups for prefix, layer numbers and tensor."""
     layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
         layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
@@ -237,12 +239,12 @@ def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
 
 
 def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
-    """Whether its first layer has cross attention."""
+    """Return whether the first layer has cross-attention."""
     return any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
 
 
 def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
-    """The stacks in the order in which data pass them: encoders before decoders."""
+    """Return the stacks in the order in which data pass them: encoders before decoders."""
     if not family.separate_prefixes:
         stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
     prefixes = sorted({stack.prefix for stack in stacks})

@@ -1,13 +1,13 @@
-"""Which norm feeds each block of a stack.
+"""Find the norm that feeds each block of a stack.
 
 | layers | a block reads |
 |---|---|
-| pre-norm | what its own norm makes of the stream, or, without one, what stands before the first layer |
-| post-norm | the norm of the sum before it: of the block before, or what stands before the first layer |
-| norms after the blocks only | the stream itself: no norm |
+| pre-norm | the output of its norm; without one, the norm before the first layer |
+| post-norm | the norm of the sum before it: of the block before, or the norm before the first layer |
+| norms after the blocks only | the stream without a norm |
 
-Where a table says nothing of norms, a layer has none of the ways it knows, or the model's type is not the
-family's, they are not known: None.
+Norms are unknown (None) if the table does not state any, if the layer has none of the stated ways, or if the
+model's type is not one of the family's.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # which have the norm of the feed-forward bl
 
 @dataclass(frozen=True)
 class StackNorms:
-    """The norm that feeds each block of each layer, by the block's name, and what the stack ends in."""
+    """The norm that feeds each block of each layer, by the block's name, and the stack's last norm."""
 
     layers: tuple[dict[str, Norm | None], ...]
     last: Norm | None
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Whether the norm of a block stands before it; OPT, wav2vec2 and torch's layers say so themselves."""
+    """Return whether norms come before their blocks. The configs of OPT, wav2vec2 and torch state it."""
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):
             return declared
@@ -42,9 +42,9 @@ def is_pre_norm(family: Family, config: Config) -> bool:
 
 
 def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> StackNorms:
-    """The norms of one stack, from the names of its table; its layers are applied in this order.
+    """Return the norms of one stack; `order` is the order in which its layers are applied.
 
-    A layer that is applied several times reads what it reads at the last: only the first may differ.
+    A layer that is applied several times gets the norm of its last application: only the first may differ.
     """
     stack = matched.stack
     first, last = (
@@ -74,13 +74,13 @@ def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> 
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    """Whether a norm of embeddings has the stream's width; narrower ones pass another map first."""
+    """Return whether a norm of embeddings has the width of the stream; if not, a matrix follows it."""
     width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
     return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
 
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """The first way whose norms are all there."""
+    """Return the first way whose norms all exist."""
     return next((way for way in ways if all(_has_norm(shapes, at, name) for name in way.values())), None)
 
 

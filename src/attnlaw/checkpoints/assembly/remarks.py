@@ -1,4 +1,4 @@
-"""What a reader must know beyond the matrices: departures from the plain encoder, and what was left out."""
+"""Extensions and warnings: how a model departs from the plain encoder, and what was left out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
 def extensions(
     match: Match, layers: Sequence[StoredLayer], config: Config, complete: bool
 ) -> tuple[str, ...]:
-    """What goes beyond the plain post-norm encoder that the bounds were stated for."""
+    """Return the features beyond the plain post-norm encoder for which the bounds were stated."""
     family = match.family
     beside = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -52,16 +52,16 @@ def extensions(
 
 
 def _parallel(layer: StoredLayer) -> bool:
-    """Whether attention and feed-forward read one norm of the stream, as parallel ones do."""
+    """Return whether attention and feed-forward read the same norm of the stream, as parallel blocks do."""
     norm = layer.attention.norm
     return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
 
 
 @dataclass(frozen=True)
 class UnreadLayers:
-    """Layers beside those that were read: the common part of their names, and how many matrices.
+    """Layers that were not read: the common part of their names, and the number of their matrices.
 
-    `of_network`: data that pass the layers that were read pass these, too.
+    `of_network`: data that pass the layers that were read also pass these.
     """
 
     name: str
@@ -77,7 +77,7 @@ def missing_from_network(
     left_out: Sequence[str],
     unread: Sequence[UnreadLayers],
 ) -> str | None:
-    """What data pass and formulas of whole networks do not know; None where there is nothing."""
+    """Return what data pass but formulas of whole networks do not cover; None if there is nothing."""
     if others:
         return _linear_warning(others)
     # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
@@ -103,7 +103,7 @@ def _linear_warning(others: Sequence[int]) -> str:
 def unread_layers(
     match: Match, layers: Sequence[StoredLayer], tensors: Tensors, config: Config
 ) -> list[UnreadLayers]:
-    """Stacks of layers with attention that no table of the family names."""
+    """Return stacks of layers with attention that no table of the family names."""
     read = tuple(at for stack in match.stacks for at in stack.layers)
     known = {name for layer in layers for view in layer.views for name in view.tensors}
     inside = {*_names_with_prefix(read, list(tensors.shapes))} | known
@@ -130,7 +130,7 @@ def model_warnings(
     others: Sequence[int],
     foreign_type: str | None,
 ) -> tuple[str, ...]:
-    """What makes the numbers mean less than they seem to, one sentence each."""
+    """Return sentences about what limits the meaning of the numbers."""
     messages = [_linear_warning(others)] if others else []
     messages += _attention_warnings(layers)
     if any(layer.attention.scores.query_norm for layer in layers):
@@ -189,7 +189,7 @@ def model_warnings(
 
 
 def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
-    """What stands between the maps of attention, and is no part of QK and VO."""
+    """Return sentences about operations between the attention matrices that QK and VO do not contain."""
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
     said = {
@@ -214,7 +214,7 @@ def _has_stack(match: Match, stack: LayerTable) -> bool:
 
 
 def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
-    """Gains of norms in a layer that its family's table does not name."""
+    """Return gains of norms inside layers that the family's table does not name."""
     known = {
         at + name
         for matched in match.stacks
@@ -232,7 +232,7 @@ def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
 
 
 def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
-    """The prefixes in order, where more than numbers tells encoders (or decoders) from each other."""
+    """Return the prefixes in order, if encoders (or decoders) differ in more than numbers."""
     parts = {
         (is_decoder(stack, tensors), re.sub(rf"(?<![^.]){NUMBER}(?=\.)", "", stack.prefix))
         for stack in match.stacks
@@ -244,7 +244,7 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 
 def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tensors) -> list[str]:
-    """Matrices (or stacks of them, or of biases) in a layer that its family's table does not name."""
+    """Return tensors of two or three axes inside layers that the family's table does not name."""
     views = [view for layer in layers for view in layer.views]
     known = {name for view in views for name in (*view.tensors, view.bias)}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
@@ -253,9 +253,10 @@ def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tens
 
 
 def _names_with_prefix(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that begin with one of the prefixes, each held against one of them only.
+    """Return the names that begin with one of the prefixes.
 
-    Where no prefix begins with another, only the last one that is not behind a name in order can begin it.
+    Each name is compared with one prefix only: if no prefix begins with another, only the last one that is
+    not behind the name in sorted order can be its beginning.
     """
     roots: list[str] = []
     for prefix in sorted(prefixes):
@@ -265,7 +266,7 @@ def _names_with_prefix(prefixes: Sequence[str], names: Sequence[str]) -> list[st
 
 
 def format_ranges(positions: Sequence[tuple[int, ...]]) -> str:
-    """0-3, 5 for layers 0, 1, 2, 3, 5; 0.0, 1.0 for layer 0 of the groups 0 and 1."""
+    """Return "0-3, 5" for layers 0, 1, 2, 3, 5, and "0.0, 1.0" for layer 0 of the groups 0 and 1."""
     if positions and len(positions[0]) > 1:
         return ", ".join(".".join(map(str, position)) for position in positions)
     runs: list[list[int]] = []

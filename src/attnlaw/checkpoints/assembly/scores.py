@@ -1,18 +1,18 @@
-"""The number that scores are multiplied by: 1/sqrt(d) unless the family or config.json says otherwise.
+"""Find how attention scores are scaled: by 1/sqrt(d), unless the family or config.json says otherwise.
 
-| in config.json | scores q . k times | of |
+| in config.json | scores q . k times | models |
 |---|---|---|
-| nothing | d^(-1/2); 1 where the family's `scaled_scores` is false | all others; T5 |
+| nothing | d^(-1/2); 1 if the family's `scaled_scores` is false | all others; T5 |
 | `attention_multiplier` a | a | Granite |
 | `query_pre_attn_scalar` s | s^(-1/2) | Gemma 2 and 3 |
 | `scale_attn_weights` false | 1 | GPT-2 |
 | `softmax_scale` s in `attn_config` | s | MPT |
 | `pos_att_type` of n terms | (d (1 + n))^(-1/2) | DeBERTa |
-| `scale_attn_by_inverse_layer_idx` true | besides, 1 / (layer + 1) | GPT-2 |
-| `mscale_all_dim` m, `factor` f of yarn | besides, (m ln(f) / 10 + 1)^2 | DeepSeek |
+| `scale_attn_by_inverse_layer_idx` true | a further 1 / (layer + 1) | GPT-2 |
+| `mscale_all_dim` m, `factor` f of yarn | a further (m ln(f) / 10 + 1)^2 | DeepSeek |
 
-What yarn and longrope multiply turned numbers by besides is part of `Rotary`. Other keys (of muP, of unknown
-model types) are not followed, and headers of GGUF files are not asked.
+`Rotary` has the further factors of yarn and longrope for turned entries. Other keys (of muP, of unknown model
+types) and headers of GGUF files are not used.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from attnlaw.checkpoints.families import Family
 
 
 def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:
-    """How the layer at `depth` of its stack makes scores with the keys of the layer `source`.
+    """Return how the layer at `depth` of its stack computes scores with the keys of the layer `source`.
 
-    Cross attention has no positions and no norms. Norms behind positions are there only with these.
+    Cross-attention has no positions and no norms. Norms after positions exist only if there are positions.
     """
     scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
     if attention.shared_key is not None:
@@ -50,7 +50,7 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
-    """The norm of queries or keys; `use_qk_norm` says whether there are any without tensors."""
+    """Return the norm of queries or keys; `use_qk_norm` decides about norms without tensors."""
     name = shapes.stack.inner_norms.get(role)
     if not name:
         there = name is not None and shapes.config.values.get("use_qk_norm", True)
@@ -59,23 +59,23 @@ def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None
 
 
 def is_growing(config: Config, rotary: Rotary | None) -> bool:
-    """Whether scores grow with the position: in layers of LLaMA 4 without rotary positions."""
+    """Return whether scores grow with the position, as in layers of LLaMA 4 without rotary positions."""
     return rotary is None and bool(config.values.get("attn_temperature_tuning"))
 
 
 def clip_of(config: Config) -> float | None:
-    """The largest magnitude that queries, keys and values are let keep (OLMo, MPT)."""
+    """Return the magnitude at which queries, keys and values are clipped (OLMo, MPT)."""
     return config.number("clip_qkv") or config.section("attn_config").number("clip_qkv")
 
 
 def is_rotary(family: Family, config: Config) -> bool:
-    """Whether positions turn queries and keys; ESM and Falcon may have other positions."""
+    """Return whether positions turn queries and keys; ESM and Falcon may have other positions."""
     other = config.values.get("alibi") is True
     return family.rotary and not other and config.text("position_embedding_type") in (None, "rotary", "rope")
 
 
 def _has_rotary(family: Family, config: Config, depth: int) -> bool:
-    """Whether the layer at `depth` has positions at all, where some have and others have not."""
+    """Return whether the layer at `depth` has positions, in models where only some layers do."""
     chosen = config.values.get("no_rope_layers")  # of which 0 stands for a layer without
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])
@@ -87,7 +87,7 @@ def _has_rotary(family: Family, config: Config, depth: int) -> bool:
 
 
 def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
-    """What of a head is turned; in latent attention the part that all keys share, which comes last."""
+    """Return which part of a head is turned; in latent attention, the shared part of the keys."""
     config, family = shapes.config, shapes.family
     if not is_rotary(family, config) or not _has_rotary(family, config, depth):
         return None
@@ -105,7 +105,7 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
 
 
 def rotary_size(values: Config, family: Family, head_size: int) -> int:
-    """How many numbers of a head are turned, in pairs, by the keys of rotary positions among the others."""
+    """Return how many entries of a head are turned, an even number."""
     share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # pairs of the whole head, of which many stand still
@@ -114,7 +114,7 @@ def rotary_size(values: Config, family: Family, head_size: int) -> int:
 
 
 def _rotary_scale(values: Config) -> float | None:
-    """What turned numbers are multiplied by, by the type of positions; None where that is not known."""
+    """Return the factor of turned entries for this type of positions; None if it is unknown."""
     kind = values.text("rope_type", "type")
     if kind in (None, "default", "linear", "dynamic", "llama3", "proportional", "mrope"):
         return 1.0
@@ -139,7 +139,10 @@ def _rotary_scale(values: Config) -> float | None:
 
 
 def rope_values(config: Config, depth: int) -> Config:
-    """The keys of rotary positions: beside the others, in a table, or in one for each type of layer."""
+    """Return a config in which the keys of rotary positions are on the top level.
+
+    They may be there already, in a table, or in one table for each type of layer.
+    """
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
         table = config.values.get(key)
@@ -152,7 +155,7 @@ def rope_values(config: Config, depth: int) -> Config:
 
 
 def score_scale(config: Config, family: Family, head_size: int, depth: int) -> float:
-    """The factor of self-attention in the layer at `depth` of its stack."""
+    """Return the factor of self-attention scores in the layer at `depth` of its stack."""
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
@@ -164,13 +167,13 @@ def score_scale(config: Config, family: Family, head_size: int, depth: int) -> f
 
 
 def _terms(config: Config) -> int:
-    """How many terms scores have: QK, and those of positions and content in DeBERTa."""
+    """Return how many terms scores have: QK, and in DeBERTa those of positions and content."""
     positions = config.values.get("pos_att_type")
     return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn_factor(config: Config) -> float:
-    """What latent attention multiplies its scores by besides where its rotary positions are stretched."""
+    """Return the further factor of latent attention's scores if its rotary positions are stretched."""
     for key in ("rope_parameters", "rope_scaling"):
         values = config.values.get(key)
         if isinstance(values, Mapping) and values.get("mscale_all_dim"):

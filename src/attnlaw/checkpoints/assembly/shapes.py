@@ -1,13 +1,13 @@
-"""Shapes of named tensors as maps, held against the config and against each other in one line each.
+"""Shapes of named tensors, compared with the config and with each other, and sizes that differ by layer.
 
-Sizes of one layer where layers differ, and whose keys and values it reads (Gemma 4).
+Layers of Gemma 4 have different sizes, and some read keys and values of others:
 
 | in config.json | meaning |
 |---|---|
 | `per_layer_config` | the sizes of some layers, by their numbers |
-| `global_head_dim` | the size of heads in layers of the type `full_attention`, whose number may differ, too |
+| `global_head_dim` | the head size in layers of type `full_attention`; their number of heads may differ too |
 | `num_kv_shared_layers` n | the last n layers read keys and values of the last of their type before them |
-| `use_double_wide_mlp` | and these have a feed-forward block of twice the width |
+| `use_double_wide_mlp` | these layers have a feed-forward block of twice the width |
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the builders of attention and feed-forward blocks read: shapes, never weights.
+    """The shapes from which attention and feed-forward blocks are built; weights are not read.
 
-    `foreign_type` is a model type that is not the family's, and is read by its names alone; `map_file` is the
-    file of a user's own family.
+    Args:
+        foreign_type: a model type that the family does not list, so that the model is read by its names
+            alone.
+        map_file: the file of a user's family.
     """
 
     tensors: Tensors
@@ -43,7 +45,7 @@ class Shapes:
         return name in self.tensors.shapes
 
     def matrix(self, name: str, stacked: bool = False) -> tuple[int, int]:
-        """(inputs, outputs) of a matrix, or of the members of a stack of matrices."""
+        """Return (inputs, outputs) of a matrix, or of each member of a stack of matrices."""
         shape = self.tensors.shapes.get(name)
         if shape is None:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
@@ -53,7 +55,7 @@ class Shapes:
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def stored_out_in(self, name: str) -> bool:
-        """Whether a tensor is stored (out, in): as the family's are, unless it is one of the turned ones."""
+        """Return whether a tensor is stored (out, in), as the family says unless it is `turned`."""
         return self.family.stored_out_in != name.endswith(self.stack.turned)
 
     def views(
@@ -65,10 +67,14 @@ class Shapes:
         member: int | None = None,
         biases: Roles | None = None,
     ) -> dict[str, View]:
-        """One `View` per role; fused parts lie one after the other along the output axis.
+        """Return a `View` for each role; fused parts follow each other along the output axis.
 
-        With several `runs`, the output axis of a fused tensor is that many runs of all its parts, as many as
-        outputs of a part where these alternate. `biases` are those that do not stand beside their weights.
+        Args:
+            sizes: outputs by role; a role that is missing has all outputs of its tensor.
+            runs: the output axis of a fused tensor consists of this many runs of all its parts. If the parts
+                alternate, there is a run for each output of a part.
+            member: the number of an expert in stacked tensors.
+            biases: names of biases that are not named like their weights.
         """
         views = {}
         for keys, name in roles.items():
@@ -93,7 +99,7 @@ class Shapes:
         return views
 
     def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
-        """The tensor of a map's bias, where there is one."""
+        """Return the tensor of a matrix's bias, if it exists."""
         bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
         shape = self.tensors.shapes.get(bias)
         if shape is None:
@@ -103,9 +109,9 @@ class Shapes:
         return bias
 
     def norm(self, name: str, size: int | None = None) -> Norm | None:
-        """The norm of that name, without tensors if the name is empty; None where it is not there.
+        """Return the norm of that name, without tensors if the name is empty; None if it does not exist.
 
-        Of the heads' norms, `size` numbers are those of all heads together.
+        A norm of queries or keys with `size` entries normalises all heads together.
         """
         config, family = self.config, self.family
         epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
@@ -123,11 +129,11 @@ class Shapes:
         return Norm(kind, gain, bias, epsilon, offset, joint)
 
     def is_among(self, model_types: Sequence[str]) -> bool:
-        """Whether the config names one of these types; where it names none, the family's name counts."""
+        """Return whether the config names one of these types; if it names none, the family's name counts."""
         return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
-        """The norm, if it gives what the map reads."""
+        """Return the norm; raise if its size differs from the inputs of the matrix."""
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
                 wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
@@ -135,7 +141,7 @@ class Shapes:
         return norm
 
     def check_config(self, name: str, what: str, count: int, key: str) -> None:
-        """Refuse a shape that contradicts the size that the config declares under `key`, if any."""
+        """Raise if a shape contradicts the size that the config declares under `key`."""
         declared = self.config.size(key)
         if declared not in (None, count):
             raise InputError(
@@ -144,7 +150,7 @@ class Shapes:
             )
 
     def check_layer(self, view: View, what: str, count: int, expected: int) -> None:
-        """Refuse a shape that contradicts the other tensors of its layer."""
+        """Raise if a shape contradicts the other tensors of its layer."""
         if count != expected:
             self._refuse(view.tensor, f"{count} {what}", f"{expected} from the rest of its layer")
 
@@ -155,7 +161,7 @@ class Shapes:
 
     @property
     def remedy(self) -> str:
-        """What to do about shapes that do not fit."""
+        """Advice about shapes that do not fit."""
         if self.map_file is not None:
             return f"check stored_out_in and the order of the parts in {self.map_file}"
         return self.foreign_remedy or (
@@ -164,14 +170,14 @@ class Shapes:
 
     @property
     def missing_remedy(self) -> str:
-        """What to do about tensors that are not there."""
+        """Advice about missing tensors."""
         if self.map_file is not None:
             return f"correct its name in {self.map_file}, or save the checkpoint whole"
         return self.foreign_remedy or "the checkpoint is incomplete, save or download it again"
 
     @property
     def foreign_remedy(self) -> str | None:
-        """What to do where a model is not what its names make of it; None where it is in the table."""
+        """Advice about a model type that no family lists; None for listed types."""
         if self.foreign_type is None:
             return None
         return (
@@ -184,14 +190,14 @@ FULL = "full_attention"
 
 
 def layer_type(config: Config, number: int) -> str | None:
-    """What config.json calls a layer's attention, where it has types of layers."""
+    """Return the attention type of a layer in config.json, if it has types of layers."""
     types = config.values.get("layer_types")
     kind = types[number] if isinstance(types, list) and number < len(types) else None
     return kind if isinstance(kind, str) else None
 
 
 def layer_config(config: Config, number: int, inner_size: str) -> Config:
-    """The config of one layer: of all layers, but for its own sizes."""
+    """Return the config of one layer: that of the model, with the sizes that differ in this layer."""
     values = dict(config.values)
     if "global_head_dim" in config and layer_type(config, number) == FULL:
         values |= {"head_dim": values["global_head_dim"], "num_key_value_heads": None}
@@ -207,7 +213,7 @@ def layer_config(config: Config, number: int, inner_size: str) -> Config:
 
 
 def key_source(config: Config, number: int) -> int:
-    """The layer whose keys and values a layer reads: itself, but for the last that share those of others.
+    """Return the number of the layer whose keys and values a layer reads: usually its own.
 
     >>> types = ["sliding_attention", "full_attention"] * 2
     >>> config = Config({"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": types})

@@ -1,24 +1,24 @@
-"""What a model family is: a table from tensor names to roles, with orientation and head split.
+"""Model families: tables from tensor names to roles, with the orientation and the split into heads.
 
-Every TOML file in this folder is a family, found by itself: its keys are the fields of `Family` and, under
-`[[stacks]]`, of `LayerTable`. A file for `--map` has the same keys. `read_toml` reads both.
+Every TOML file in this folder is a family. Its keys are the fields of `Family` and, under `[[stacks]]`, of
+`LayerTable`. A file for `--map` has the same keys. `read_toml` reads both.
 
-A key of a role table names the part a tensor plays; a key with commas, such as `"query,key,value"`,
-names the parts fused in one tensor, in the order in which they lie along its output axis.
+A key of a role table names the role of a tensor. A key with commas, such as `"query,key,value"`, names the
+roles fused in one tensor, in their order along its output axis.
 
 | table | roles |
 |---|---|
 | `attention`, `cross` | `query`, `key`, `value`, `output`; `gate`, whose sigmoid multiplies what heads mix |
-| latent attention, besides | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
-| `feed_forward`, `experts` | `in`, `out`, and `gate` where there is one |
-| `norms` | `attention`, `cross`, `feed_forward`, `experts`: of each block; `after_...`: of what it adds |
-| `inner_norms` | `query`, `key`, `value` of every head; `query_latent`, `latent` behind these maps; |
-| | `output`, `out` before these maps |
+| latent attention, too | `query_latent` before `query`, `latent` before `key` and `value`, `shared_key` |
+| `feed_forward`, `experts` | `in`, `out`, and `gate` if there is one |
+| `norms` | `attention`, `cross`, `feed_forward`, `experts`: before each block; `after_...`: after it |
+| `inner_norms` | `query`, `key`, `value` of every head; `query_latent`, `latent` after these matrices; |
+| | `output`, `out` before these matrices |
 
-Norms are named without `.weight` and `.bias`; the name "" is a norm that has neither.
+Norms are named without `.weight` and `.bias`; the name "" is a norm without tensors.
 
-A file that is `like` another takes from it what it does not say itself (but `name`, `model_types` and
-`priority`): keys of the file, and of each of its `[[stacks]]` those of the stack in the same place.
+A file that is `like` another takes from it all keys that it does not have, except `name`, `model_types`,
+`priority` and `init`. Each of its `[[stacks]]` does the same with the stack of the same number.
 """
 
 from __future__ import annotations
@@ -34,29 +34,35 @@ Roles = Mapping[str, str]
 
 @dataclass(frozen=True)
 class LayerTable:
-    """A run of like layers. `layer` is the common part of the names, with `{layer}` for the index.
+    """A stack of equal layers, as its tensors are named.
 
-    `feed_forward` lists the ways in which a layer may store the block that every token passes; `experts`
-    those of a router's experts, with `{expert}` for the index or stacked in one tensor. `interleaved`
-    parts of a fused tensor lie head by head: query, key and value of head 0, then of head 1, and so on.
-    `ignored` are matrices inside a layer that are known and no part of these maps (routers); `unread` are
-    tensors of blocks that no formula here knows: a model that has them has no proxies.
-
-    Tensors that are `turned` are stored the other way round than the family's; with `head_axis`, those of
-    attention have heads as an axis of their own; parts of `alternating` ones lie output by output. `sinks`
-    are scores, one of each head, that no token has. A layer with a tensor of `linear` has linear attention
-    and is not read.
-
-    `norms` lists the ways in which a layer may be normalised; the first whose tensors are all there is taken.
-    The norm of a block stands before it (`pre_norm`), or after its sum with the stream, where the next block
-    reads it. `first_norm` stands before all layers, `last_norm` after them; false takes back what a file
-    that this one is like says. `biases` are those that do not stand beside their weights, by role.
-
-    With `runs`, a fused tensor is so many runs of all its parts, whatever its heads. `config` is the table
-    inside config.json that has the sizes of this stack.
-
-    `heads`, `depth` and `inner_size` are the keys of config.json that must agree with the tensors;
-    `depth` has one key for each number in `layer`.
+    Args:
+        layer: the common part of the names, with `{layer}` for the number of the layer.
+        attention: tensors of self-attention by role.
+        feed_forward: the ways in which a layer may store the block that every token passes.
+        experts: the ways in which it may store experts, with `{expert}` for the number or stacked in one
+            tensor.
+        cross: tensors of cross-attention by role.
+        interleaved: the parts of a fused tensor are stored head by head: query, key and value of head 0, then
+            of head 1, and so on.
+        runs: a fused tensor consists of this many runs of all its parts, whatever its heads.
+        biases: biases that are not named like their weights, by role.
+        ignored: matrices inside a layer that are known and belong to no block, such as routers.
+        unread: tensors of blocks that no formula here covers; a model that has them gets no proxies.
+        turned: tensors stored the other way round than the others of the family.
+        head_axis: attention tensors have the heads as a separate axis.
+        alternating: fused tensors whose parts alternate output by output.
+        sinks: the tensor with one further score per head that belongs to no token.
+        linear: tensors that mark a layer of linear attention, which is not read.
+        norms: the ways in which a layer may be normalised; the first whose tensors all exist is taken. The
+            norm of a block is before it (`pre_norm`), or after its sum with the stream, where the next block
+            reads it.
+        inner_norms: norms inside the blocks, by role.
+        first_norm, last_norm: norms before and after all layers; false removes one that the file inherits.
+        name: of the stack, if the model has several.
+        config: the table inside config.json with the sizes of this stack.
+        heads, depth, inner_size: keys of config.json that must agree with the tensors; `depth` has one key
+            for each number in `layer`.
     """
 
     layer: str
@@ -86,12 +92,12 @@ class LayerTable:
 
     @property
     def tables(self) -> tuple[Roles, ...]:
-        """Every table of roles."""
+        """All role tables."""
         return (self.attention, self.cross, *self.feed_forward, *self.experts)
 
     @property
     def names(self) -> frozenset[str]:
-        """Every tensor of a layer that it names, but norms of blocks; of experts the first's."""
+        """Tensors of a layer that the table names, without norms of blocks and with the first expert only."""
         named = [name.replace("{expert}", "0") for roles in self.tables for name in roles.values()]
         inner = [f"{name}.weight" for name in self.inner_norms.values() if name]
         sinks = [self.sinks] if self.sinks else []
@@ -100,19 +106,24 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Initialiser:
-    """How a library draws the weights of one model type: `[init.TYPE]` of its family's file.
+    """How a library draws the weights of one model type: `[init.TYPE]` in its family's file.
 
-    Every matrix is normal with the deviation under one of the keys `std` of config.json; gains are 1 and
-    biases 0. With `scaled_residual`, maps back into the stream are divided by sqrt(2 depth) besides; with
-    `zero_padding`, the embedding of `pad_token_id` is zero. `order` says where blocks are normalised
-    (`attnlaw.theory.init.architecture`), `head` what makes logits of the last tokens. `query_key_norm`: every
-    head
-    normalises its queries and keys; `embedding_root`: embeddings are multiplied by the root of the width.
-    `positions`, `window` and `experts` are keys of config.json: of the number of learned positions, of what
-    sliding layers see, of the number of experts. `defaults` are the values that the library takes for keys
-    of config.json that are not there, `read_from` the library and version that all this was read from.
+    Every matrix is normal; gains are 1 and biases 0. A type that is `like` another of the same file takes
+    from it all keys that it does not have.
 
-    A type that is `like` another of the same file takes from it what it does not say itself.
+    Args:
+        read_from: the library and version that this was read from.
+        std: keys of config.json, one of which has the standard deviation.
+        scaled_residual: matrices that write into the stream are divided by sqrt(2 depth).
+        zero_padding: the embedding of `pad_token_id` is zero.
+        order: where blocks are normalised (`attnlaw.theory.init.architecture`).
+        head: how logits are computed from the last tokens.
+        positions: the key of config.json for the number of learned positions.
+        query_key_norm: every head normalises its queries and keys.
+        embedding_root: embeddings are multiplied by the square root of the width.
+        window: the key of config.json for the window of sliding layers.
+        experts: the key of config.json for the number of experts.
+        defaults: the library's values for keys that config.json does not have.
     """
 
     read_from: str
@@ -137,24 +148,26 @@ class Initialiser:
 class Family:
     """One family of models.
 
-    `model_types` are the values of `model_type` in config.json; `sigmoid_routers` those of them whose
-    routers weigh experts by sigmoids, `scaled_experts` those whose routers multiply what experts read, and
-    not what they give. `stored_out_in` is False for weights stored (in, out); `scaled_scores`
-    is False where scores are not divided by the root of the head's size; `shared_layers` are applied several
-    times each; `separate_prefixes` lets several prefixes be stacks of one model.
-
-    `norm` is the kind of its norms, `layer` or `rms`, `epsilon` the keys of config.json for what they add to
-    the variance; `offset_gains` are the model types that store a gain less 1. Of a `rotary` family a share
-    `rotary_share` of every head is turned unless config.json says otherwise, neighbours together in the
-    types `rotary_neighbours`, else halves, with the base that config.json has under a key of `rotary_base`;
-    with `rotary_layers`, in layers of this type only, where config.json has types of layers. Norms of
-    queries and keys stand before that, or in the types `norms_after_rotary` after it.
-
-    `init` has an `Initialiser` for each model type whose law at initialisation is known.
-
-    Stacks that are `towers` are networks of their own beside each other (text and image).
-
-    Of families that name as many tensors of a checkpoint, the one of the highest `priority` is taken.
+    Args:
+        model_types: values of `model_type` in config.json.
+        priority: if several families name as many tensors of a checkpoint, the highest priority is taken.
+        stored_out_in: False for weights stored (in, out).
+        hidden_size, activation, epsilon: keys of config.json. `epsilon` is what norms add to the variance.
+        norm: the kind of its norms, `layer` or `rms`.
+        offset_gains: model types that store the gain minus 1.
+        rotary: positions turn queries and keys.
+        rotary_share: the part of every head that is turned, unless config.json says otherwise.
+        rotary_base: keys of config.json for the base of the angles.
+        rotary_neighbours: model types that pair neighbouring entries; others pair the two halves.
+        rotary_layers: only layers of this type are turned, if config.json has types of layers.
+        norms_after_rotary: model types whose norms of queries and keys come after the positions.
+        scaled_scores: False if scores are not divided by the square root of the head size.
+        shared_layers: every layer is applied several times.
+        sigmoid_routers: model types whose routers weight experts by sigmoids.
+        scaled_experts: model types whose routers multiply the inputs of experts, not their outputs.
+        separate_prefixes: several prefixes may be stacks of one model.
+        towers: the stacks are separate networks, such as text and image.
+        init: an `Initialiser` for each model type whose law at initialisation is known.
     """
 
     name: str

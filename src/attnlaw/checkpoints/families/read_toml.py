@@ -1,5 +1,7 @@
-"""A family from a TOML file: the keys are the fields of `Family`, of `LayerTable` under `[[stacks]]`, and of
-`Initialiser` under `[init.TYPE]`.
+"""Read families from TOML files.
+
+The keys of a file are the fields of `Family`, of `LayerTable` under `[[stacks]]`, and of `Initialiser` under
+`[init.TYPE]`.
 
     name = "mine"
 
@@ -8,8 +10,8 @@
     attention = { "query,key,value" = "attn.qkv.weight", output = "attn.proj.weight" }
     feed_forward = [{ in = "mlp.up.weight", out = "mlp.down.weight" }]
 
-Only `name` and, in every stack, `layer` and `attention` must be there, and of these what a shipped file has
-that this one is `like`. Names are matched under any prefix.
+Only `name` and, in every stack, `layer` and `attention` are required. A file may inherit `layer` and
+`attention` from the shipped file that it is `like`. Names match under any prefix.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class FieldKind(NamedTuple):
-    """What values a field takes: in words for messages, and as a test of what TOML gives."""
+    """Which values a field accepts: in words for messages, and as a test of a TOML value."""
 
     expected: str
     fits: Fits
@@ -123,7 +125,7 @@ def families_in(folder: Path) -> tuple[Family, ...]:
 
 
 def read_family(path: str | os.PathLike[str]) -> Family:
-    """The family that a TOML file describes; an error names the file and the key.
+    """Read a family from a TOML file; raise an `InputError` that names the file and the key.
 
     >>> read_family(Path(__file__).with_name("gpt_neox.toml")).stacks[0].interleaved
     True
@@ -138,13 +140,12 @@ def read_family(path: str | os.PathLike[str]) -> Family:
 
 
 def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
-    """An `InputError` where what a key has does not fit what it should be."""
     if not fits:
         raise InputError(f"{place}: found {value!r:.80}, expected {wanted}")
 
 
 def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The keys of a file with those of the shipped file that it is like."""
+    """Return the keys of a file together with those of the shipped file that it is `like`."""
     like = values.get("like")
     if not _is_text(like):
         return dict(values)
@@ -172,7 +173,7 @@ def _read_shipped_file(file: Path) -> dict[str, Any]:
 
 
 def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
-    """A `Family` or a `LayerTable` from the table at `place`, every key and type checked."""
+    """Return a record from a table of TOML, with every key and type checked."""
     kinds = FIELDS[record]
     for key in values:
         if key not in kinds:
@@ -184,7 +185,7 @@ def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Reco
 
 
 def _value(value: Any, kind: FieldKind, place: str) -> Any:
-    """The value of one field, lists as tuples."""
+    """Return the value of one field, with lists as tuples."""
     _expect(kind.fits(value), place, value, kind.expected)
     if kind is STACKS:
         return tuple(_layer_table(part, f"{place}[{i}]") for i, part in enumerate(value))
@@ -196,7 +197,7 @@ def _value(value: Any, kind: FieldKind, place: str) -> Any:
 
 
 def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
-    """The initialiser of one model type, with what it takes of the type that it is like."""
+    """Return the initialiser of one model type, with the keys of the type that it is `like`."""
     table = tables[name]
     like = table.get("like")
     is_other = like is None or (like in tables and like != name)
@@ -209,7 +210,7 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
 
 
 def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
-    """Whole tables of roles, and as many keys for the depth as `layer` has numbers."""
+    """Return a stack after checking its roles, and that `depth` has a key for each number in `layer`."""
     table = _record(LayerTable, values, place)
     for name, roles in _roles(table):
         parts = [part for keys in roles for part in keys.split(",")]

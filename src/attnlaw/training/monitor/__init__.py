@@ -1,10 +1,13 @@
-"""A monitored training run: what a monitor is told, and what it writes while a model trains.
+"""A monitored training run: the settings of a monitor, and the verb under which its rows are saved.
 
-| file | holds |
+| file | content |
 |---|---|
-| `columns` | the columns of its tables |
-| `spectral_monitor` | `SpectralMonitor`, which measures and writes |
-| `charts` | the steps of a run, drawn |
+| `spectral_monitor` | `SpectralMonitor`, which measures a module and writes rows |
+| `snapshot` | the numbers of one step |
+| `history` | quantities that compare a step with earlier ones |
+| `watchdog` | rules about steps |
+| `columns` | the columns of the tables |
+| `charts` | charts of the steps |
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ WARN, STOP = "warn", "stop"
 
 @settings_dataclass
 class MonitorSettings(ModelSettings):
-    """When a module is measured during training, and what of it."""
+    """When a module is measured during training, and which of its quantities."""
 
     every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
@@ -58,7 +61,7 @@ class MonitorSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class MonitoredRun:
-    """The steps of one model that were measured so far, with the columns of `columns`."""
+    """The measured steps of one model so far; the tables have the columns in `columns`."""
 
     steps: pl.DataFrame
     matrices: pl.DataFrame
@@ -66,7 +69,6 @@ class MonitoredRun:
 
     @property
     def quantities(self) -> dict[str, Any]:
-        """The numbers of the run by name."""
         return {
             "measured_steps": self.steps.height,
             "failed_steps": (self.steps["status"] == "failed").sum(),
@@ -77,7 +79,7 @@ class MonitoredRun:
 
     @property
     def remark(self) -> str | None:
-        """That of the last measurement."""
+        """The remark of the last measurement."""
         remark: str | None = self.steps["remark"][-1]
         return remark
 

@@ -1,4 +1,4 @@
-"""The steps of a monitored training run: a panel per quantity against the step, what moves most first."""
+"""Charts of a monitored run: one panel for each quantity against the step, the one that moves most first."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ STILL_TOLERANCE = 1e-3  # relative moves below it are none
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """From where to where a column went in the steps of one model."""
+    """The first and the last value of a column in the steps of one model."""
 
     first: float
     last: float
 
     @property
     def size(self) -> float:
-        """How far it went, relative to the larger end."""
+        """The change relative to the larger of both values."""
         return abs(self.last - self.first) / (max(abs(self.first), abs(self.last)) or 1.0)
 
 
 def steps(result: Result) -> Figure | None:
-    """Draw the steps of all models; None if nothing was measured.
+    """Draw the steps of all models; return None if nothing was measured.
 
-    The quantity that moves most heads it. Where a run has several steps, what is constant is not drawn.
+    The quantity that moves most comes first. In a run of several steps, constant quantities are left out.
     """
     rows = nan_to_null(result.tables["steps"])
     panel_lines = {
@@ -65,7 +65,7 @@ def _size(move: ColumnChange) -> float:
 
 
 def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
-    """The largest move of a column among the models of a run."""
+    """Return the largest change of a column among the models of a run."""
     changes = [ColumnChange(0.0, 0.0)]
     for _, model_rows in rows.sort("step").group_by("model", maintain_order=True):
         values = model_rows[name].drop_nulls()
@@ -75,7 +75,7 @@ def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
 
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:
-    """Whether a column is the same at all of several steps, in every model."""
+    """Return whether a column is the same at all of several steps, in every model."""
     spreads = rows.group_by("model").agg(
         low=pl.col(name).min(), high=pl.col(name).max(), steps=pl.col(name).count()
     )
@@ -86,7 +86,7 @@ def _is_still(rows: pl.DataFrame, name: str) -> bool:
 
 
 def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
-    """What moved most, in a sentence; empty where nothing did."""
+    """Return a sentence about what moved most; empty if nothing did."""
     name = max(lines, key=lambda column: _largest_change(rows, column).size)
     move = _largest_change(rows, name)
     if move.size <= STILL_TOLERANCE:
@@ -99,7 +99,7 @@ def _constant_note(still: list[str]) -> str:
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
-    """A panel per quantity, a line per group of matrices, dashes per model."""
+    """Draw a panel for each quantity, a line for each group of matrices, and dashes for each model."""
     models = list(dict.fromkeys(rows["model"]))
     dash = alt.StrokeDash(
         "model:N", scale=alt.Scale(domain=models), legend=alt.Legend(title=None, symbolStrokeColor="#888888")

@@ -1,8 +1,8 @@
-"""The tables of a monitored training run: what stands in their columns, in order. Missing is null.
+"""The columns of a monitored run's tables, in order. Missing values are null.
 
-`STEPS` (steps.parquet): one row per measured step. `STEP_MATRICES` (step_matrices.parquet): one row per
-measured step and matrix. `STEP_MODES` (step_modes.parquet): one row per measured step and singular value of a
-head that stands out of the bulk of its null.
+`STEPS` (steps.parquet) has one row per measured step. `STEP_MATRICES` (step_matrices.parquet) has one row per
+measured step and matrix. `STEP_MODES` (step_modes.parquet) has one row per measured step and mode: a singular
+value of a head beyond the edge of its random null.
 """
 
 from __future__ import annotations

@@ -1,33 +1,28 @@
-"""What earlier steps of a run tell a measurement: the first sizes of factors, and modes that stand out.
+"""Quantities that compare a step of a training run with earlier ones: factor sizes and modes of heads.
 
 | quantity | in the row of a matrix | in the row of the step |
 |---|---|---|
-| `factor_imbalance` | of the factors of a head, and `factor_difference`; `_kept`: over the start | medians |
+| `factor_imbalance` | imbalance of a head's factors, `factor_difference`; `_kept`: over the start | medians |
 | `means` | `mean` = Tr M/sqrt(N) and `frobenius` = |M|_F/sqrt(N) of a head's M | medians of their sizes |
-| `modes` | rows of their own: values beyond the bulk, when each left it | the test `stronger_first` |
+| `modes` | separate rows: values beyond the bulk, and when each left it | the test `stronger_first` |
 
-Gradient flow of any loss of a product A B^T keeps D = A^T A - B^T B, with weight decay gamma up to
-e^(-2 gamma tau), without biases and rotary positions; what `factor_difference_kept` does beside that is done
-by Adam and by noise. `factor_imbalance` is D over the sizes of the factors: it also falls while they grow.
+**Factors.** Gradient flow of any loss of a product A B^T conserves D = A^T A - B^T B; with weight decay gamma
+it decays as e^(-2 gamma tau). This holds without biases and rotary positions. Other changes of
+`factor_difference_kept` come from Adam and from noise. `factor_imbalance` is D over the sizes of the factors,
+so it also falls while they grow.
 
-Modes of heads: singular values that stand out of the null's bulk, followed from step to step.
+**Modes.** A mode is a singular value beyond the edge of the head's finite-size random null, with its two
+singular vectors. Modes are followed from one measurement to the next by the assignment with the largest sum
+of `(u.u')^2 (v.v')^2`, if `|u.u'| |v.v'|` is at least a quarter. A value that was not a mode before has just
+left the bulk; a mode without a successor has returned to it. A run that resumes does not have the earlier
+singular vectors. There the largest value continues the largest mode, and so on.
 
-A mode is a singular value beyond the edge of the head's finite-size null, with its two directions. From one
-measurement to the next it is the one that shares its directions most: the assignment of largest sum of
-`(u.u')^2 (v.v')^2`, where `|u.u'| |v.v'|` is at least a quarter. A value that was no mode before has just
-left the bulk; a mode that is not found again has gone back to it.
-
-A run that resumes has no directions of earlier steps: there the largest value is taken for the mode that was
-the largest before, and so on.
-
-Stronger first: whether directions that end up larger left the bulk earlier, head by head.
-
-Within a head, every two modes that left at different steps are a pair; it is concordant where the larger of
-them left first. `tau = (concordant - discordant)/pairs`, over the pairs of all heads. The p-value is that of
-exchangeable steps: how often steps that are shuffled within each head order as many pairs, one-sided.
-
-In the theory of one head a target's mode x is learned at `ln(x/s)/(8 G x)` (docs/dynamics.md): stronger
-first. Of a real run it is an analogy: its target is not known, and what left earlier had longer to grow.
+**Stronger first.** Do modes that end up larger leave the bulk earlier? Within a head, every two modes that
+left at different steps form a pair. It is concordant if the larger one left first. `tau = (concordant -
+discordant)/pairs`, over the pairs of all heads. The one-sided p-value is the share of random shuffles of the
+steps within each head that order as many pairs. In the theory of one head, a target's mode x is learned at
+time `ln(x/s)/(8 G x)` (docs/dynamics.md), so stronger modes come first. For a real run this is an analogy:
+its target is unknown, and modes that left earlier had longer to grow.
 """
 
 from __future__ import annotations
@@ -56,9 +51,12 @@ LEAST_OVERLAP = 0.25  # the least product of overlaps of a mode with itself, a m
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A singular value beyond the bulk; `number` counts the modes of its head in the order they left in.
+    """A singular value beyond the bulk.
 
-    `left_step` is the first measured step at which it stood out; None where it did so when the run began.
+    Args:
+        number: counts the modes of a head in the order in which they left the bulk.
+        left_step: the first measured step beyond the bulk; None if it was there when the run began.
+        u, v: the singular vectors; None if they are not known.
     """
 
     number: int
@@ -70,7 +68,7 @@ class Mode:
 
 @dataclass
 class ModeTracker:
-    """The modes of every head at the last measurement, by head; `counts`: how many each has had."""
+    """The modes of every head at the last measurement; `counts` has the number of modes so far."""
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
     counts: dict[HeadKey, int] = field(default_factory=dict)
@@ -78,7 +76,7 @@ class ModeTracker:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
-        """That of stored rows of one step, whose places are the columns of `key`."""
+        """Restore a tracker from the stored rows of one step; the columns `key` identify a head."""
         tracker = cls(has_begun=True)
         for row in rows:
             location = tuple(row[name] for name in key)
@@ -89,9 +87,11 @@ class ModeTracker:
     def follow(
         self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
     ) -> dict[HeadKey, list[Mode]]:
-        """The modes of all heads at a step, from the values beyond the bulk and their directions.
+        """Assign values beyond the bulk to modes, and return the modes of all heads at this step.
 
-        `seen`: by head values (k,), descending, u (rows, k) and v (cols, k).
+        Args:
+            step: the number of the step.
+            seen: for each head values (k,), descending, and singular vectors u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():
@@ -111,7 +111,7 @@ class ModeTracker:
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
-    """Which value is which mode of before."""
+    """Return which earlier mode each value continues, by the number of the value."""
     if not earlier or not values.size:
         return {}
     lefts = [mode.u for mode in earlier if mode.u is not None]
@@ -129,7 +129,11 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
-    """The largest singular values of `left @ right` with their directions: (count,), (rows, .), (cols, .)."""
+    """Return the largest singular values of `left @ right` with their vectors.
+
+    Returns:
+        Values (count,), u (rows, count) and v (cols, count).
+    """
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
     u, values, v = np.linalg.svd(r_left @ r_right.T)
@@ -141,7 +145,7 @@ SHUFFLES = 999
 
 @dataclass(frozen=True)
 class OrderAgreement:
-    """`tau` from -1 (weaker first) to 1 (stronger first) over so many `pairs`, and its one-sided p-value."""
+    """How well modes follow "stronger first": `tau` from -1 (weaker first) to 1, with its p-value."""
 
     tau: float
     p_value: float
@@ -151,9 +155,10 @@ class OrderAgreement:
 def stronger_first(
     heads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
 ) -> OrderAgreement | None:
-    """The order of modes, given the sizes of each head's modes and the steps at which they left.
+    """Test whether larger modes left the bulk earlier; None if no two left at different steps.
 
-    None where no two modes of a head left at different steps.
+    Args:
+        heads: for each head, the sizes of its modes and the steps at which they left.
 
     >>> stronger_first([([5.0, 4.0, 3.0], [10, 20, 30]), ([2.0, 1.0], [40, 40])])
     OrderAgreement(tau=1.0, p_value=0.16..., pairs=3)
@@ -182,7 +187,7 @@ HEAD_QUANTITIES = ("means", "modes")  # what reads the factors of heads once mor
 
 @dataclass(frozen=True)
 class HeadReadings:
-    """`means` are Tr M/sqrt(N) of heads whose M is square, `modes` the rows of those beyond the bulk."""
+    """Numbers from the factors of heads: Tr M/sqrt(N) of square products M, and the rows of all modes."""
 
     means: dict[MatrixLocation, float] = field(default_factory=dict)
     modes: pl.DataFrame = field(default_factory=lambda: quantity_frame(STEP_MODES, []))
@@ -190,7 +195,7 @@ class HeadReadings:
 
 @dataclass
 class History:
-    """`starts` has the sizes of factors at the first step, by place; `tracker` follows modes."""
+    """What a measurement needs from earlier steps: factor sizes at the first step, and the modes so far."""
 
     starts: dict[HeadKey, dict[str, float | None]] = field(default_factory=dict)
     tracker: ModeTracker = field(default_factory=ModeTracker)
@@ -199,7 +204,7 @@ class History:
     def of(
         cls, model: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int
     ) -> History:
-        """That of the stored rows of a model before a step."""
+        """Restore the history of a model from its stored rows before a step."""
         history = cls()
         earlier = _rows_before(matrices, model, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
@@ -218,7 +223,7 @@ class History:
     def relative_sizes(
         self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
-        """The columns of sizes over their start, which is now where there is none yet."""
+        """Return the columns of sizes over their start; sizes seen for the first time become the start."""
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
@@ -232,7 +237,7 @@ class History:
     def read_heads(
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
     ) -> HeadReadings:
-        """What the stored factors of all measured heads tell: their means, and the rows of their modes."""
+        """Read the factors of all measured heads; compute their means and modes, if those were requested."""
         readings, seen, edges = HeadReadings(), {}, {}
         for location, (left, right), spectrum in (
             measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
@@ -261,7 +266,6 @@ class History:
 
 
 def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:
-    """The rows of a model before a step; None where there are none."""
     earlier = None if rows is None else rows.filter((pl.col("model") == model) & (pl.col("step") < step))
     return earlier if earlier is not None and earlier.height else None
 
@@ -269,7 +273,7 @@ def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFra
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
-    """The measured heads with their stored factors, N x d and d x N, read block by block."""
+    """Yield the measured heads with their factors, (N x d) and (d x N), read block by block."""
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or location.head is None or not isinstance(product.block, Attention):
@@ -282,7 +286,7 @@ def measured_heads(
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
-    """The test "stronger first" of the modes of a step, for QK and VO; null without two to compare."""
+    """Test "stronger first" for QK and VO at one step; null if there are no two modes to compare."""
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:

@@ -1,4 +1,4 @@
-"""The spectra of a model in training, at one step: a row for the step and a row for every matrix.
+"""The spectra of a model in training at one step: a row for the step and a row for every matrix.
 
 | quantity | in the row of a matrix | in the row of the step |
 |---|---|---|
@@ -6,11 +6,11 @@
 | `stable_rank` | sum s_i^2 / s_1^2 | median over the matrices of a group |
 | `outliers` | singular values beyond the edge of the finite-size null | sum over a group |
 | `alpha` | exponent of a power law of the upper eigenvalues | median over a group |
-| `factor_excess` | of the factors of a head (`theory.implicit_bias.balance`) | median over heads, QK and VO |
-| `scores` | | of `theory.bounds.logits`: the median `typical` and the largest `bound` over heads |
+| `factor_excess` | excess of a head's factors (`theory.implicit_bias.balance`) | medians of QK and VO |
+| `scores` | | median `typical` and largest `bound` over heads (`theory.bounds.logits`) |
 | `factor_imbalance`, `means`, `modes` | see `history` | |
 
-The numbers are those of `attnlaw.audit` and of its fits; tests of the fits (bootstraps) are left out.
+The numbers equal those of `attnlaw.audit` and its fits. The tests of the fits (bootstraps) are left out.
 """
 
 from __future__ import annotations
@@ -48,10 +48,9 @@ from attnlaw.training.monitor.history import FACTOR_SIZES, History, stronger_fir
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What was measured at one step.
+    """The numbers of one step; `row`, `matrices` and `modes` have the columns in `columns`.
 
-    `row`, `matrices` and `modes` have the columns of `attnlaw.training.monitor.columns`. `verdicts` are there
-    where the monitor has rules.
+    `verdicts` is None if the monitor has no rules.
     """
 
     step: int
@@ -62,7 +61,7 @@ class Snapshot:
 
     @property
     def scalars(self) -> dict[str, float]:
-        """The numbers of the row that are there, by the names under which loggers show them."""
+        """The numbers of the row that are not null, under the names that loggers show."""
         kinds = column_kinds(STEPS)
         numeric = [name for name, kind in kinds.items() if kind in ("float", "int") and name != "step"]
         known = {name: self.row.get(name) for name in numeric}
@@ -70,14 +69,13 @@ class Snapshot:
 
 
 def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
-    """The rows of some steps as a table."""
     return to_frame([snapshot.row for snapshot in snapshots], to_schema(column_kinds(STEPS)))
 
 
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the module of the settings as it is now; `history` is that of its run, and grows.
+    """Measure the module of the settings as it is now, and add to the `history` of its run.
 
     Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
@@ -132,14 +130,14 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """A step whose weights could not be measured: a row of nulls that says why."""
+    """Return a step whose weights could not be measured: a row of nulls with the reason."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
 
 
 def require_unsharded(model: Any) -> None:
-    """An `InputError` where the weights are split over processes, so that none of them holds a matrix."""
+    """Raise an `InputError` if weights are split over processes, so that no process has a whole matrix."""
     wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
     split = any(hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") for weight in model.parameters())
     if wrapped or split:
@@ -150,7 +148,7 @@ def require_unsharded(model: Any) -> None:
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
-    """log10 of what each matrix adds; matrices beside the layers add nothing."""
+    """Return log10 of each matrix's contribution; matrices outside the layers contribute nothing."""
     parts = [] if bounds is None else bounds.parts
     return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
@@ -164,7 +162,7 @@ def _stable_ranks(spectra: Sequence[Spectrum]) -> list[float | None]:
 
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
-    """Values beyond the null's edge; None where there is no null or no edge."""
+    """Count values beyond the edge of the null; None if a spectrum has no null or no edge."""
     nulls = [
         None if spectrum.multiplicities is not None else null_of_spectrum(spectrum) for spectrum in spectra
     ]
@@ -188,7 +186,7 @@ def _imbalances(spectra: Sequence[Spectrum]) -> list[float | None]:
 
 
 def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
-    """|A^T A - B^T B|_F of the stored factors."""
+    """Return |A^T A - B^T B|_F of the stored factors."""
     return [
         None if spectrum.factors is None else spectrum.factors.difference * spectrum.factors.scale
         for spectrum in spectra
@@ -196,7 +194,7 @@ def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
 
 
 def _scaled(location: MatrixLocation, spectrum: Spectrum) -> float | None:
-    """|M|_F/sqrt(N) of a head."""
+    """Return |M|_F/sqrt(N) of a head."""
     return None if location.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
 
 
@@ -222,7 +220,7 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 
 
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
-    """The logits of the heads of self-attention that were measured."""
+    """Return the logits of the measured heads of self-attention."""
     logits = {}
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is not None and location.kind == "qk" and isinstance(product.block, Attention):
@@ -231,14 +229,14 @@ def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[Matrix
 
 
 def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
-    """The median spread and the largest bound of the logits of self-attention, over heads that have them."""
+    """Return the median spread and the largest bound of the logits, over the heads that have them."""
     spreads = [head.typical for head in logits if head.typical is not None]
     bounds = [head.bound for head in logits if head.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}
 
 
 def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
-    """Which layers the bound does not cover, one sentence for each reason."""
+    """Return a sentence for each reason why layers have no logit bound."""
     layers: dict[str, dict[int | None, None]] = {}
     for location, head in logits.items():
         if head.reason is not None:

@@ -1,16 +1,16 @@
-"""Spectra during training: every k steps the chosen numbers, at a cost that the user bounds.
+"""A monitor that measures spectra every k steps, at a cost that the user limits.
 
 | letter | meaning |
 |---|---|
 | f | `max_overhead`, the share of the training time that measuring may take |
-| T | training time: seconds since the first step, without those spent here |
-| C | seconds spent here so far |
-| c | seconds of the last measurement, the forecast of the next; of spectra and of margins apart |
+| T | training time: seconds since the first step, without those spent measuring |
+| C | seconds spent measuring so far |
+| c | seconds of the last measurement, the forecast of the next; separate for spectra and margins |
 
-A due step (a multiple of k) is measured if C + c <= f T. What the first measurement costs nobody knows before
-it: it is made at the first due step, and counts. So C stays below f T, but for the first measurement while
-the run is young and for measurements that take longer than the one before. Margins are measured with the
-spectra, at multiples of their own k, if what both cost can be afforded.
+A due step (a multiple of k) is measured if C + c <= f T. The cost of the first measurement is not known in
+advance: it happens at the first due step, and counts. So C stays below f T, except after the first
+measurement of a young run and after measurements that take longer than the one before. Margins are measured
+with the spectra, at multiples of their own k, if the cost of both fits.
 """
 
 from __future__ import annotations
@@ -52,24 +52,29 @@ SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
 
 
 class SpectralMonitor:
-    """Measures a module during training and keeps the rows in `directory` for `attnlaw report`.
+    """A monitor that measures a module during training and keeps rows for `attnlaw report`.
 
-    Call `step(step)` after every step of the optimizer. `options` are `MonitorSettings`: `every`,
-    `quantities` (some of "proxies", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance",
-    "scores", "means" and "modes"), `max_overhead`, `margins=(inputs, every)` (docs/monitor.md), and what
-    chooses matrices of a model (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). Training is
-    not disturbed: no gradients, no random numbers, no parameter is written. Of several processes the first
-    alone measures. Weights split over processes are refused.
-
-    `rules` is a rule file about `steps` (docs/check.md): what does not hold at a measured step is a warning,
-    with `on_fail="stop"` a `GateFailed`, after the row is written. It is raised in the first process, whose
-    launcher ends the others.
+    Call `step(step)` after every step of the optimizer. Monitoring does not disturb the training: it computes
+    no gradients, draws no random numbers and writes no parameters. If there are several processes, only the
+    first measures. Weights split over processes are not supported.
 
     The directory holds a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
-    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. They are replaced whole at every
-    measurement, under a lock on steps.lock: models of different `name` may share a directory, also of several
-    programs at work. A run that resumes in the same directory keeps the rows of earlier steps and replaces
-    those from its first measured step on.
+    rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Every measurement replaces them as
+    a whole, under a lock on steps.lock. So models of different `name` may share a directory, also from
+    several programs at once. A run that resumes in the same directory keeps the rows of earlier steps and
+    replaces those from its first measured step on.
+
+    Args:
+        model: the `nn.Module` that is trained.
+        directory: where to write.
+        clock: returns seconds.
+        options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
+            "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
+            `margins=(inputs, every)` (docs/monitor.md), and the options that choose matrices of a model
+            (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file about
+            `steps` (docs/check.md). If a rule does not hold at a measured step, the monitor warns. With
+            `on_fail="stop"` it raises `GateFailed` after the row is written, in the first process, whose
+            launcher ends the others.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)
@@ -118,7 +123,7 @@ class SpectralMonitor:
         self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
 
     def step(self, step: int) -> Snapshot | None:
-        """Measure if the step is due and the measurement can be afforded; None where nothing was done."""
+        """Measure if the step is due and the cost fits into `max_overhead`; else return None."""
         step, now = _as_whole_number("step", step), self._read_clock()
         if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
@@ -128,11 +133,11 @@ class SpectralMonitor:
         )
 
     def stops_at(self, step: int) -> bool:
-        """Whether rules may end the run at this step: it is due, and they are asked to."""
+        """Return whether rules may end the run at this step."""
         return self.settings.on_fail == STOP and step % self.settings.every == 0
 
     def measure(self, step: int) -> Snapshot | None:
-        """Measure now, whatever it costs (it counts); None on all processes but the first."""
+        """Measure now, whatever it costs; return None in all processes except the first. The cost counts."""
         return self._measure(_as_whole_number("step", step), self._read_clock(), self._margins)
 
     def _measure(self, step: int, start: float, margins: WatchedMargins | None) -> Snapshot | None:
@@ -166,7 +171,7 @@ class SpectralMonitor:
         return taken if self._watchdog is None else self._judge(taken, self._watchdog)
 
     def _judge(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
-        """The snapshot with its verdicts; a warning, or the end, where rules do not hold."""
+        """Return the snapshot with its verdicts; warn, or raise `GateFailed`, if rules do not hold."""
         verdicts = watchdog.judge(step_frame([taken]))
         taken = replace(taken, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
@@ -191,7 +196,7 @@ class SpectralMonitor:
         return now - (now if self._began is None else self._began) - self._spent
 
     def _write(self, taken: Snapshot) -> None:
-        """Add the rows to the files; where that fails, say so and try again with the next ones."""
+        """Add the rows to the files. If that fails, warn, and try again with the next rows."""
         if self._first is None:
             self._first = taken.step
         self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
@@ -205,9 +210,10 @@ class SpectralMonitor:
             self._unwritten, self._resumed = [], True
 
     def _append(self) -> None:
-        """Add rows, each in place of an earlier one of its step.
+        """Add rows, each replacing an earlier one of its step.
 
-        The first time, rows from the first measured step on are of weights that a resumed run has left.
+        The first time, rows from the first measured step on belong to weights that a resumed run has left
+        behind, so they are dropped.
         """
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
@@ -230,7 +236,7 @@ class SpectralMonitor:
         write_all({self.directory / name: files[name] for name in order})
 
     def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
-        """Read the directory: results of the models before this one, its own, and of those after it."""
+        """Read the directory: results of the models before this one, of this one, and of those after it."""
         manifest, remedy = self.directory / MANIFEST, "monitor into another directory"
         if not manifest.exists():
             if (self.directory / "steps.parquet").exists():
@@ -248,7 +254,7 @@ class SpectralMonitor:
 
 
 def _as_whole_number(name: str, number: Any) -> int:
-    """A whole number of Python, numpy or torch as one of Python."""
+    """Return a whole number of Python, numpy or torch as an int."""
     try:
         return operator.index(number)
     except TypeError as error:
@@ -256,7 +262,7 @@ def _as_whole_number(name: str, number: Any) -> int:
 
 
 def is_first_process() -> bool:
-    """Whether this is rank 0 of a distributed run, or the only process."""
+    """Return whether this is rank 0 of a distributed run, or the only process."""
     import torch.distributed as dist
 
     if dist.is_available() and dist.is_initialized():
@@ -265,7 +271,7 @@ def is_first_process() -> bool:
 
 
 def unwrap_module(model: Any) -> Any:
-    """The module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`."""
+    """Return the module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`."""
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
         raise InputError(f"cannot monitor a {type(model).__name__}; pass the nn.Module that is trained")
@@ -292,16 +298,16 @@ def _directory_lock(directory: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class WatchedMargins:
-    """Inputs whose margins are measured at every step of which `every` is a divisor."""
+    """Inputs without labels, whose relative margins D are measured at every multiple of `every` steps."""
 
     inputs: ModelInputs
     every: int
 
     @classmethod
     def of(cls, model: Any, given: Any, spacing: int) -> WatchedMargins:
-        """What was given as (inputs, every), tried once on the model, before training.
+        """Check the pair (inputs, every) that the user gave, and try the inputs once on the model.
 
-        `spacing` is that of the monitor, which `every` must be a multiple of.
+        `every` must be a multiple of `spacing`, the monitor's own number of steps.
         """
         if not isinstance(given, tuple | list) or len(given) != 2:
             raise BadSetting(
@@ -316,7 +322,7 @@ class WatchedMargins:
         return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
-        """The row of a step with the columns of margins; without them, and why, where a model has none."""
+        """Return the row of a step with the columns of margins, or with a remark why there are none."""
         try:
             margins = measure_margins(model, self.inputs)
         except InputError as error:

@@ -1,4 +1,4 @@
-"""Rules over the steps of a monitored run: a warning, or the end of the run, where they do not hold."""
+"""Rules about the steps of a monitored run: a warning, or the end of the run, if they do not hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attnlaw.training.monitor.snapshot import Snapshot
 
 
 class GateFailed(RuntimeError):
-    """A run that its rules stop: the `snapshot` of its last step, which is written, and the `verdicts`."""
+    """The error that ends a run, with the `snapshot` of its last step, which is saved, and its `verdicts`."""
 
     def __init__(self, snapshot: Snapshot, verdicts: Verdicts) -> None:
         self.snapshot, self.verdicts = snapshot, verdicts
@@ -26,7 +26,7 @@ class GateFailed(RuntimeError):
 
 
 def failure_text(step: int, verdicts: Verdicts) -> str:
-    """What failed at a step, in one line."""
+    """Return one line about the rules that failed at a step."""
     each = "; ".join(f"{rule.rule}: {rule}" for rule in verdicts.failed_rules)
     return f"{verdicts.model}, step {step}: {each}"
 
@@ -34,8 +34,9 @@ def failure_text(step: int, verdicts: Verdicts) -> str:
 class Watchdog:
     """Rules about `steps`, and the rows of the run so far.
 
-    A rule about every row is asked of the newest one, a rule about one number of all rows (or about most of
-    them) of all rows so far. `against = "first"` compares with the first row of the run, resumed or not.
+    A rule about every row looks at the newest row. A rule about one number of all rows, or about most of
+    them, looks at all rows so far. `against = "first"` compares with the first row of the run, also after it
+    was resumed.
     """
 
     def __init__(self, path: str | os.PathLike[str], model: str, earlier: pl.DataFrame | None) -> None:
@@ -48,7 +49,10 @@ class Watchdog:
         self._rows = pl.DataFrame() if earlier is None else earlier.filter(pl.col("model") == model)
 
     def judge(self, row: pl.DataFrame) -> Verdicts:
-        """The verdict at the step of this row; rows from it on are of weights that a resumed run has left."""
+        """Return the verdicts at the step of this row.
+
+        Earlier rows of this step or later ones belong to weights that a resumed run has left behind.
+        """
         if self._rows.height:
             earlier = self._rows.filter(pl.col("step") < row["step"].item())
             row = pl.concat([earlier, row], how="diagonal_relaxed")
