@@ -1,15 +1,15 @@
-"""The lab: theory that moves under a slider. A page for every verb, in a browser, served on this machine.
+"""The lab: a page with sliders for every verb, in a browser, served on this machine.
 
-| file | idea |
+Only the lab uses marimo.
+
+| file | content |
 |---|---|
-| `controls` | declared settings -> sliders, choices, switches, texts |
-| `state` | what controls say -> settings, and the words that repeat them in Python and on the command line |
-| `html` | results -> HTML: charts, a table, those words |
-| `page_model`, `widgets` | the controls of a page and their elements |
-| `training` | a simulation in the background, which can be stopped |
-| `spectrum_page` | a head of a model, laws over its spectrum |
-| `pages/` | the marimo apps: they hold what is on the page, and nothing else |
+| `controls` | turn declared settings into sliders, choices, switches and texts |
+| `page_model` | the controls of a verb's page, its state, and the command and Python code for it |
+| `widgets` | the controls as elements of marimo |
+| `html` | results as HTML: charts, a table, the code that repeats them |
+| `background` | a simulation in a thread that can be stopped |
+| `spectrum_page` | the page of an audit: laws over the spectrum of one matrix |
+| `pages/` | the marimo apps, which only place what the other files make |
 | `serve` | all pages on 127.0.0.1 |
-
-marimo lives here only.
 """

@@ -1,4 +1,4 @@
-"""A simulation beside the theory, in the background: it tells how far it is, and ends when it is told to."""
+"""Run the simulation of a page in the background: it reports its progress and can be stopped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from attnlaw.lab.page_model import State
 
 
 class SimulationStopped(Exception):
-    """What the progress of a stopped simulation raises."""
+    """Raised inside a simulation that was stopped, when it reports its progress."""
 
 
 class BackgroundSimulation:
-    """The simulation of a state, in a thread of its own.
+    """The simulation of a state, in its own thread.
 
-    `result` is the result once `is_over`, None if it was stopped or failed; `error` says why it failed.
+    Attributes:
+        done, total: its progress.
+        result: set when it has finished; None if it was stopped or failed.
+        error: why it failed.
     """
 
     def __init__(self, state: State) -> None:
@@ -33,7 +36,7 @@ class BackgroundSimulation:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let it end at its next step."""
+        """Let it end when it reports its progress next."""
         self._stop.set()
 
     @property

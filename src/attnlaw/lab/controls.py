@@ -10,17 +10,22 @@ from typing import Any
 
 from attnlaw.core.settings import SettingField, Settings, setting_fields
 
-MOST_SLIDER_STEPS = 100  # of a slider between its ends, at most
-PER_DECADE = 25  # of a slider whose ends are far apart
-LOG_STEPS_FROM_RATIO = 50.0  # high over low from which steps are even in the logarithm
+MOST_SLIDER_STEPS = 100  # between the ends of a slider
+PER_DECADE = 25  # steps of a logarithmic slider
+LOG_STEPS_FROM_RATIO = 50.0  # high / low from which steps are logarithmic
 DIGITS = 3
 
 
 @dataclass(frozen=True)
 class Control:
-    """One setting on a page: `kind` is one of `KINDS`, `steps` of a slider, `options` of a choice.
+    """One setting on a page.
 
-    `optional`: it may be left out, and is so at first.
+    Args:
+        kind: a key of `CONTROL_KINDS`.
+        value: what it shows at first.
+        steps: values of a slider, in increasing order.
+        options: of a choice.
+        optional: whether it may be left out, as it is at first.
     """
 
     name: str
@@ -35,7 +40,7 @@ class Control:
 
 
 def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> list[Control]:
-    """The controls of a record of settings, in its order, without those of some names."""
+    """Return the controls of all settings of a class, except those named in `excluded`."""
     known = setting_fields(settings)
     return [
         build_control(field)
@@ -45,7 +50,6 @@ def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> 
 
 
 def build_control(field: SettingField) -> Control:
-    """The control of a setting."""
     kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(field))
     optional = field.default is None
     value = _initial_value(field)
@@ -65,7 +69,9 @@ CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {
 
 
 def slider_steps(field: SettingField) -> list[float]:
-    """The values that a slider takes, its start among them: even, or even in the logarithm.
+    """Return the values of a slider, its initial value included.
+
+    Steps are even, or even in the logarithm if the ends are far apart.
 
     >>> from attnlaw.core.settings import SettingRule
     >>> share = SettingField("p", SettingRule("", greater_than=0, maximum=1), (float,), 0.5)
@@ -96,7 +102,7 @@ def slider_steps(field: SettingField) -> list[float]:
 
 
 def _round_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, ... times a power of ten that is not less.
+    """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is at least `least`.
 
     >>> _round_step(0.0145), _round_step(0.02)
     (0.02, 0.02)
@@ -106,7 +112,7 @@ def _round_step(least: float) -> float:
 
 
 def _slider_ends(field: SettingField) -> tuple[float, float]:
-    """The ends of a slider: those that are declared, else those of its bounds, else around its default."""
+    """Return the declared ends of a slider, else its bounds, else ends around its default."""
     rule = field.rule
     if rule.slider_range is not None:
         return rule.slider_range
@@ -130,7 +136,7 @@ def _initial_value(field: SettingField) -> Any:
 
 
 def _nearest_step(steps: list[float], value: Any) -> float:
-    """The step where a slider stands at first: in the middle where nothing says another."""
+    """Return the step nearest to the value, or the middle one without a value."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return steps[len(steps) // 2]
     return min(steps, key=lambda step: abs(step - value))

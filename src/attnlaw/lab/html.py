@@ -1,4 +1,4 @@
-"""Results as the HTML of a page: its charts, a table of its quantities, the words that repeat it."""
+"""Turn results into the HTML of a page: its charts, a table of its quantities, the code that repeats it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from attnlaw.render.pages.html import macros
 from attnlaw.verbs import VERBS
 from attnlaw.verbs.views import figures_of
 
-# The cells of a row: each its name, under which it is found again, and its text; the first heads the row.
+# Cells of a row, each with the name by which scripts find it and its text. The first is the row's heading.
 Row = Sequence[tuple[str, str]]
 
 
 def lab_html(macro: str, *values: Any) -> str:
-    """Return what a macro of page.html makes of values."""
+    """Render a macro of page.html with these values."""
     return str(getattr(macros("lab/page.html"), macro)(*values))
 
 
@@ -36,12 +36,12 @@ def head_html(model: PageModel) -> str:
 
 
 def solve(state: State) -> Result:
-    """Return the result of a state; raise the first `InputError` that a case met."""
+    """Compute the result of a state. Raise the first `InputError` of its cases."""
     return state.verb(**state.arguments, progress=no_progress)
 
 
 def charts_html(result: Result | InputError) -> str:
-    """The charts that the verb declares, as far as its results allow; or the mistake in its settings."""
+    """Return the charts that the verb declares, as far as its result allows; or the error message."""
     if isinstance(result, InputError):
         return error_html(result)
     figures = enumerate(figures_of(result.for_plotting() if len(result) == 1 else result))
@@ -52,14 +52,17 @@ def charts_html(result: Result | InputError) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """A chart with its words, as the macro `figure` takes it: the style sheet scales it by its width."""
+    """Draw a chart for the macro `figure`.
+
+    The style sheet scales it by its width in pixels, the last value.
+    """
     svg = inline_svg(chart, name)
     width = re.search(r'\bwidth="(\d+)', svg)
     return title, Markup(svg), caption, width and width[1]
 
 
 def numbers_html(state: State, result: Result | InputError) -> str:
-    """The quantities, how results ended, and the words that repeat them."""
+    """Return the quantities, the remarks of the results, and the code that repeats them."""
     if isinstance(result, InputError):
         return ""
     cases = [*result, *(result.simulation or ())]
@@ -68,7 +71,7 @@ def numbers_html(state: State, result: Result | InputError) -> str:
 
 
 def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], list[Row]]:
-    """A row for each quantity, a column for each case, then one for what was trained."""
+    """Return titles and rows: a row for each quantity, a column for each case of theory and simulation."""
     values = [case.values() for case in cases]
     settings = [result.settings(case) for case in range(len(result))]
     varied = [name for name in settings[0] if len({str(row[name]) for row in settings}) > 1]
@@ -88,28 +91,28 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
 
 
 def _remarks(cases: Iterable[Result]) -> list[str]:
-    """How results ended, where that is worth a word."""
+    """Return status and remark of each case that has a remark or is not done, without repetitions."""
     ends = [(case.rows["status"][0], case.rows["remark"][0]) for case in cases]
     worth = [end for end in ends if end[1] or end[0] != Outcome.DONE]
     return list(dict.fromkeys(": ".join(filter(None, end)) for end in worth))
 
 
 def repeat_words(state: Any) -> list[tuple[str, str, str]]:
-    """The two texts that repeat a state; each has a button that copies it (lab.js)."""
+    """Return the Python code and the command that repeat a state. A button (lab.js) copies each of them."""
     return [("python", "Python", state.as_python()), ("command", "command", state.as_command())]
 
 
 def error_html(error: InputError) -> str:
-    """A mistake in one line, spelled as the labels of the page are."""
+    """Return an error in one line, with the names of settings as the page spells them."""
     if isinstance(error, BadSetting):
         return lab_html("error", error.message(lambda name: name.replace("_", " ")))
     return lab_html("error", str(error))
 
 
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
-    """Controls that play no part are hidden, and sliders behind a switch that is off.
+    """Return a style sheet that hides controls without effect, and sliders whose switch is off.
 
-    They are not drawn anew, or a slider in hand would be lost.
+    Controls are not drawn again, because that would interrupt a slider that is being moved.
     """
     hidden = [
         *(f".lab-{name}" for name in sorted(idle)),
@@ -119,7 +122,7 @@ def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
-    """How far a simulation is; `clock` is an element of marimo that asks again while it runs."""
+    """Return the progress of a simulation; `clock` is an element of marimo that refreshes it."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:
         end = f"stopped after {run.done} of {run.total}"

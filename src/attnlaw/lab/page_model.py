@@ -1,4 +1,4 @@
-"""What a page of a verb works on: its controls, and its state, which repeats as a command or as Python."""
+"""The model of a verb's page: its controls, and its state as settings, as a command and as Python code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from attnlaw.verbs import VERBS, find_verb
 
 @dataclass(frozen=True)
 class State:
-    """A verb with what was given to it, and what was given to the verb beside it, where that runs too."""
+    """What a page computes.
+
+    Args:
+        verb: the verb of the page.
+        arguments: settings that differ from their defaults.
+        simulation_arguments: further settings of the simulation; None if it does not run.
+    """
 
     verb: Verb[Any, Any]
     arguments: Mapping[str, Any]
@@ -26,11 +32,11 @@ class State:
 
     @property
     def simulation_settings(self) -> dict[str, Any]:
-        """What is given to the verb beside it."""
+        """All settings of the simulation that were given."""
         return {**self.arguments, **(self.simulation_arguments or {})}
 
     def as_command(self) -> str:
-        """The command whose numbers are those of the page."""
+        """Return the command that computes the numbers of the page."""
         known = setting_fields(self.verb.settings)
         more = (
             {}
@@ -47,7 +53,7 @@ class State:
         return shlex.join(words)
 
     def as_python(self) -> str:
-        """The same in Python."""
+        """Return Python code that computes the numbers of the page."""
         lines = ["import attnlaw", "", f"found = attnlaw.{self.verb.name}({_arguments(self.arguments)})"]
         if self.simulation_arguments is not None and self.verb.simulation is not None:
             lines[1:1] = ["from attnlaw.verbs import find_verb"]
@@ -59,14 +65,19 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """A page: its verb, and the settings that it was opened with, which have no control."""
+    """The page of a verb.
+
+    Args:
+        verb: the verb.
+        fixed: settings that the page was opened with, such as a path; they have no control.
+    """
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
-        """The page of a verb; `path` is the word that its command takes."""
+        """Return the page of a verb by name; `path` is the first word that its command takes."""
         verb = find_verb(name)
         return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
@@ -76,7 +87,7 @@ class PageModel:
 
     @cached_property
     def simulation_controls(self) -> list[Control]:
-        """The controls of the simulation: those that the verb itself does not have."""
+        """The controls of those settings of the simulation that the verb itself does not have."""
         if self.verb.simulation is None:
             return []
         return build_controls(
@@ -84,7 +95,10 @@ class PageModel:
         )
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """The state that the controls tell; with those of the simulation, that runs, too."""
+        """Return the state for these values of the controls.
+
+        With the values in `beside`, those of the simulation's controls, the simulation runs, too.
+        """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
             return State(self.verb, given)
@@ -93,24 +107,24 @@ class PageModel:
         return State(self.verb, given, more)
 
     def idle(self, values: Mapping[str, Any]) -> set[str]:
-        """The settings whose controls play no part now."""
+        """Return the settings whose controls have no effect for these values."""
         return idle_settings(self.verb.settings, values)
 
 
 def page_names() -> list[str]:
-    """The verbs whose pages need no path: those that look at no file."""
+    """Return the verbs whose pages need no path."""
     return [name for name in VERBS if not positional_settings(find_verb(name))]
 
 
 def positional_settings(verb: Verb[Any, Any]) -> list[str]:
-    """The settings that are words without an option's name."""
+    """Return the settings of a verb that its command takes without an option name."""
     return [name for name, known in setting_fields(verb.settings).items() if known.rule.positional]
 
 
 def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the controls of a page say: settings that play a part, without those at their defaults.
+    """Return the settings that the controls choose, without those at their defaults or without effect.
 
-    A setting that is infinite by default is given beside that: a finite value is compared with the limit.
+    A setting that is infinite by default gets both values, to compare a finite size with the limit.
     """
     known, unused = setting_fields(settings), idle_settings(settings, values)
     overrides = {}
@@ -126,7 +140,7 @@ def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) 
 
 
 def idle_settings(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
-    """The settings that play no part, whatever their controls say."""
+    """Return the settings that have no effect, whatever their controls show."""
     known = setting_fields(settings)
     given = {name for name, value in values.items() if value not in (None, "")}
     idle_names = set()
@@ -150,7 +164,7 @@ def _arguments(given: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as Python reads it; infinity as text, which settings take for the number.
+    """Write a value as Python code. Infinity becomes a text, which settings accept as a number.
 
     >>> _literal([16, math.inf]), _literal("a")
     ("[16, 'inf']", "'a'")

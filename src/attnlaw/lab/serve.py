@@ -1,4 +1,4 @@
-"""The pages on this machine: 127.0.0.1 alone answers, and no page asks another machine for anything."""
+"""Serve the pages on this machine. Only 127.0.0.1 answers, and no page contacts another machine."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"
 PAGES = Path(__file__).parent / "pages"
-# The page of any verb, and those that are a verb's own.
+# The page of any verb, and the pages of particular verbs.
 DEFAULT_PAGE, CUSTOM_PAGES = "verb.py", {"audit": "audit.py"}
 SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", "lab.css"))
 
 
 class Application:
-    """All pages as one ASGI application; `path` is what the page that was asked for is opened with."""
+    """All pages as one ASGI application.
+
+    Args:
+        page: the verb whose page is opened.
+        path: what this page looks at; None if it needs no file.
+    """
 
     def __init__(self, page: str, path: str | None = None) -> None:
         import marimo
@@ -43,7 +48,7 @@ class Application:
 
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").rpartition(":")[0]
         name = scope["path"].strip("/").partition("/")[0]
-        if host not in (HOST, "localhost"):  # a name of elsewhere that was made to lead here
+        if host not in (HOST, "localhost"):  # another name that resolves to this machine (DNS rebinding)
             await PlainTextResponse("not here", 400)(scope, receive, send)
         elif name in self.apps:
             arguments = {"name": name, "path": self.path if name == self.page else None}
@@ -52,7 +57,7 @@ class Application:
             await RedirectResponse(f"/{self.page}/")(scope, receive, send)
 
     async def close(self) -> None:
-        """End the kernels of pages that are still open: Python would wait for their threads."""
+        """End the kernels of pages that are still open, because Python would wait for their threads."""
         for app in self.apps.values():
             for route in app.routes:
                 state: Any = getattr(getattr(route, "app", None), "state", None)
@@ -61,9 +66,9 @@ class Application:
 
 
 def _cache_plugin_lookup() -> None:
-    """Have marimo read the metadata of installed packages once, not whenever cells run.
+    """Let marimo read the metadata of installed packages once, not whenever cells run.
 
-    It is marimo's own affair: a version that keeps it elsewhere is left as it is.
+    This patches an internal function; other versions of marimo that do not have it stay as they are.
     """
     with suppress(ImportError, AttributeError):
         from marimo._entrypoints import registry
@@ -73,14 +78,14 @@ def _cache_plugin_lookup() -> None:
 
 
 def _html_head() -> str:
-    # Under a class of their own: marimo has variables of the same names.
+    # Variables are limited to the class .lab, because marimo has some with the same names.
     variables = colour_css().replace(":root", ".lab")
     style = f"{variables}\n{STYLE.read_text(encoding='utf-8')}"
     return f"<style>{style}</style><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
 
 
 def require_path(page: str, path: str | None) -> None:
-    """A `BadSetting` for a page that cannot be without a path, or has no use for one."""
+    """Raise a `BadSetting` if a page lacks the path that it needs, or gets one that it does not take."""
     needs = page not in page_names()
     if needs and path is None:
         remedy = f"attnlaw lab {page} {{path}}"
@@ -96,7 +101,7 @@ def require_path(page: str, path: str | None) -> None:
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A socket at the port, or at any that is free."""
+    """Return a socket at the port; None takes any free port."""
     server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -108,7 +113,7 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
-    """Return a server that calls `on_ready` once its pages answer; at its end it does not wait for them."""
+    """Return a server that calls `on_ready` as soon as its pages answer. It ends without waiting for them."""
     import uvicorn
 
     app = Application(page, path)
@@ -128,13 +133,13 @@ def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lam
             log_level="error",
             lifespan="off",
             timeout_graceful_shutdown=1,
-            ws_per_message_deflate=False,  # nothing leaves this machine
+            ws_per_message_deflate=False,  # compression is of no use on one machine
         )
     )
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until Ctrl-C; `on_ready` is told the address."""
+    """Serve the pages until Ctrl-C, and call `on_ready` with the address."""
     place = open_socket(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
     with short_switch_interval():

@@ -1,4 +1,4 @@
-"""The page of an audit: a matrix of a model, chosen by its place, with laws over its spectrum."""
+"""The page of an audit: choose one matrix of a model, and draw fitted laws over its spectrum."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHOWN_COLUMNS = (
     "random_p_value",
     "outliers",
 )
-# As maps of heads have them, where these have them; the others take what is left.
+# Laws that have a colour in maps of heads keep it. The others take unused colours.
 _LAW_COLOURS = {law.name: law.colour for law in LAWS.values()}
 _SPARE_COLOURS = cycle(number for number in range(len(PALETTE)) if number not in _LAW_COLOURS.values())
 COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITTERS}
@@ -53,7 +53,13 @@ COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITT
 
 @dataclass(frozen=True, eq=False)
 class AuditedModel:
-    """The matrices of a model with their spectra, and where they come from."""
+    """The matrices of one or several models with their spectra.
+
+    Args:
+        source: a checkpoint, or a directory that an audit wrote.
+        matrices: the table `matrices` of the audit, with a column `model`.
+        spectra: the table `spectra`, whose lines belong to those of `matrices`.
+    """
 
     source: str
     matrices: pl.DataFrame
@@ -61,7 +67,7 @@ class AuditedModel:
 
     @classmethod
     def from_source(cls, source: str) -> AuditedModel:
-        """What an audit wrote, or a checkpoint, which is measured now."""
+        """Load what an audit wrote, or audit a checkpoint now."""
         result = load(source) if is_saved(source) else VERB(source)
         if result.verb.name != VERB.name:
             raise InputError(f"{source}: holds a result of {result.verb.name}; give a checkpoint or an audit")
@@ -70,7 +76,7 @@ class AuditedModel:
 
     @property
     def controls(self) -> list[Control]:
-        """A control for each part of a place that varies, and a switch for each law."""
+        """A control for each part of the location that varies, and a switch for each law."""
         place_controls = []
         for name in LOCATION_PARTS:
             values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
@@ -80,7 +86,7 @@ class AuditedModel:
         return place_controls + laws
 
     def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
-        """The matrix and the laws that the controls tell."""
+        """Return the matrix and the laws that the controls choose."""
         asked = {name: values[name] for name in LOCATION_PARTS if name in values}
         rows = self.matrices.with_row_index("_row")
         for name, value in asked.items():
@@ -97,7 +103,7 @@ class AuditedModel:
 
 @dataclass(frozen=True, eq=False)
 class FittedSpectrum:
-    """One matrix with some laws."""
+    """One matrix, its row of the audit, its spectrum, and the laws to fit."""
 
     source: str
     row: Mapping[str, Any]
@@ -125,7 +131,7 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Its laws, among those of its layer and kind: a command has no word for a head."""
+        """Return a command that fits its layer and kind; no option of the command selects a single head."""
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
@@ -133,7 +139,7 @@ class FittedSpectrum:
 
 
 def is_saved(source: str) -> bool:
-    """Whether it is a directory that attnlaw wrote."""
+    """Return whether the source is a directory that attnlaw wrote."""
     return (Path(source) / MANIFEST).is_file()
 
 
@@ -144,7 +150,7 @@ def _place_control(name: str, values: list[Any]) -> Control:
 
 
 def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
-    """What the page shows: the spectrum under its laws, what they say, the numbers of the matrix, words."""
+    """Return the page: the spectrum under its laws, tables of the fits and of the matrix, and the code."""
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")

@@ -1,4 +1,4 @@
-"""Controls as marimo's elements, laid out by their panels."""
+"""Controls as elements of marimo, grouped by their panels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ OnChange = Callable[[dict[str, Any]], None]
 
 
 class Panel:
-    """The elements of some controls; `on_change` is told all values whenever one changes.
+    """The marimo elements of some controls.
 
-    Each element tells its own changes: of marimo's dictionary of elements, changes of several that are still
-    waiting are merged into the last of them. `slow`: sliders tell where they are let go.
+    Each element has its own handler. marimo's dictionary of elements would merge waiting changes of several
+    elements into the last of them.
+
+    Args:
+        controls: in the order of the page.
+        changed: called with all values whenever one changes.
+        slow: whether sliders report a value only when they are released.
     """
 
     def __init__(self, controls: Sequence[Control], changed: OnChange, slow: bool = False) -> None:
@@ -45,7 +50,7 @@ class Panel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """By the names of settings; None for one that is left out."""
+        """The values by setting; None for a setting that is left out."""
         return {name: value if self.enabled[name] else None for name, value in self.positions.items()}
 
     def _change_handler(self, kept: dict[str, Any], name: str) -> Callable[[Any], None]:
@@ -56,15 +61,18 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """The controls in a column of their own. marimo's sidebar has each twice, and one lags."""
+        """Return the controls as a column.
+
+        (marimo's sidebar shows each of them twice, and one lags behind.)
+        """
         return lab_html("aside", self._groups())
 
     def html(self) -> str:
-        """The controls as they stand in the page, a group for each panel."""
+        """Return the controls inside the page, grouped by panel."""
         return lab_html("panels", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:
-        """The controls of a simulation, with the buttons that start and stop it."""
+        """Return the controls of a simulation, and the buttons that start and stop it."""
         return lab_html("simulation", title, Markup(self.html()), [Markup(f"{button}") for button in buttons])
 
     def _groups(self) -> list[tuple[str, list[tuple[str, Markup, str]]]]:

@@ -1,4 +1,4 @@
-"""What a page says of rows: which settings varied, what all share, what failed; and how lines are called."""
+"""Describe rows: which settings vary, which are constant, what failed, and how values are labelled."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import short_names
 from attnlaw.core.verb import Verb
 
-# Beyond so many, cases are left to the table.
+# Further cases are shown only in the table.
 MOST_CASES = 6
-# Columns of rows that the download alone has.
+# Columns that only the download has.
 NOT_SHOWN = ("task", "case", "attnlaw_version", "remark", "seed")
 LONGEST_MESSAGE = 300  # letters of an error
 
 
 def format_setting(value: Any) -> str:
-    """A value of a setting in words.
+    """Return the value of a setting in words.
 
     >>> format_setting(True), format_setting(math.inf), format_setting(0.5), format_setting("relu")
     ('yes', '∞', '0.5', 'relu')
@@ -31,7 +31,7 @@ def format_setting(value: Any) -> str:
 
 
 def format_short(value: Any) -> str:
-    """A number with four digits, other values in words.
+    """Return a number with four digits, and other values in words.
 
     >>> format_short(0.123456), format_short(7), format_short("relu")
     ('0.1235', '7', 'relu')
@@ -40,15 +40,15 @@ def format_short(value: Any) -> str:
 
 
 def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
-    """The settings that have more than one value."""
+    """Return the settings that have more than one value."""
     columns = set(rows.columns) if rows.height > 1 else set()
     return [name for name in names if name in columns and rows[name].n_unique() > 1]
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
-    """The settings that vary where those `fixed` and the others are the same: not those chosen for each.
+    """Return the settings that vary even if all others, and those in `fixed`, stay the same.
 
-    Where two follow from each other, the one that is declared first tells.
+    If two settings determine each other, only the first is returned.
 
     >>> rows = pl.DataFrame({"alpha": [1, 2, 1, 2], "noise": [0, 0, 1, 1], "decay": [3, 4, 5, 6]})
     >>> independent_settings(rows, ["noise", "decay"], ["alpha"])
@@ -63,9 +63,9 @@ def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequen
 
 
 def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """The rows of every setting of the names, at most six, with their values.
+    """Yield each combination of these settings, at most six, with its rows.
 
-    A row in which one of them plays no part (null) stands beside every value that others have of it.
+    A row in which one of the settings has no effect (null) belongs to every value of it.
     """
     if not rows.height:
         return
@@ -82,13 +82,13 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
 
 
 def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Whether another case has all values of one, and more."""
+    """Return whether another case has all known values of this one, and more."""
     known = {name: value for name, value in values.items() if value is not None}
     return other != values and all(other[name] == value for name, value in known.items())
 
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
-    """The tables of variants behind the columns of a verb's rows and tables, by column."""
+    """Return the tables of variants behind the columns of a verb's rows and tables, by column."""
     known = setting_fields(verb.settings).items()
     tables = {
         name: setting.rule.choices for name, setting in known if isinstance(setting.rule.choices, Mapping)
@@ -99,7 +99,14 @@ def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 class ValueLabels:
-    """How the values of columns are called: variants by their labels, models by the last part of a path."""
+    """Labels for the values of columns.
+
+    Variants have declared labels; models get the last part of their path.
+
+    Attributes:
+        variants: table of variants, by column.
+        short: short name of each path, by column.
+    """
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
@@ -111,20 +118,20 @@ class ValueLabels:
         }
 
     def label_of(self, name: str, value: Any) -> str:
-        """One value of a column in words."""
+        """Return the label of a value."""
         if isinstance(value, str) and value in self.short.get(name, {}):
             return self.short[name][value]
         return str(getattr(self._variant(name, value), "label", None) or format_setting(value))
 
     def palette_index(self, name: str, value: Any) -> int | None:
-        """The place of a variant in the palette, where it has one."""
+        """Return the index of a variant's colour in the palette; None if it has no fixed colour."""
         return getattr(self._variant(name, value), "colour", None)
 
     def _variant(self, name: str, value: Any) -> Any:
         return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def describe(self, values: Mapping[str, Any]) -> str:
-        """Names with their values, as "target rank 0.5, residual yes"; what is null is left out."""
+        """Return names with their values, such as "target rank 0.5, residual yes", without nulls."""
         return ", ".join(
             f"{name.replace('_', ' ')} {self.label_of(name, value)}"
             for name, value in values.items()
@@ -133,19 +140,19 @@ class ValueLabels:
 
 
 def showable_columns(rows: pl.DataFrame) -> list[str]:
-    """The columns that a table on a page may show."""
+    """Return the columns that a table on a page may show."""
     return [name for name, dtype in rows.schema.items() if not dtype.is_nested() and name not in NOT_SHOWN]
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """Return the settings that have one value in all of several rows; columns of results do not count."""
+    """Return the settings that have the same value in all rows; none if there is only one row."""
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []
 
 
 def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
-    """A sentence that tells the settings which all rows share; nothing without them."""
+    """Return a sentence about the settings that all rows share, or "" if there are none."""
     shared = {
         name: rows[name][0]
         for name in constant_settings(rows, result_columns)
@@ -156,13 +163,13 @@ def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of cases that failed; lines of a table have no status."""
+    """Return the rows of failed cases; none if the rows have no column `status`."""
     has_status = rows.schema.get("status") == pl.String
     return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 
 
 def failure_sentence(rows: pl.DataFrame) -> str:
-    """How many tasks failed, with the first error; nothing where none did.
+    """Say how many tasks failed, with the first error; return "" if none failed.
 
     >>> rows = pl.DataFrame({"status": ["done", "failed"], "remark": [None, "weights: torn; copy them"]})
     >>> failure_sentence(rows)

@@ -1,4 +1,4 @@
-"""Options that commands share: how results are shown and where they are saved."""
+"""Options that all commands share: how results are shown and where they are saved."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
 OUTPUT = "Output"
-# What the file of a figure may end in.
+# Endings of the file of a figure.
 ENDINGS = dict.fromkeys(("pdf", "svg", "png"))
 
 
 def require_directory_name(*directories: str | None) -> None:
-    """A `BadSetting` for a directory without a name, as of a shell variable that is not set."""
+    """Raise a `BadSetting` for an empty directory name, such as that of an unset shell variable."""
     if "" in directories:
         raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
 
@@ -47,13 +47,13 @@ class OutputOptions(Settings):
     def run_cases(
         self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
     ) -> Iterator[Any]:
-        """The results of cases, each as it comes, or the `InputError` that it met."""
+        """Yield the record of each case when it is computed, or the `InputError` that it met."""
         return verb.run(cases, progress)
 
     def short_circuit(self) -> int | None:
-        """What an option asks for in place of the verb's work; its exit status, None where none does."""
+        """Do what an option asks for instead of the verb's work. Return the exit status, or None to go on."""
         return None
 
     def finish(self, result: Result) -> int:
-        """Do what is left with the result of all cases; return the exit status."""
+        """Do further work with the result of all cases. Return the exit status."""
         return 0

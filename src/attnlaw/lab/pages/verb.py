@@ -67,7 +67,7 @@ def _(mo):
 @app.cell
 def _(InputError, desk, mo, replace, shown, trained, values):
     def _found():
-        """The state of the page and its result, or the mistake in its settings."""
+        """Return the state of the page and its result, or None and the error in its settings."""
         try:
             state, run = desk.state(values), trained()
             if run is None or run.state.arguments != state.arguments:
@@ -94,7 +94,7 @@ def _(desk, mo, widgets):
 @app.cell
 def _(InputError, BackgroundSimulation, beside, desk, mo, panel, runs, shown, start, stop):
     def _pressed():
-        """A clock while students are trained, and what went wrong."""
+        """Start or stop the simulation. Return a clock while it runs, and an error message."""
         if stop.value or start.value:
             for run in runs:
                 run.stop()

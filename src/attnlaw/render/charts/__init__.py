@@ -1,1 +1,1 @@
-"""Figures: charts that a verb declares are drawn here from rows, for a page, a paper and a notebook."""
+"""Draw the charts of a verb from the rows of its results, for a page, a paper or a notebook."""

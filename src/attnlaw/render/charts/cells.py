@@ -1,4 +1,4 @@
-"""Maps of cells, and fields of cells over two numbers."""
+"""Heat maps: cells of two categories, such as layers and heads, and fields over two numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])
 
 @dataclass(frozen=True)
 class Shades:
-    """How the colours of cells are chosen: by a scale of numbers, or one for each category."""
+    """How cells are coloured: by a scale of numbers, or with one colour for each category.
+
+    Args:
+        scale: type of the scale in Vega-Lite: "linear", "sqrt" or "log".
+        domain: ends of the scale; those of the data if None.
+        categories: colour of each category; None for numbers.
+    """
 
     scale: str = "linear"
     domain: tuple[float, float] | None = None
@@ -52,12 +58,17 @@ def cell_maps(
     domain: tuple[float, float] | None = None,
     tooltip: Sequence[str] = (),
 ) -> Drawings:
-    """Maps of `colour` (a number, or the name of a variant) over x and y, one for each setting that varies.
+    """Yield a heat map of `colour` over x and y for each combination of the other settings.
 
     Args:
-        x: columns of which the map has whichever are there (`head` and `expert`).
-        panel: a column; each of its values has a panel with a scale of its own.
-        scale: that of the colours ("linear", "sqrt", "log"), `domain` its ends.
+        view: of the result that is drawn.
+        rows: one for each cell.
+        x: columns (`head`, `expert`); those that have values are joined into one axis.
+        y: column of the y axis.
+        colour: column of numbers or of names of variants.
+        panel: column whose values each get a panel with its own scale.
+        scale: of the colours: "linear", "sqrt" or "log".
+        domain: ends of this scale.
         tooltip: columns that a cell shows under the pointer.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
@@ -84,7 +95,7 @@ def cell_maps(
         joined = alt.hconcat(*panels, spacing=12)
         if variants:
             return joined
-        # Every panel has colours of its own: what they show is written once, above them.
+        # Every panel has its own scale of colours. The title says once what they show.
         titled = joined.properties(title=as_title(axis(colour))) if panel else joined
         return titled.resolve_scale(color="independent")
 
@@ -94,14 +105,13 @@ def cell_maps(
 
 
 def _variant_colours(variants: Mapping[str, Any]) -> dict[str, str]:
-    """The colour of every variant by its name."""
     chosen = palette(variants)
     places = {name: getattr(variant, "colour", None) for name, variant in variants.items()}
     return {name: chosen[name] if at is None else PALETTE[at] for name, at in places.items()}
 
 
 def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
-    """Whichever of the columns have values, as one label."""
+    """Join those columns that have values into one label."""
     columns = [name for name in names if rows[name].count()]
     if len(columns) == 1:
         return pl.col(columns[0])
@@ -109,7 +119,7 @@ def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
 
 
 def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """What cells show under the pointer: the named columns with their values."""
+    """Return the text that each cell shows under the pointer: the named columns with their values."""
     labels = {name: view.verb.label(name) for name in names}
     texts = [
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)
@@ -129,10 +139,16 @@ def draw_cells(
     upright_labels: bool = False,
     hide_labels: bool = False,
 ) -> alt.Chart:
-    """Cells of two categories: `rows` has x (null: one column), y, colour, and `told`, what a cell says.
+    """Draw cells of two categories.
 
-    Titles of the axes are `x` and `y`. `upright_labels`: labels below the x axis are upright.
-    `hide_labels`: the y axis has no labels.
+    Args:
+        rows: columns x (all null for a single column of cells), y, colour, and told, the text of a cell.
+        x: title of the x axis.
+        y: title of the y axis.
+        title: of the panel.
+        legend: title of the legend.
+        upright_labels: turn the labels of the x axis by 90 degrees.
+        hide_labels: leave out the labels of the y axis.
     """
     plain = {"ticks": False, "domain": False, "grid": False, "labelOverlap": True}
     down = alt.Axis(**plain, **({"labelOpacity": 0} if hide_labels else {}))
@@ -158,7 +174,7 @@ def draw_cells(
 
 
 def is_evenly_spaced(values: pl.Series) -> bool:
-    """Whether the values are three or more of equal distance, which `draw_field` takes for granted."""
+    """Return whether there are at least three values at equal distances, as `draw_field` needs them."""
     steps = np.diff(values.unique().sort().to_numpy())
     return steps.size > 1 and bool(np.allclose(steps, steps[0], rtol=1e-6))
 
@@ -166,9 +182,14 @@ def is_evenly_spaced(values: pl.Series) -> bool:
 def draw_field(
     rows: pl.DataFrame, lines: pl.DataFrame, x: str, y: str, legend: str, shades: Shades
 ) -> alt.LayerChart:
-    """A field of cells over two evenly spaced numbers, and lines across it.
+    """Draw cells over two evenly spaced numbers, and dashed white lines across them.
 
-    `rows`: x, y, colour. `lines`: x, y, name.
+    Args:
+        rows: columns x, y, colour.
+        lines: columns x, y, name.
+        x: title of the x axis.
+        y: title of the y axis.
+        legend: title of the legend of colours.
     """
     steps, scales = {}, {}
     for name in ("x", "y"):
@@ -177,7 +198,7 @@ def draw_field(
         scales[name] = alt.Scale(domain=[grid[0] - step / 2, grid[-1] + step / 2], nice=False)
     low, high = shades.domain or (-math.inf, math.inf)
     placed = rows.select(
-        # Cells overlap a little: exact neighbours leave hairlines between them.
+        # Cells overlap a little, because exact neighbours leave hairlines between them.
         left=pl.col("x") - steps["x"] / 2,
         right=pl.col("x") + steps["x"] * 0.6,
         low=pl.col("y") - steps["y"] / 2,

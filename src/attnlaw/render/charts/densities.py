@@ -1,4 +1,4 @@
-"""Densities over histograms of what was measured: one with its atom and outliers, several laws, ridges."""
+"""Draw densities over histograms of measured values: one spectrum, several laws, or a ridge of spectra."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attnlaw.render.charts.encodings import (
 )
 from attnlaw.render.charts.style import PALETTE
 
-ROOM = 1.3  # height of the plot over that of the bars: a law may have a pole
+ROOM = 1.3  # height of the plot / height of the bars; limited because a law may have a pole
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -34,21 +34,29 @@ def draw_spectrum(
     outliers: Sequence[float] = (),
     name: str = "measured",
 ) -> alt.LayerChart:
-    """A predicted density over a histogram of measured values (those not at zero); both may be empty.
+    """Draw a predicted density over a histogram of measured values. Either may be empty.
 
-    `density`: x, density, detail (of the pieces of a line). The atom at zero is written, not drawn.
+    The weights at zero are written in the title, not drawn.
+
+    Args:
+        density: columns x, density, detail (a number for each piece of the line).
+        x: title of the x axis.
+        values: measured values; zeros are left out if there is an atom or no density.
+        atom: predicted weight at zero.
+        outliers: predicted places, drawn as triangles.
+        name: of the measured values, in the legend.
     """
     weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []
     if values:
         every = np.asarray(values)
-        # An atom takes its own weight out of the histogram; a density without one is compared with all.
+        # With an atom, the histogram leaves out zeros. A density without an atom is compared with all values.
         apart = atom > 0 or not density.height
         kept = every[every != 0.0] if apart else every
         if kept.size < every.size:
             weights.append(f"{name.partition(',')[0]} {1 - kept.size / every.size:.3f}")
         bars = histogram(kept, density["x"].to_numpy(), every.size, name)
-        # Domains are given: a legend without an entry, of no row at all, has no size.
+        # The domain is given, because the legend of empty data would have no size.
         filled = alt.Fill("name:N", title=None, scale=alt.Scale(domain=[name], range=[BARS]))
         layers.append(
             alt.Chart(inline_data(bars))
@@ -61,7 +69,7 @@ def draw_spectrum(
                 fill=filled,
             )
         )
-    if density.height or atom > 0 or not layers:  # nothing but an atom is a theory, too
+    if density.height or atom > 0 or not layers:  # an atom alone is a theory, too
         line = alt.Chart(inline_data(density)).mark_line(color=PALETTE[0], clip=True)
         line = line.encode(
             x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail=alt.Detail("detail:N")
@@ -78,7 +86,14 @@ def draw_spectrum(
 
 
 def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[str, Any]]:
-    """A histogram of the values kept out of `total`, as a density over the range of both arrays."""
+    """Return the bars of a histogram as a density.
+
+    Args:
+        values: those to count.
+        density_x: further places that the range must include.
+        total: number of values that makes the density; it may be larger than `values`.
+        name: of the bars, in the legend.
+    """
     if not values.size:
         return []
     count = max(12, min(60, round(3 * values.size ** (1 / 3))))
@@ -97,7 +112,7 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
 
 
 def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
-    """The bars of `histogram` on an axis up to `most`; `x` are options of the other axis."""
+    """Draw the bars of `histogram` up to the height `most`; `x` are options of the x axis."""
     y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, most]))
     drawn = alt.Chart(inline_data(bars)).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
     return drawn.encode(x=alt.X("left:Q", **x), x2="right:Q", y=y, y2="floor:Q")
@@ -106,7 +121,14 @@ def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
 ) -> alt.LayerChart:
-    """A histogram of values as a density, under lines by name; `colours` are places in the palette."""
+    """Draw a histogram of values under one line for each law.
+
+    Args:
+        values: positive measured values.
+        curves: places and densities of each law, by name.
+        colours: index into the palette, by name.
+        x: title of the x axis.
+    """
     bars = histogram(values, np.zeros(0), values.size, "measured")
     layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
     rows = [
@@ -133,11 +155,19 @@ def ridge_panel(
     hue: str = PALETTE[0],
     clip: bool = False,
 ) -> alt.LayerChart:
-    """One spectrum of a ridge: a line over bars (from x to `x2`, from y to `low`), triangles at `marks`."""
+    """Draw one spectrum of a ridge: a line over bars, and triangles.
+
+    Args:
+        title: at the right of the panel.
+        line: places and heights, in the columns that `x` and `y` name.
+        more: further layers.
+        bars: from x to the column `x2`, and from y to the column `low`.
+        marks: places of triangles.
+    """
     layers = []
     if len(bars):
         drawn = alt.Chart(inline_data(bars)).mark_rect(color=BARS, clip=clip)
-        # Without the ends of the line's axis, Vega rounds those of both.
+        # The bars use the scale of the line, or Vega would round the ends of both axes.
         layers.append(drawn.encode(x=x, x2="x2:Q", y=alt.Y(y.shorthand, axis=None), y2="low:Q"))
     layers.append(alt.Chart(inline_data(line)).mark_line(color=hue, clip=clip).encode(x=x, y=y))
     if len(marks):

@@ -1,4 +1,4 @@
-"""Parts that many charts have: data, ticks, colours and dashes with their legends, titles of panels."""
+"""Parts that many charts share: inline data, axes, colours, dashes, legends, titles of panels."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from attnlaw.render.charts.style import as_title, finite_or_none
 WIDTH, HEIGHT = 340, 220
 PANEL: dict[str, Any] = {"width": 270, "height": 190}
 GREY, BARS = "#555555", "#B8C9D9"
-# Room for the labels of a y axis: the same in every panel, so that panels line up.
+# Room for the labels of a y axis, the same in every panel, so that panels line up.
 EXTENT = 34
 Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 
 
 def inline_data(rows: Rows) -> alt.Data:
-    """Rows as the data of a chart, in one string: altair copies and checks lists of rows again and again.
+    """Return rows as the data of a chart, in one JSON string; infinities and NaN become null.
 
-    What JSON cannot hold, infinities among them, is null.
+    Altair copies and checks a list of rows many times, but not a string.
     """
     if isinstance(rows, pl.DataFrame):
         values = rows.write_json()
@@ -35,7 +35,7 @@ def inline_data(rows: Rows) -> alt.Data:
 
 
 def integer_axis(values: Iterable[int], most: int = 8) -> alt.Axis:
-    """An axis of whole numbers, from the least in steps of 1, 2, 5, 10, ...: at most `most` labels.
+    """Return an axis of whole numbers with at most `most` labels, in steps of 1, 2, 5, 10, ...
 
     >>> integer_axis(range(3)).to_dict()["values"], integer_axis(range(24)).to_dict()["values"]
     ([0, 1, 2], [0, 5, 10, 15, 20])
@@ -48,7 +48,9 @@ def integer_axis(values: Iterable[int], most: int = 8) -> alt.Axis:
 
 
 def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
-    """A logarithmic axis over positive values: ticks at decades, with 3 or with 2 and 5 if those are few.
+    """Return a logarithmic axis over positive values.
+
+    Ticks are at the decades. If these are few, ticks are also at 3, or at 2 and 5.
 
     >>> [log_axis(ends).to_dict()["values"] for ends in ([0.02, 3.0], [0.9, 12.0])]
     [[0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0]]
@@ -68,14 +70,14 @@ def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
 def colour_encoding(
     colours: Mapping[str, str], column: str = "series", legend_for_one: bool = False, **legend: Any
 ) -> alt.Color:
-    """One colour a series; a single series has no legend unless `legend_for_one` asks for it."""
+    """Return a colour for each series. A single series has no legend, except with `legend_for_one`."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = alt.Legend(title=None, **legend) if legend_for_one or len(colours) > 1 else None
     return alt.Color(f"{column}:N", scale=scale, legend=shown)
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """The dashes of each value of a column; without the look of a legend there is none."""
+    """Return the dashes for each value of a column. There is no legend without options for it."""
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     return alt.StrokeDash(
         f"{column}:N", title=None, scale=scale, legend=alt.Legend(**legend) if legend else None
@@ -83,11 +85,11 @@ def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: 
 
 
 def panel_title(text: str) -> alt.TitleParams:
-    """A title over the plot itself, not over its axis labels, so that titles line up."""
+    """Return a title that starts at the plot, not at its axis labels, so that titles line up."""
     return alt.TitleParams(as_title(text), frame="group", anchor="start")
 
 
 def with_theory_legend(lines: alt.Chart, hue: str = GREY, name: str = "theory") -> alt.Chart:
-    """The lines with an entry of their own in the legend."""
+    """Add an entry for the lines to the legend."""
     dash = dash_encoding("theory", {name: [1, 0]}, symbolType="stroke", symbolStrokeColor=hue)
     return lines.encode(strokeDash=dash).transform_calculate(theory=f"'{name}'")

@@ -1,4 +1,4 @@
-"""The record of a figure."""
+"""A figure: a chart with its name, title and caption."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from typing import Any
 
 from attnlaw.core.version import version
 
-LONGEST_SUFFIX = 80  # letters of a model's name in the name of a file
+LONGEST_SUFFIX = 80  # letters of a model's name in a file name
 
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A chart with its name, title and caption, the same for a page and for a paper.
+    """A chart with its name, title and caption, for a page and for a paper.
 
-    `make_chart` makes an altair chart; `on_page` is False where the page shows the same and lets a reader
-    choose. `model` is the one it shows, where there are several; `settings_text` tells those behind it,
-    `version` is the attnlaw that computed them.
+    Args:
+        name: name of its file, without ending.
+        title: says what is drawn.
+        caption: says how to read it.
+        make_chart: returns the altair chart.
+        on_page: False if the page has an interactive version; the figure is then only for papers.
+        model: the model that it shows, if the result has several.
+        settings_text: returns the settings behind it, in words.
+        version: the version of attnlaw that computed the result.
     """
 
     name: str
@@ -33,7 +39,7 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """The altair chart, made without a check of each part, which would take most of the time."""
+        """Return the altair chart. It is made without altair's checks, which would take most of the time."""
         from altair.utils.schemapi import debug_mode
 
         with debug_mode(False):
@@ -41,7 +47,7 @@ class Figure:
 
     @property
     def caption_text(self) -> str:
-        """What a file beside the figure tells: title, caption, settings and versions."""
+        """The text of the caption file: title, caption, settings and versions."""
         settings = self.settings_text()
         sentence = f"Settings: {settings}." if settings else ""
         computed = f"Computed by attnlaw {self.version}, drawn" if self.version else "Drawn"
@@ -50,7 +56,7 @@ class Figure:
 
 
 def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
-    """The figures, with numbers behind a name that several have."""
+    """Append numbers to names that several figures share."""
     many = Counter(figure.name for figure in figures)
     places = {name: count(1) for name in many}
     return [
@@ -62,7 +68,7 @@ def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
 
 
 def unique_suffixes(labels: Mapping[str, str]) -> dict[str, str]:
-    """Endings for the names of files, no two alike, of names that may hold anything.
+    """Return a different suffix for file names for each label; a label may contain any letters.
 
     >>> unique_suffixes({"a/b": "b", "a/B": "B", "c: d": "c: d"})
     {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}

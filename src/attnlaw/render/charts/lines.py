@@ -1,4 +1,4 @@
-"""Lines with bars of their errors, points of a simulation over them, thresholds, a guide."""
+"""Line charts with error bars, points of a simulation, thresholds, and a guide of known slope."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_setti
 POINTS = (
     "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."
 )
-# More points of a line than this are not marked by dots.
+# A line with more points has no dots.
 MOST_DOTS = 40
 
 
 def first_quantity(result: Result) -> list[Figure]:
-    """Lines of the first quantity that has values over the setting that varied most."""
+    """Draw the first quantity that has values, over the setting that varies most."""
     view = ChartView.of(result)
     rows = view.rows
     quantities = (
@@ -63,16 +63,23 @@ def line_charts(
     log_x: bool = False,
     slope: int | None = None,
 ) -> Drawings:
-    """Lines of `y` over `x`, one for each value of the columns `by`, and a chart for each other setting.
+    """Yield charts of `y` over `x`, with a line for each value of the columns `by`.
 
-    Rows that repeat a setting are averaged, with one standard error. If no column of `by` varies, other
-    settings make lines, as long as these are few. A chart with a single value of `x` is left out.
+    Each combination of the other settings has its own chart. Rows that repeat a setting are averaged, with
+    one standard error. If no column of `by` varies, the other settings make lines, as long as they are few.
+    A chart with a single value of `x` is left out.
 
     Args:
-        sizes: the setting of the simulation that states its size; its rows are points over the lines.
-        thresholds: gives x and name of the thresholds in the rows of a chart.
-        log: makes both axes logarithmic, `log_x` the x axis.
-        slope: that of a guide through the last point.
+        view: of the result that is drawn.
+        rows: of this view.
+        x: column of the x axis.
+        y: column of the y axis.
+        by: columns whose values make lines.
+        sizes: setting of the simulation that states its size; its rows are points over the lines.
+        thresholds: returns x and name of the thresholds for the rows of a chart.
+        log: make both axes logarithmic.
+        log_x: make the x axis logarithmic.
+        slope: of a guide through the last point.
     """
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
@@ -124,7 +131,7 @@ def line_charts(
 def _average_by_size(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], sizes: str
 ) -> pl.DataFrame:
-    """Means of a simulation by size, with their errors, and the name of each size."""
+    """Return means of a simulation by size, with their errors and a name for each size."""
     assert view.simulation is not None
     means = view.mean_lines(rows, x, y, by, sizes)[0].sort(sizes, maintain_order=True)
     ending = " (± s.e.)" if means["error"].count() else ""
@@ -150,15 +157,20 @@ def draw_lines(
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
-    """Lines of `y` over `x`, with bars of one error; a text on the x axis gives points only.
+    """Draw lines of `y` over `x`, with bars of one standard error. If x is a text, only points are drawn.
 
     Args:
-        rows: x, y, error (may be null), series.
-        x: title of the x axis, `y` that of the y axis.
-        points: the same columns and `size`, the name of what was measured; `line_name` names the lines then.
-        thresholds: x, name; drawn as dotted vertical lines.
-        log: makes both axes logarithmic (`log_x`, `log_y`: that axis). Bars that reach zero are cut, and a
-            guide of `slope` runs through the last point of the first series.
+        rows: columns x, y, error (may be null), series.
+        x: title of the x axis.
+        y: title of the y axis.
+        colours: one for each series.
+        points: measured values, with the same columns and `size`, which names them.
+        thresholds: columns x, name; drawn as dotted vertical lines.
+        log: make both axes logarithmic; bars that reach zero are cut.
+        slope: of a guide through the last point of the first series; needs `log`.
+        from_zero: let the y axis start at zero.
+        with_dots: mark the points of the lines.
+        line_name: of the lines in the legend, if there are `points`.
     """
     numeric = rows["x"].dtype.is_numeric()
     drawn = _with_bars(rows.filter(pl.col("y") > 0) if log else rows, log)
@@ -200,13 +212,13 @@ def draw_lines(
 
 
 def draw_beside(panels: Sequence[Callable[[], Any]]) -> Any:
-    """Panels beside each other."""
+    """Draw panels next to each other."""
     drawn = [draw() for draw in panels]
     return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
 
 def _with_bars(rows: pl.DataFrame, log: bool) -> pl.DataFrame:
-    """The rows with the ends of their bars, null where they have no error."""
+    """Add the ends of the error bars, null without an error."""
     low = pl.col("y") - pl.col("error")
     cut = pl.when(pl.col("error").is_not_null()).then(pl.max_horizontal(low, pl.col("y") * 0.05))
     return rows.with_columns(low=cut if log else low, high=pl.col("y") + pl.col("error"))
@@ -220,14 +232,13 @@ def _dots(base: Any, rows: pl.DataFrame, up: Any, title: str, sized: Any = None)
 
 
 def _threshold_lines(places: pl.DataFrame) -> list[Any]:
-    """Dotted vertical lines with their names."""
     base = alt.Chart(inline_data(places)).encode(x="x:Q")
     text = base.mark_text(angle=270, align="right", dx=-3, dy=-6, color="#444")
     return [base.mark_rule(strokeDash=[2, 3], color="#666"), text.encode(y=alt.value(0), text="name:N")]
 
 
 def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
-    """A dashed line of the slope through the last point of the first series, its name beside its middle."""
+    """Return a dashed line of this slope through the last point of the first series, and its label."""
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
     ends = rows["x"].min(), last["x"]
     name = f"slope {slope}".replace("-", "−")
@@ -241,7 +252,7 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
 
 
 def _decades(rows: pl.DataFrame) -> alt.Axis:
-    """Ticks at powers of ten from below the lowest bar to above the highest."""
+    """Return an axis with ticks at powers of ten, from below the lowest bar to above the highest."""
     known = [value for name in ("y", "low", "high") for value in rows[name].drop_nulls()] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
     powers = [10.0**k for k in range(math.floor(low), math.ceil(high) + 1)]
@@ -249,12 +260,12 @@ def _decades(rows: pl.DataFrame) -> alt.Axis:
 
 
 def _measured_axis(x: pl.Series) -> alt.Axis:
-    """Ticks at the points measured; where they are not whole, at 1 and 3 of every decade."""
+    """Return an axis with ticks at the points; if these are not whole numbers, at 1 and 3 of every decade."""
     points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)
     low, high = math.floor(math.log10(points[0])), math.ceil(math.log10(points[-1]))
     ticks = [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 3)]
     inside = [tick for tick in ticks if 0.99 * points[0] <= tick <= 1.01 * points[-1]]
-    small = points[0] < 1e-4  # "~g" would count zeros down to 0.000001 and powers below it
+    small = points[0] < 1e-4  # "~g" writes 0.000001 with zeros and smaller numbers with powers
     return alt.Axis(values=inside, format="~e" if small else "~g", grid=False, labelOverlap=True)

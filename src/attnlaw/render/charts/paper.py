@@ -1,7 +1,7 @@
 """Figures for a two-column paper: 3.3 or 6.9 inches wide, text of 7 and 8 points, thin lines.
 
-A point of a page is a pixel of a chart. Text keeps its size while the panels are scaled, so that the whole
-figure, axes and legends included, is as wide as the column.
+One point of the paper is one pixel of the chart. Text keeps its size, and the panels are scaled until the
+whole figure, with axes and legends, is as wide as the column.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from attnlaw.render.output_options import ENDINGS
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
-# A chart that was drawn wider than this on screen takes both columns.
+# A chart that is wider than this with the legend below takes both columns.
 WIDE = 470
-PIXELS_PER_INCH = 300  # of a bitmap
-# A figure may miss its width by so many points.
+PIXELS_PER_INCH = 300  # in a PNG
+# Allowed deviation from the width, in points.
 WIDTH_TOLERANCE = 4.0
-# How wide its widest panel is at least: beside a legend, or else above it.
+# Least width of the widest panel: with the legend at its side, and above the legend.
 ROOMY_PANEL, NARROWEST_PANEL = 60.0, 30.0
-LETTER = 3.8  # of a legend, on average
-STEPS = 8  # of the search for that width
+LETTER = 3.8  # mean width of a letter in a legend, in points
+STEPS = 8  # at most, of the search for the factor
 CONFIG: dict[str, Any] = {
     "font": FONT,
     "background": "white",
@@ -46,8 +46,8 @@ CONFIG: dict[str, Any] = {
         "gridWidth": 0.4,
         "gridOpacity": 0.5,
     },
-    "axisBand": {"labelOverlap": True},  # of many heads some are labelled
-    "axisY": {"labelFlush": True},  # else a label at the top of one panel lifts its title
+    "axisBand": {"labelOverlap": True},  # only some of many heads get a label
+    "axisY": {"labelFlush": True},  # or a label at the top of a panel would lift its title
     "legend": {
         "labelFontSize": 7,
         "titleFontSize": 7,
@@ -66,25 +66,25 @@ CONFIG: dict[str, Any] = {
     "view": {"strokeOpacity": 0.3, "strokeWidth": 0.5},
     "concat": {"spacing": 10},
 }
-# The size of a panel that states none, and of a step of its categories.
+# Default size of a panel, and of a category on an axis.
 PANEL, CATEGORY = 300, 20
 NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return every figure for a paper, as the file NAME.ending of a folder, and the file of its caption."""
+    """Return the file NAME.ending and the caption file of every figure, by path."""
     paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
     drawn = {path: chart_bytes(_chart_with_model(figure), path) for path, figure in paths.items()}
     return drawn | {caption_path(path): figure.caption_text.encode() for path, figure in paths.items()}
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write one figure and its caption."""
+    """Write one figure and its caption file."""
     write_all({path: chart_bytes(figure.draw(), path), caption_path(path): figure.caption_text.encode()})
 
 
 def caption_path(path: Path) -> Path:
-    """Where the caption of a figure stands.
+    """Return the path of a figure's caption file.
 
     >>> caption_path(Path("figures/decay.pdf")).name
     'decay.caption.txt'
@@ -93,14 +93,22 @@ def caption_path(path: Path) -> Path:
 
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a chart for a two-column paper as PDF, SVG or PNG (300 per inch), by the ending of `path`."""
+    """Write an altair chart for a two-column paper.
+
+    Args:
+        chart: the altair chart.
+        path: ends in .pdf, .svg or .png (300 pixels per inch).
+
+    Raises:
+        InputError: if the path has another ending, or if the labels are too wide for a page.
+    """
     target = Path(path)
     write_all({target: chart_bytes(chart, target)})
     return target
 
 
 def chart_bytes(chart: Any, target: Path) -> bytes:
-    """What `save_chart` writes to the target."""
+    """Return the content that `save_chart` writes to the target."""
     if target.suffix[1:] not in ENDINGS:
         raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
     spec = paper_spec(chart)
@@ -112,7 +120,7 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
 
 
 def _in_points(drawing: str) -> str:
-    """The drawing with its width and height in points: without a unit they would be 96ths of an inch.
+    """Give width and height of an SVG the unit points: without a unit they would be 96ths of an inch.
 
     >>> _in_points('<svg width="72" height="36.5"><rect width="9"/></svg>')
     '<svg width="72pt" height="36.5pt"><rect width="9"/></svg>'
@@ -122,7 +130,7 @@ def _in_points(drawing: str) -> str:
 
 
 def _chart_with_model(figure: Figure) -> Any:
-    """The chart of the figure, above it the model where the figure shows one of several."""
+    """Return the chart, with the name of its model above it if there are several models."""
     chart = figure.draw()
     if figure.model is None:
         return chart
@@ -132,16 +140,17 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """The chart's specification in the style of a paper, as wide as one column or two.
+    """Return the Vega-Lite specification in the style of a paper, as wide as one column or two.
 
-    An `InputError` where its text leaves no room for panels on a page.
+    Raises:
+        InputError: if its text leaves no room for panels on a page.
     """
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
     tries = [(beside, PAGE, ROOMY_PANEL), (_with_legend_below(spec, PAGE), PAGE, NARROWEST_PANEL)]
     below = _with_legend_below(spec, COLUMN)
     if _drawing_width(below) <= WIDE:
-        # Beside a chart of one column a legend would take a third of it.
+        # In one column, a legend at the side would take a third of the width.
         tries.insert(0, (below, COLUMN, ROOMY_PANEL))
     for styled, target, least in tries:
         fitted = _fit_width(styled, target, least)
@@ -159,9 +168,9 @@ def _with_legend_below(spec: dict[str, Any], width: float) -> dict[str, Any]:
 
 
 def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
-    """The panels scaled until the whole is `target` wide; None where the widest would shrink below `least`.
+    """Scale the panels until the drawing is `target` wide; None if the widest would shrink below `least`.
 
-    The width is linear in the factor up to the rounding of ticks: secant steps from factor 1.
+    The width is linear in the factor, except for rounded ticks, so secant steps from factor 1 find it.
     """
     smallest = min(1.0, least / max(_panel_widths(spec), default=PANEL))
     last, at_last = 1.0, _drawing_width(spec)
@@ -171,7 +180,7 @@ def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, A
         at = _drawing_width(scaled)
         if abs(at - target) <= WIDTH_TOLERANCE:
             return scaled
-        # Above a legend that is wider than they are, panels grow unnoticed but for what is rounded.
+        # Above a wider legend, panels grow without a change of the total width, except for rounding.
         unnoticed = abs(at - at_last) < 1.0
         if factor < smallest or (unnoticed and at > target):
             return None
@@ -181,19 +190,17 @@ def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, A
 
 
 def _panel_widths(spec: dict[str, Any]) -> list[float]:
-    """The widths of all panels."""
     widths = [float(spec["width"])] if isinstance(spec.get("width"), int | float) else []
     return widths + [width for key in NESTED for part in spec.get(key, ()) for width in _panel_widths(part)]
 
 
 def _drawing_width(spec: dict[str, Any]) -> float:
-    """How wide the whole drawing is."""
     match = re.search(r'width="([\d.]+)"', draw_svg(spec))
     return float(match[1]) if match else 0.0
 
 
 def _scale_panels(spec: dict[str, Any], factor: float) -> dict[str, Any]:
-    """The specification with every panel's width multiplied, and its height too, unless it would grow."""
+    """Multiply the width of every panel by a factor; the height too, unless it would grow."""
     scaled = dict(spec)
     for side, by in (("width", factor), ("height", min(factor, 1.0))):
         if isinstance(spec.get(side), int | float):

@@ -1,7 +1,7 @@
-"""One look for every chart: a colour-blind-safe palette, drawing as SVG, and SVG inside a page.
+"""One style for all charts: a colour-blind-safe palette, drawing as SVG, and SVG inside a page.
 
-Inside a page the colours follow its light or dark theme, ids are the chart's own, and a mark with a
-description tells it under the pointer.
+Inside a page, colours follow its light or dark theme, ids are unique to the chart, and a mark with a
+description shows it under the pointer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import to_json
 
-# Arimo ships here: subscripts, Greek and the signs of norms are in it, so that a label is of one font.
+# Arimo ships with attnlaw. It has subscripts, Greek letters and signs of norms, so a label needs one font.
 FONT = "Arimo, Helvetica, Arial, sans-serif"
-# Okabe and Ito's palette without its yellow, which is too light for lines on white, and two more.
+# Okabe and Ito's palette without yellow, which is too light for lines on white, and two more colours.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
-# Fixed colours of charts, and the page's variables that stand for them.
+# Fixed colours of charts, and the variables of the page that replace them.
 THEME_VARIABLES = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
     "black": "var(--ink)",
     "#000000": "var(--ink)",
@@ -34,7 +34,7 @@ BASE_CONFIG: dict[str, Any] = {
     "font": FONT,
     "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
     "axis": {"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
-    "axisQuantitative": {"labelLimit": 0},  # against a limit Vega measures every number again and again
+    "axisQuantitative": {"labelLimit": 0},  # with a limit, Vega would measure every number repeatedly
     "legend": {
         "labelFontSize": 10,
         "titleFontSize": 10,
@@ -47,8 +47,8 @@ BASE_CONFIG: dict[str, Any] = {
     "line": {"strokeWidth": 1.6},
     "view": {"strokeOpacity": 0.3},
 }
-MOST_KEPT = 64  # outlines of charts
-HOLE = "\ue000"  # a letter that no text has
+MOST_KEPT = 64  # compiled outlines in the cache
+HOLE = "\ue000"  # a placeholder; no text contains this letter
 TEXT = "var(--ink)"
 QUIET = "var(--soft)"
 ON_PAGE = {
@@ -68,34 +68,35 @@ ON_PAGE = {
     "view": {"stroke": "var(--line)", "strokeOpacity": 1},
     "text": {"color": TEXT},
 }
-# A mark that has a description: what screen readers and pointers are told of it.
+# A mark with a description for screen readers and the pointer.
 DESCRIBED = re.compile(
     r'<path aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="[^"]*" ([^>]*?)/>'
 )
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each name, in order."""
+    """Return a colour for each name, in order."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
 def finite_or_none(value: Any) -> Any:
-    """The value, lists included; None for a float that JSON cannot hold."""
+    """Replace floats that JSON cannot hold by None, also inside lists."""
     if isinstance(value, list):
         return [finite_or_none(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_title(name: str) -> str:
-    """A name as the title of a chart: the blank is not drawn, and without it Vega takes a name such as
-    `constructor` for one of JavaScript's own and fails.
+    """Return a name as the title of a chart, with a space at its end, which is not drawn.
+
+    Without it, Vega takes a name such as `constructor` for a property of JavaScript and fails.
     """
     return f"{name} "
 
 
 @cache
 def vl_converter() -> Any:
-    """vl_convert, which knows the font."""
+    """Return the module vl_convert after it has registered our font."""
     import vl_convert
 
     vl_convert.register_font_directory(str(files("attnlaw.render.charts") / "fonts"))
@@ -103,13 +104,13 @@ def vl_converter() -> Any:
 
 
 def draw_svg(spec: dict[str, Any]) -> str:
-    """The chart of a specification as SVG; an `InputError` where Vega-Lite fails, or leaves it blank."""
+    """Draw a Vega-Lite specification as SVG. Raise an `InputError` if Vega-Lite fails or draws nothing."""
     try:
         drawn: str = vl_converter().vega_to_svg(compile_to_vega(spec))
     except ValueError as error:
         lines = [line for line in str(error).splitlines() if line.startswith("Error: ")]
         raise _undrawable(lines[0] if lines else "no reason given") from error
-    if "<text" not in drawn:  # a part of a chart fails without an error
+    if "<text" not in drawn:  # some charts fail without an error
         raise _undrawable("it came out blank")
     return drawn
 
@@ -119,10 +120,10 @@ def _undrawable(reason: str) -> InputError:
 
 
 def compile_to_vega(spec: dict[str, Any]) -> str:
-    """The Vega specification of a Vega-Lite one, as JSON; a ValueError where Vega-Lite fails.
+    """Compile a Vega-Lite specification to Vega, as JSON. Raise a ValueError if Vega-Lite fails.
 
-    Compiling looks at no row. So what is compiled, and kept, is an outline with holes in their place, which
-    are filled afterwards: under a slider that takes a quarter off the time of a drawing.
+    Compiling does not look at the data. So an outline with placeholders is compiled and cached, and the data
+    are inserted afterwards. In the lab, that saves a quarter of the time of a drawing.
 
     >>> chart = {"title": "a", "data": {"values": "[]"}, "mark": "point", "encoding": {}}
     >>> compile_to_vega(chart) == compile_to_vega(chart | {"title": "b"}).replace('"b"', '"a"')
@@ -160,15 +161,15 @@ def _compile_outline(outline: str) -> str:
 
 
 def house_spec(chart: Any) -> dict[str, Any]:
-    """The specification of a chart in the house style, under what the chart's own configuration says."""
+    """Return the specification of a chart in our style; the chart's own configuration has priority."""
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = _merge_configs(BASE_CONFIG, spec["config"])
     return spec
 
 
 def offline_chart(chart: Any) -> Any:
-    """The chart, which a notebook shows as a drawing instead of as a script from a network."""
-    # Altair takes attributes for its own.
+    """Return the chart so that a notebook shows it as SVG instead of loading a script from the network."""
+    # Setting an attribute of an altair chart would change its specification.
     object.__setattr__(chart, "__class__", _offline_class(chart.__class__))
     return chart
 
@@ -182,29 +183,34 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """The chart as an SVG element; `name` keeps its ids apart from those of other charts on the page."""
+    """Return the chart as an SVG element for a page; `name` makes its ids unique there."""
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)
     if not {"hconcat", "vconcat", "concat"} & spec.keys():
-        # Below a single panel a legend leaves room for the panel on a phone.
+        # A legend below a single panel leaves room for the panel on a phone.
         spec["config"] = _merge_configs(spec["config"], {"legend": legend_below(spec, LEGEND_WIDTH, LETTER)})
     drawn = draw_svg(spec)
-    # Vega numbers its ids through all charts of a process; here each chart counts its own.
+    # Vega numbers ids through all charts of a process. Here each chart has its own numbers.
     ids = {old: f"{name}-{i}" for i, old in enumerate(re.findall(r'<[^>]*\bid="([^"]*)"', drawn))}
     svg = re.sub(r"<[^>]*>", lambda tag: _rewrite_tag(tag[0], ids), drawn)
     titled_svg = DESCRIBED.sub(r'<path shape-rendering="crispEdges" \2><title>\1</title></path>', svg)
-    # The page tells what the whole drawing is; groups of marks without a name would be told as nothing.
+    # The page describes the whole drawing. Screen readers would announce groups of marks without a name.
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", titled_svg)
 
 
-# Points below a panel on a page that a row of a legend may take, and those of a letter of it.
+# Width of a row of a legend below a panel, and of a letter in it, in pixels.
 LEGEND_WIDTH, LETTER = 420, 6.0
-SYMBOL = 3.5  # letters that a symbol takes with the space around it
+SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
-    """Legends below the panels, one upon another, each in as many columns as its longest label allows."""
+    """Return the configuration of legends below the panels, in as many columns as the longest label allows.
+
+    Args:
+        width: pixels of a row of the legend.
+        letter: mean width of a letter in pixels.
+    """
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))
     return {
@@ -215,7 +221,7 @@ def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[s
 
 
 def _legend_labels(spec: Any) -> Iterator[str]:
-    """The labels of all legends: what scales of colours, dashes and shapes name."""
+    """Yield the labels of all legends: the domains of scales of colours, dashes and shapes."""
     if isinstance(spec, list):
         for part in spec:
             yield from _legend_labels(part)
@@ -229,21 +235,21 @@ def _legend_labels(spec: Any) -> Iterator[str]:
 
 
 def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
-    """One tag with new ids, and its coordinates rounded to a hundredth of a pixel."""
+    """Replace the ids of a tag, and round its coordinates to a hundredth of a pixel."""
     tag = re.sub(r'\bid="([^"]*)"', lambda match: f'id="{ids[match[1]]}"', tag)
     tag = re.sub(r"url\(#([^)]*)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", tag)
     return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)
 
 
 def _apply_theme(spec: Any, key: str = "") -> Any:
-    """The specification with fixed colours replaced by variables; data are left as they are."""
+    """Replace fixed colours by CSS variables, except inside data."""
     if key in ("data", "datasets"):
         return spec
     if isinstance(spec, dict):
         return {name: _apply_theme(part, name) for name, part in spec.items()}
     if isinstance(spec, list):
         return [_apply_theme(part) for part in spec]
-    # White around a mark is there to tell it from its neighbours: it has the colour of the page.
+    # A white outline separates a mark from its neighbours, so it gets the colour of the page.
     if key == "stroke" and spec == "white":
         return "var(--card)"
     return THEME_VARIABLES.get(spec.lower(), spec) if isinstance(spec, str) else spec

@@ -1,4 +1,4 @@
-"""Charts as functions of a view on a result: finished rows, tables with their settings, names of lines."""
+"""Charts as functions of a view on a result, which gives them rows, tables with settings, and labels."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ from attnlaw.render.describe_rows import (
     varying_settings,
 )
 
-MOST_VALUES = 6  # of a setting, in words
+MOST_VALUES = 6  # of a setting that a caption lists
 NO_CASE: Mapping[str, Any] = {}
 Prepare = Callable[[Result], Result]
-# Charts of a result share a view. A view does not hold its result, so that both are forgotten together.
+# All charts of a result share a view. A view does not refer to its result, so both are freed together.
 VIEWS: WeakKeyDictionary[Result, dict[Prepare | None, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows: how it is drawn, the settings that these rows share, a note for the caption."""
+    """A chart of some rows, before it is drawn.
+
+    Args:
+        draw: returns the altair chart.
+        case: settings that all its rows share; they become part of the title.
+        note: added to the caption.
+    """
 
     draw: Callable[[], Any]
     case: Mapping[str, Any] = NO_CASE
@@ -43,21 +49,29 @@ Drawings = Iterator[Drawing]
 
 
 class ChartView:
-    """What charts read of a result: rows that did not fail, and tables; what is no number is null."""
+    """What charts read of a result: its rows that did not fail, and its tables; NaN is null.
+
+    Attributes:
+        rows: with the column `case`, by which tables refer to them.
+        simulation: the view of the simulation's result, or None.
+        settings: the settings in the rows, without the seed.
+    """
 
     def __init__(self, result: Result) -> None:
-        # `case` is the number by which tables know the rows.
         self.verb, self.rows, self._tables = result.verb, result.finished_rows, result.tables
         self.simulation = None if result.simulation is None else ChartView.of(result.simulation)
         self._frames: dict[str, pl.DataFrame] = {}
         known = setting_fields(self.verb.settings).items()
-        # The settings that rows state; a seed tells repetitions apart and nothing else.
+        # A seed only distinguishes repetitions.
         stated = [name for name, setting in known if not setting.rule.machine_only and name != "seed"]
         self.settings = [name for name in stated if name in self.rows.columns]
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare | None = None) -> ChartView:
-        """The view of a result, which `prepare` may change first, made once for all its charts."""
+        """Return the view of a result, made once for all its charts.
+
+        `prepare` may change the result first.
+        """
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
@@ -68,9 +82,10 @@ class ChartView:
         return ValueLabels(self.verb, self.rows)
 
     def frame(self, name: str, *needed: str) -> pl.DataFrame:
-        """The lines of a table that have all `needed` values, each with the settings of its row.
+        """Return the lines of a table that have all `needed` values, joined with the settings of their rows.
 
-        A setting that the table has, too, is that of the table. A result without the table has no lines.
+        A column of the table has priority over a setting of the same name. If the result does not have the
+        table, there are no lines.
         """
         if name not in self._frames:
             lines = self._tables.get(name)
@@ -84,18 +99,18 @@ class ChartView:
     def cases(
         self, rows: pl.DataFrame, apart: Sequence[str]
     ) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-        """The rows of each case: one value of every setting that varies, except those in `apart`."""
+        """Yield the rows of each combination of the settings that vary, except those in `apart`."""
         return rows_by_case(rows, self.other_settings(rows, apart))
 
     def other_settings(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
-        """The settings that vary in rows beside some, and do not follow from those and each other."""
+        """Return the settings, except those in `apart`, that vary and do not follow from the others."""
         names = [name for name in varying_settings(rows, self.settings) if name not in apart]
         return independent_settings(rows, names, apart)
 
     def same_settings(
         self, rows: pl.DataFrame, others: pl.DataFrame, ignored: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """The rows whose settings, except some, are among those of other rows."""
+        """Return the rows whose settings, except those in `ignored`, occur among those of other rows."""
         names = [name for name in self.settings if name not in ignored]
         shared = [name for name in names if has_values(rows, name) and has_values(others, name)]
         if not shared:
@@ -105,10 +120,17 @@ class ChartView:
     def mean_lines(
         self, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], *more: str
     ) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Means over repetitions as x, y, error and series, which names the values of `by`; and colours.
+        """Average rows that repeat a setting.
 
-        Errors that the rows state add in squares; without them the spread over repetitions is the error.
-        `more` columns tell points apart, too.
+        The error of a mean follows from the errors that its rows state (root of the sum of squares over their
+        number). If rows state none, it follows from their spread.
+
+        Args:
+            by: columns whose values make the series.
+            more: further columns that distinguish points.
+
+        Returns:
+            The columns x, y, error, series (with `by` and `more`), and a colour for each series.
         """
         stated, combined_error = f"{y}_error", pl.lit(None, dtype=pl.Float64)
         if stated in rows.columns:
@@ -122,9 +144,9 @@ class ChartView:
         return self.with_series(means.select(*renamed, *by, *more), by)
 
     def with_series(self, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
-        """The rows with a column `series` that names the values of `by`, and a colour for each of its values.
+        """Add a column `series` that names the values of `by`. Return the rows, and a colour for each series.
 
-        Variants and models are called by their labels alone, and variants have colours of their own.
+        If `by` is one column of variants or models, their labels are the names. Variants keep their colours.
         """
         labels = self.value_labels
         alone = len(by) == 1 and by[0] in {*labels.variants, *labels.short}
@@ -140,7 +162,7 @@ class ChartView:
         return rows.with_columns(series=pl.Series(series, dtype=pl.String)), palette(series) | fixed_colours
 
     def size_label(self, setting: str, sizes: Sequence[Any]) -> str:
-        """How a legend calls what a simulation measured at some sizes: "trained students, d = 20"."""
+        """Return the legend entry of a simulation at some sizes: "trained students, d = 20"."""
         title = self.verb.title[0].lower() + self.verb.title[1:]
         symbol = setting_fields(self.verb.settings)[setting].rule.symbol or setting.replace("_", " ")
         return f"{title}, {symbol} = {', '.join(map(str, sizes))}" if sizes else title
@@ -148,9 +170,9 @@ class ChartView:
     def figures(
         self, name: str, title: str, caption: str, drawings: Iterable[Drawing], on_page: bool = True
     ) -> list[Figure]:
-        """A figure of each drawing: its title states the case, its caption ends with the note.
+        """Return a figure for each drawing: its title states the case, and its caption ends with the note.
 
-        The figure of one of several models is named after it.
+        If there are several models, the name of a figure ends with that of its model.
         """
         figures = []
         for draw, case, note in drawings:
@@ -169,7 +191,7 @@ class ChartView:
         return figures
 
     def _describe_settings(self, case: Mapping[str, Any]) -> str:
-        """The settings of a case's rows and of the simulation, with the values that they have."""
+        """Describe the settings of a case's rows, and those of the simulation."""
         known = [name for name in case if name in self.rows.columns]
         alike = [pl.col(name).eq_missing(pl.lit(case[name])) | pl.col(name).is_null() for name in known]
         rows = self.rows.filter(pl.all_horizontal(alike)) if alike else self.rows
@@ -181,7 +203,7 @@ class ChartView:
         return ", ".join(words)
 
     def _setting_texts(self, rows: pl.DataFrame, left_out: Sequence[str] = ()) -> list[str]:
-        """Each setting that rows state with its values."""
+        """Return each setting of the rows with its values."""
         return [
             f"{self.verb.label(name)} {self._describe_values(rows[name])}"
             for name in self.settings
@@ -189,9 +211,9 @@ class ChartView:
         ]
 
     def _describe_values(self, values: pl.Series) -> str:
-        """The values of a setting in words: all of them where they are few, else the first and the last.
+        """Describe the values of a setting: all of them if they are few, else the first and the last.
 
-        A list in parentheses, so that commas around it tell settings apart.
+        A list is in parentheses, because commas also separate settings.
         """
         distinct = values.drop_nulls().unique(maintain_order=True)
         if distinct.len() > MOST_VALUES and distinct.dtype.is_numeric():
@@ -204,7 +226,7 @@ class ChartView:
 
     @cached_property
     def _file_suffixes(self) -> dict[str, str]:
-        """What the names of figures of one model end with: fit for a file, no two alike."""
+        """The suffix of each model in names of figures."""
         return unique_suffixes(self.value_labels.short.get("model", {}))
 
 
@@ -216,13 +238,13 @@ def chart(
     on_page: bool = True,
     prepare: Prepare | None = None,
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
-    """Make a function that draws a view into one that returns the figures of a result, none if it draws none.
+    """Turn a function of a view that yields drawings into a function of a result that returns figures.
 
     Args:
         title: of the figures; the settings of a drawing follow it.
         caption: what is drawn and how to read it; the note of a drawing follows it.
-        name: of the figures, if it is not that of the function.
-        on_page: False if the page shows the same and lets a reader choose: the figure is for papers.
+        name: of the figures; the name of the function by default.
+        on_page: False if the page has an interactive version; the figure is then only for papers.
         prepare: changes the result before it is viewed.
     """
 
@@ -238,5 +260,5 @@ def chart(
 
 
 def has_values(rows: pl.DataFrame, *names: str) -> bool:
-    """Whether every one of these columns is there and has a value."""
+    """Return whether each of these columns exists and has a value."""
     return all(name in rows.columns and rows[name].count() for name in names)

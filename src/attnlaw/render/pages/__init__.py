@@ -1,1 +1,1 @@
-"""HTML pages: one self-contained file made of a result's rows and tables."""
+"""HTML pages: one self-contained file made from a result's rows and tables."""

@@ -1,4 +1,4 @@
-"""Jinja2 templates: every value is escaped unless it is `Markup`, and a name that is missing is an error."""
+"""Jinja2 templates. Every value is escaped unless it is `Markup`, and a missing name is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEMPLATES = f"{PACKAGE}/render/pages/templates"
 
 @cache
 def environment() -> Environment:
-    """Return the environment of all templates: those here by name, a verb's own as "verbs/NAME/page.html"."""
+    """Return the environment of all templates: "page.html" of this folder, or "verbs/NAME/page.html"."""
     return Environment(
         loader=FileSystemLoader([TEMPLATES, PACKAGE]),
         autoescape=True,
@@ -26,5 +26,5 @@ def environment() -> Environment:
 
 
 def macros(template: str) -> Any:
-    """Return the macros of a template as functions of values, which return `Markup`."""
+    """Return the macros of a template as functions that return `Markup`."""
     return environment().get_template(template).module

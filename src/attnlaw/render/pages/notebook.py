@@ -11,9 +11,11 @@ from attnlaw.core.estimate import format_value
 from attnlaw.core.result import Result
 from attnlaw.render.pages.html import macros
 
+MOST_LINES = 20  # of a table
+
 
 def result_html(result: Result) -> Markup:
-    """Return the quantities of one case with what they mean, or those of a summary for several cases."""
+    """Return the quantities of one case with their meanings, or the summary quantities of several cases."""
     return _case_html(result) if len(result) == 1 else _cases_html(result)
 
 
@@ -50,10 +52,10 @@ def _cases_html(result: Result) -> Markup:
     return html
 
 
-def frame_html(frame: pl.DataFrame, columns: Sequence[str], most: int = 20) -> Markup:
-    """Return the first lines of a table, with those of some columns that hold anything."""
+def frame_html(frame: pl.DataFrame, columns: Sequence[str]) -> Markup:
+    """Return the first lines of a table, with those of the columns that have values."""
     kept = [name for name in columns if name in frame.columns and frame[name].count()]
-    rows = [[format_value(value) for value in row] for row in frame.select(kept).head(most).iter_rows()]
+    rows = [[format_value(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
     head = [name.replace("_", " ") for name in kept]
-    html: Markup = macros("notebook.html").frame(head, rows, frame.height - most)
+    html: Markup = macros("notebook.html").frame(head, rows, frame.height - MOST_LINES)
     return html

@@ -1,6 +1,6 @@
-"""One self-contained page: templates with every text escaped, the data as inert JSON, the script once.
+"""One self-contained page: templates with every text escaped, the data as inert JSON, and one script.
 
-The page's Content-Security-Policy allows no request and no script but the one whose hash it names.
+The page's Content-Security-Policy allows no request, and no script except the one whose hash it names.
 """
 
 from __future__ import annotations
@@ -40,19 +40,26 @@ from attnlaw.render.describe_rows import (
 from attnlaw.render.pages.html import TEMPLATES, environment, macros
 
 SCRIPTS = ("explorer", "detail", "table", "page")
-# Columns that a table of any rows shows at most; the download has all.
+# Columns of the table; the download has all.
 MOST_SHOWN = 14
-# Shown where a task failed.
+# Columns that are shown if a task failed.
 OUTCOME = ("status", "remark")
 # A drawing wider than this, in pixels, does not fit half of a page.
 WIDEST_HALF = 660
-# What could end a script element or a line of JavaScript.
+# Characters that could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its anchor, its heading, what is under it, and how the navigation calls it."""
+    """A section of a page.
+
+    Args:
+        anchor: its id, unique on the page.
+        title: its heading.
+        body: the HTML below the heading.
+        link: its name in the navigation; it has none if empty.
+    """
 
     anchor: str
     title: str
@@ -80,7 +87,7 @@ class Part:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All rows; settings come first, also those of a simulation."""
+        """All rows. Settings come first, also those of a simulation."""
         rows = pl.concat([result.plain_rows for result in self.every], how="diagonal_relaxed")
         settings = dict.fromkeys(
             name for result in self.every for name in result.verb.setting_columns.values()
@@ -89,14 +96,14 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows; of one case its first table."""
+        """The rows; if there is only one case, the lines of its first table."""
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Its figures; of several parts, too, where they come from and what its rows share."""
+        """Return the section of its figures. If the page has several parts, it says where they come from."""
         if not several:
             return figure_section("part-1", "Figures", self.figures)
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
@@ -106,7 +113,7 @@ class Part:
 
 
 def results_page(parts: Sequence[Part]) -> str:
-    """Return the page of verbs that have none of their own: figures, quantities, all rows."""
+    """Return the page of verbs that have no page of their own: figures, quantities, all rows."""
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -137,13 +144,13 @@ def results_page(parts: Sequence[Part]) -> str:
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
-    """Return what failed, by part if there are several."""
+    """Say what failed, by part if there are several."""
     losses = [(part.name, failure_sentence(part.rows)) for part in parts]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
 
 
 def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
-    """Return the columns that verbs find, in rows and in tables."""
+    """Return the columns that verbs compute, in rows and in tables."""
     return [
         name
         for verb in verbs
@@ -159,7 +166,15 @@ def rows_page(
     rows: pl.DataFrame,
     verbs: Sequence[Verb[Any, Any]] = (),
 ) -> str:
-    """Return a page of its sections, then all rows; the lead is a text, or sentences."""
+    """Return a page with these sections, followed by a table of all rows.
+
+    Args:
+        title: of the page.
+        lead: text below the title, or its sentences.
+        sections: in order; None is left out.
+        rows: of the table, and of the download.
+        verbs: their declarations give labels to the columns.
+    """
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
     quantities = [quantity for verb in verbs for quantity in verb.quantities]
@@ -187,7 +202,7 @@ def verb_page(
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
 ) -> str:
-    """Return the page of a verb with sections of its own: these, its figures, its quantities, all rows."""
+    """Return the page of a verb with its own sections, followed by its figures, quantities and rows."""
     verb = result.verb
     more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
     lead = [*sentences, failure_sentence(result.rows)]
@@ -195,13 +210,13 @@ def verb_page(
 
 
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
-    """What the first verb that knows a column calls it."""
+    """Return the label that the first verb with this column gives it."""
     knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 
 
 def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The labels of variants, by column, where they have labels."""
+    """Return the labels of variants, by column."""
     every = {name: of for verb in verbs for name, of in variant_tables(verb).items() if name in shown}
     labels = {
         column: {name: variant.label for name, variant in of.items() if hasattr(variant, "label")}
@@ -211,7 +226,7 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
 
 
 def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
-    """A table of a verb's quantities: what each is, and from where to where it goes in its rows."""
+    """Return a table of a verb's quantities: what each means, and its range in the rows."""
     lines = []
     for quantity in verb.quantities:
         values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
@@ -227,7 +242,7 @@ def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = F
 
 
 def _range(values: pl.Series, error: float | None) -> str:
-    """The value, or from where to where values go, or how many different texts there are.
+    """Return the value, or the range of several values, or the number of different texts.
 
     >>> _range(pl.Series([0.5]), 0.01), _range(pl.Series([1, 3]), None), _range(pl.Series(["a", "b"]), None)
     ('0.50(1)', '1 to 3', '2 different')
@@ -242,7 +257,7 @@ def _range(values: pl.Series, error: float | None) -> str:
 
 
 def _example_filter(rows: pl.DataFrame) -> str:
-    """A condition that some rows fulfil and some do not; a word that may be in them where there is none.
+    """Return a condition that some rows meet and others do not; a word if there is none.
 
     >>> _example_filter(pl.DataFrame({"alpha": [0.1, 0.1, 0.1], "width": [16, 64, 256]}))
     'width>64'
@@ -258,7 +273,7 @@ def _example_filter(rows: pl.DataFrame) -> str:
 def page_html(
     title: str, lead: str | Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
 ) -> str:
-    """Return the whole HTML document."""
+    """Return the whole HTML document; `data` is what its script reads."""
     script = "\n".join(["'use strict';", *(_asset(f"{name}.js") for name in SCRIPTS)])
     return (
         environment()
@@ -277,7 +292,7 @@ def page_html(
 
 
 def colour_css() -> str:
-    """The variables that stand for the colours of charts inside a page, as CSS."""
+    """Return the CSS variables for the colours of charts inside a page."""
     return _asset("colours.css")
 
 
@@ -286,7 +301,7 @@ def _asset(name: str) -> str:
 
 
 def explorer_section(link: str, constant: str = "") -> Section:
-    """Maps of layers by heads, and beside them what was chosen; `constant` says what cannot be."""
+    """Return the section with maps of layers and heads, and the details of a chosen matrix next to them."""
     return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
 
 
@@ -297,14 +312,14 @@ def explorer_data(
     mapped: Mapping[str, Mapping[str, Any]],
     facts: Iterable[str],
 ) -> dict[str, Any]:
-    """Return what the explorer's script draws of matrices, as values that JSON can hold.
+    """Return the data of matrices for the explorer's script, as values that JSON can hold.
 
     Args:
         verb: declares the columns, the kinds of matrix and the laws.
-        models: names by the numbers of their cases.
-        rows: the matrices, with the columns that the page has of them.
-        mapped: the columns that can be mapped, how a map is read and how its colours are chosen.
-        facts: the columns that are shown of a chosen matrix.
+        models: name of each case, by number.
+        rows: the matrices, with the columns that the page shows.
+        mapped: columns that can be mapped, with how to read a map and how to choose its colours.
+        facts: columns that are shown for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
@@ -326,7 +341,7 @@ def explorer_data(
 
 
 def rows_section(link: str, example: str) -> Section:
-    """The table of all rows, with a filter of which `example` is one."""
+    """Return the table of all rows, with a filter for which `example` is a condition."""
     title = f"All {link.lower()}"
     return Section("rows", title, macros("sections.html").rows(title, example), link)
 
@@ -334,7 +349,7 @@ def rows_section(link: str, example: str) -> Section:
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
 ) -> list[tuple[str, str]]:
-    """The numbers of a card: those that a row has, labelled, in short or with their errors."""
+    """Return label and text of those numbers that a row has, in short or with their errors."""
     return [
         (
             verb.label(name),
@@ -347,7 +362,7 @@ def headline_numbers(
 
 @dataclass(frozen=True)
 class FigureCard:
-    """A figure as SVG, with its words; a broad one takes the whole width of a page."""
+    """A drawn figure with its words. A broad one takes the full width of the page."""
 
     title: str
     caption: str
@@ -366,7 +381,7 @@ def draw(figure: Figure, name: str) -> FigureCard:
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
-    """Drawn figures in cards, each with its caption; None without figures for the page and without a lead."""
+    """Draw figures in cards with their captions. Return None if there are neither figures nor a lead."""
     drawings = [draw(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
     if not drawings and not lead:
         return None
@@ -374,21 +389,23 @@ def figure_section(
 
 
 def inert_json(value: Any) -> str:
-    """JSON that is safe inside a script element.
+    r"""Return JSON that is safe inside a script element.
 
     >>> inert_json({"model": "</script>"})
-    '{"model": "\\\\u003c/script\\\\u003e"}'
+    '{"model": "\\u003c/script\\u003e"}'
     """
     return to_json(value, indent=None).translate(UNSAFE)
 
 
 def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
-    """Column by column, as values that JSON can hold."""
+    """Return the columns of a table as values that JSON can hold."""
     return {name: [finite_or_none(value) for value in table[name].to_list()] for name in table.columns}
 
 
 def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
-    """The rows in which a column is infinite: JSON has no such number, the page puts it back.
+    """Return the rows in which a column is infinite.
+
+    JSON has no infinity; the page's script inserts it again.
 
     >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
     {'width': [1]}
@@ -402,7 +419,7 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
-    """Arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
+    """Pack arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
 
     >>> pack_arrays([[1.0, 2.0], None])
     {'lengths': [2, None], 'values': 'AACAPwAAAEA='}

@@ -1,8 +1,7 @@
-"""Where the command line writes: results on standard output, progress and warnings on standard error.
+"""Print to the terminal: results on standard output, progress and warnings on standard error.
 
-Progress in a notebook: rich's bar in Jupyter, marimo's own in marimo, nothing anywhere else.
-
-Neither is imported: a notebook that runs has done so already.
+In a notebook, progress is rich's bar (Jupyter) or marimo's own bar. Neither notebook library is imported
+here: a running notebook has already imported its own.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ messages = Console(stderr=True, highlight=False)
 
 
 def print_message(line: str) -> None:
-    """Write one line to standard error as it is: names in it are neither markup nor orders to a terminal."""
+    """Print one line on standard error. Markup and control characters in it have no effect."""
     messages.print(printable(line), markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """Write JSON alone to standard output, in ASCII: the same whatever encoding the terminal has."""
+    """Print JSON on standard output, in ASCII, so that it does not depend on the terminal's encoding."""
     sys.stdout.write(to_json(value, ascii_only=True) + "\n")
 
 
@@ -50,12 +49,12 @@ class Column(NamedTuple):
     """A column of a table.
 
     Args:
-        title: its title; rich reads markup in it.
-        cells: one for each line, in which nothing is markup.
-        is_text: whether cells begin at the left; numbers end at the right.
-        wraps: whether a cell may take several lines; others are never cut.
-        max_width: letters of a line of a cell that wraps.
-        name: what a screen too narrow for it calls it; its title unless given.
+        title: may contain rich markup.
+        cells: one for each line; markup in them has no effect.
+        is_text: align cells at the left; numbers are aligned at the right.
+        wraps: let a cell take several lines. Other cells are never cut.
+        max_width: letters in a line of a cell that wraps.
+        name: how the remark about hidden columns calls it; the title by default.
     """
 
     title: str
@@ -69,10 +68,14 @@ class Column(NamedTuple):
 def print_table(
     console: Console, columns: Sequence[Column], droppable: Sequence[str] = (), tight: bool = False
 ) -> None:
-    """Print columns without cutting a cell; on a narrow screen leave out some of the names in `droppable`.
+    """Print columns without cutting a cell.
 
-    Columns are left out in the order of `droppable`, and a line says so. A table that is still too wide runs
-    over the edge. A `tight` table has one space between columns, not two.
+    If the screen is too narrow, columns in `droppable` are left out in this order, and a line says so. A
+    table that is still too wide runs over the edge.
+
+    Args:
+        droppable: names of columns that may be left out, the first of them first.
+        tight: put one space between columns instead of two.
     """
     names = [column.name or column.title.strip() for column in columns]
     droppable = [name for name in droppable if name in names]
@@ -107,7 +110,7 @@ def print_table(
 
 
 def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:
-    """Return columns by their titles: the name of each in the table, and the form of its numbers."""
+    """Return columns of numbers; `forms` maps a title to the name of its column and a number format."""
     return [
         Column(title, [format_number(value, form, missing="–") for value in table[name]])
         for title, (name, form) in forms.items()
@@ -115,7 +118,7 @@ def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) ->
 
 
 def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
-    """The number in its form, or with its error where that reaches the digits shown; `missing` for None.
+    """Format a number. Its error is added if it affects the digits that are shown; None becomes `missing`.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
@@ -140,7 +143,7 @@ def format_duration(seconds: float) -> str:
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """The time left as the caller knows it, or by the pace of what is done."""
+    """The time left: the caller's estimate, or one from the pace of the work done."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
@@ -150,10 +153,10 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
-    """Return rich's bar of one task, which is not shown yet, and `report(done, total, left=None)` for it."""
+    """Return a rich bar for one task, not shown yet, and its function `report(done, total, left=None)`."""
     text = TextColumn("{task.description}", markup=False)
     columns = (text, BarColumn(), MofNCompleteColumn(), _TimeLeft())
-    # Steps may take minutes: their pace is that of all of them.
+    # Steps may take minutes, so the pace is that of all steps.
     bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)
     task = bar.add_task(printable(description), total=None)
     return bar, lambda done, total, left=None: bar.update(task, completed=done, total=total, left=left)
@@ -161,9 +164,9 @@ def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[..., None]]:
-    """Yield `report(done, total, left=None)`: a bar on a terminal, now and then a line where there is none.
+    """Yield `report(done, total, left=None)`. A terminal shows a bar; otherwise a line appears now and then.
 
-    `left` are the seconds to come, where the caller knows them better than by what is done.
+    `left` is the number of seconds left, if the caller can estimate it better than the bar.
     """
     bar, update = progress_bar(description)
     if messages.is_terminal:
@@ -185,7 +188,7 @@ def progress(description: str) -> Iterator[Callable[..., None]]:
 
 
 def sparkline(values: Sequence[float], top: float) -> str:
-    """One block per value, as high as the value is against `top`.
+    """Return one block character for each value, as high as the value relative to `top`.
 
     >>> sparkline([0.0, 1.0, 2.0], top=2.0)
     '▁▅█'
@@ -195,7 +198,7 @@ def sparkline(values: Sequence[float], top: float) -> str:
 
 
 def bar(fraction: float, width: int = 8) -> str:
-    """A horizontal bar, in eighths of a character.
+    """Return a horizontal bar, in eighths of a character.
 
     >>> bar(0.5, width=4)
     '██'
@@ -204,11 +207,11 @@ def bar(fraction: float, width: int = 8) -> str:
     return "█" * (eighths // 8) + ("▏▎▍▌▋▊▉"[eighths % 8 - 1] if eighths % 8 else "")
 
 
-FIRST_DRAW_DELAY, REDRAW_INTERVAL = 0.5, 0.2  # seconds before a bar appears, and between two drawings of it
+FIRST_DRAW_DELAY, REDRAW_INTERVAL = 0.5, 0.2  # seconds before a bar appears, and between updates
 
 
 def notebook_progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that gives the progress to call, and takes its bar away at the end."""
+    """Return a context that yields a progress function, and removes its bar at the end."""
     ipython, marimo = (sys.modules.get(module) for module in ("IPython", "marimo"))
     # IPython's terminal has no kernel.
     if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:
@@ -220,8 +223,7 @@ def notebook_progress(name: str) -> AbstractContextManager[Progress]:
 
 @contextmanager
 def _jupyter_progress(name: str, display: Any) -> Iterator[Progress]:
-    # Not by rich's live display: it needs ipywidgets.
-
+    # rich's live display would need ipywidgets.
     bar, update = progress_bar(name)
     place: Any = None
     next_draw = time.monotonic() + FIRST_DRAW_DELAY

@@ -1,4 +1,4 @@
-"""Results of any verb in the terminal: one case as a list of quantities, several as rows."""
+"""Print results of any verb in the terminal: one case as a list of quantities, several cases as rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attnlaw.render.terminal.console import Column, print_message, print_table
 
 
 def show(result: Result, console: Console) -> None:
-    """Print the cases of a verb (and those of its simulation), then what their outcomes say."""
+    """Print the cases of a verb and of its simulation, then their remarks."""
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
@@ -40,7 +40,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def _show_rows(parts: Sequence[Result], console: Console) -> None:
-    """A row for each case: what varies, and the quantities in brief; lists as columns of a second table."""
+    """Print a row for each case: settings that vary, and summary quantities. Lists make further tables."""
     result, cases = parts[0], range(len(parts[0]))
     verb, varied = result.verb, _varying_names(result)
     cells = {verb.label(name): [format_value(value) for value in result.rows[name]] for name in varied}
@@ -68,7 +68,7 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
 
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
-    """A quantity that is a list, a column for each case; a case without one has none."""
+    """Print a quantity that is a list, with a column for each case that has one."""
     length = max(map(len, lists.values()))
     columns = [
         Column(name, [*map(format_value, values), *[""] * (length - len(values))])
@@ -81,7 +81,7 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 
 def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
-    """One row for each quantity that the only case has, beside it that of the simulation."""
+    """Return a row for each quantity of the only case, with that of the simulation next to it."""
     titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
     known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:
@@ -102,7 +102,7 @@ def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
 
 
 def _heading(result: Result) -> str:
-    """What a simulation is called, with the settings that it must be given."""
+    """Return the title of a simulation, with its required settings."""
     row = result.row()
     given = [
         f", {setting.rule.symbol or setting.name} = {format_value(row[setting.name])}"
@@ -113,13 +113,12 @@ def _heading(result: Result) -> str:
 
 
 def _varying_names(result: Result) -> list[str]:
-    """The settings that differ between cases."""
     names = result.verb.setting_columns.values()
     return [name for name in names if len({str(value) for value in result.rows[name].drop_nulls()}) > 1]
 
 
 def _describe_shared(result: Result) -> list[str]:
-    """The settings that play a part and are the same in all cases, in words."""
+    """Return the settings that have an effect and are the same in all cases, in words."""
     varied, words = _varying_names(result), []
     for name, value in result.settings().items():
         if name not in varied and value is not None and value is not False:
