@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from analysis.audit.damages import DAMAGES, Weights
+from analysis.findings.damages import DAMAGES, Weights
 from safetensors.numpy import save_file
 
 import attnlaw

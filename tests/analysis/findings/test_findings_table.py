@@ -1,6 +1,6 @@
 """The table of rules on trained and damaged models, printed: false findings, and damages that are found.
 
-python -m pytest -m long -s tests/analysis/audit/test_findings_table.py
+python -m pytest -m long -s tests/analysis/findings/test_findings_table.py
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analysis.audit.damages import DAMAGES, Weights
-from analysis.audit.trained import FAMILIES, trained
+from analysis.findings.damages import DAMAGES, Weights
+from analysis.findings.trained import FAMILIES, trained
 from real_checkpoints import NAMES, audited, real_checkpoint
 
 import attnlaw

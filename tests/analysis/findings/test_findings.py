@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from analysis.audit.damages import DAMAGES, Weights, int4
+from analysis.findings.damages import DAMAGES, Weights, int4
 from numpy.typing import NDArray
 from real_checkpoints import audited
 
