@@ -1,18 +1,17 @@
-"""A short training run of the small decoder: spectra of its heads over steps, and the theory's picture.
+"""A small byte-level decoder: its corpus, its training, and its spectra next to the theory of one head.
 
-Singular values are over the edge of the bulk of each head's null, eigenvalues of the theory's student over
-the edge of its bulk: beyond 1 a direction stands out. An analogy, not a fit: the theory has one tied head,
-Gaussian tokens and a known target, the run has sixteen heads, Adam and text.
+The decoder is a GPT-2 of 4 layers that AdamW trains, with one token for each byte (vocabulary 256).
+`examples/train_tiny.py` trains the one that is shipped with it; the study `dynamics-training` makes a
+shorter run.
 
-A small byte-level decoder and its recipe: GPT-2 of 4 layers, one token per byte, trained by AdamW.
+The corpus is the source of Python's standard library. A hash of its name puts each file into the training or
+the held-out split, so the split is the same on every machine and for every Python version. The bytes
+themselves are those of the interpreter that runs.
 
-`examples/train_tiny.py` trains the one that ships with it; the study `dynamics-training` a shorter run.
-
-The corpus of the trained examples: the Python standard library's own source, as bytes.
-
-Every byte is a token (vocabulary 256). A file belongs to the training or to the held-out split by a hash of
-its name, so that the split is the same on every machine and for every Python version; the bytes themselves
-are those of the interpreter that runs.
+Singular values of a head are divided by the edge of the bulk of its null, the spectrum of random weights.
+Eigenvalues of the theory's student are divided by the edge of its bulk. A direction with a value above 1
+stands out. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known target.
+The run has sixteen heads, Adam and text.
 """
 
 from __future__ import annotations
@@ -62,40 +61,40 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Whether the file `name` (relative to the library, with forward slashes) is kept from training."""
+    """Return whether a file is kept from training, by its name relative to the library."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
 def source_files(*, held_out: bool) -> list[Path]:
-    """The files of one split, sorted by name."""
+    """Return the files of one split, sorted by name."""
     library = Path(sysconfig.get_path("stdlib"))
     names = sorted(path.relative_to(library).as_posix() for path in _python_files(library))
     return [library / name for name in names if is_held_out(name) == held_out]
 
 
 def read_bytes(files: list[Path]) -> Bytes:
-    """The bytes of the files, one array (uint8), with a zero byte after each file."""
+    """Return the bytes of all files in one array (uint8), with a zero byte after each file."""
     text = b"".join(path.read_bytes() + FILE_SEPARATOR for path in files)
     return np.frombuffer(text, dtype=np.uint8)
 
 
 def windows(text: Bytes, length: int) -> Bytes:
-    """Consecutive windows (count, length + 1): the last byte of one is the first of the next.
+    """Return consecutive windows (count, length + 1). Each one starts with the last byte of the one before.
 
-    Each byte but the first of the text (and a remainder at its end) is then predicted exactly once when a
-    model reads `window[:-1]` and predicts `window[1:]`.
+    If a model reads `window[:-1]` and predicts `window[1:]`, it predicts each byte once, except the first
+    byte of the text and a remainder at its end.
     """
     return np.lib.stride_tricks.sliding_window_view(text, length + 1)[::length]
 
 
 def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generator) -> Bytes:
-    """Windows (count, length) that start at uniformly random places, as int64 token numbers."""
+    """Return windows (count, length) that start at uniformly random places, as int64 token ids."""
     starts = rng.integers(0, len(text) - length + 1, size=count)
     return np.asarray(text[starts[:, None] + np.arange(length)], dtype=np.int64)
 
 
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
-    """Mean -log p(byte | byte before it) in nats over each window, with add-one counts of `train`."""
+    """Return the mean -log p(byte | byte before it) in nats of each window, with add-one counts of `train`."""
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_p = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
@@ -121,7 +120,7 @@ GRADIENT_NORM = 1.0
 
 
 def build_decoder() -> Any:
-    """The decoder, with GPT-2's initialisation; draws from torch's own generator."""
+    """Return the untrained decoder, with weights from torch's global generator."""
     import_torch("training a decoder")
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -143,7 +142,7 @@ def build_decoder() -> Any:
 
 
 def adamw(model: Any, learning_rate: float) -> Any:
-    """AdamW with weight decay on matrices and none on biases and normalisation gains."""
+    """Return AdamW with weight decay on matrices, and without it on biases and gains of norms."""
     import torch
 
     parameters = list(model.parameters())
@@ -155,7 +154,7 @@ def adamw(model: Any, learning_rate: float) -> Any:
 
 
 def warmup_then_cosine(optimizer: Any, steps: int) -> Any:
-    """Linear warm-up, then cosine down to a tenth of the learning rate."""
+    """Return a schedule with a linear warm-up and then a cosine down to a tenth of the learning rate."""
     import torch
 
     def factor(step: int) -> float:
@@ -166,7 +165,7 @@ def warmup_then_cosine(optimizer: Any, steps: int) -> Any:
 
 
 def decoder_loss(model: Any, windows: Bytes) -> Any:
-    """Mean loss in nats per byte of predicting windows[:, 1:] from windows[:, :-1]."""
+    """Return the mean loss in nats per byte of predicting windows[:, 1:] from windows[:, :-1]."""
     import torch
 
     tokens = torch.from_numpy(windows.astype(np.int64))
@@ -175,7 +174,7 @@ def decoder_loss(model: Any, windows: Bytes) -> Any:
 
 
 def held_out_loss(model: Any, windows: Bytes) -> float:
-    """The decoder's mean loss over all windows, which are of equal length."""
+    """Return the mean loss of the decoder over all windows, which have the same length."""
     import torch
 
     batches = [windows[i : i + 64] for i in range(0, len(windows), 64)]
@@ -187,7 +186,12 @@ def held_out_loss(model: Any, windows: Bytes) -> float:
 def train_decoder(
     model: Any, text: Bytes, steps: int, seed: int, after: Callable[[int, float], object]
 ) -> None:
-    """Train in place on random windows of the text; `after(step, loss)` is called after every step."""
+    """Train the decoder in place on random windows of the text.
+
+    Args:
+        text: the training split, as bytes.
+        after: called as `after(step, loss)` after every step.
+    """
     import torch
 
     rng = np.random.default_rng(seed)
@@ -216,7 +220,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DecoderRun:
-    """What a run tells: `quantities` at its last step, and rows of tables."""
+    """A training run: quantities at its last step, and the rows of its tables."""
 
     quantities: dict[str, Any]
     steps: pl.DataFrame = field(repr=False)
@@ -230,7 +234,7 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder for some steps on one thread, measuring its heads at every k-th and at the last."""
+    """Train the decoder, and measure its heads at the start, at every `every`-th step and at the last one."""
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)
@@ -267,7 +271,7 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
 
 
 def build_seeded_decoder(seed: int) -> Any:
-    """The decoder drawn from a seed, without a trace in torch's own generator."""
+    """Return the decoder drawn from a seed, and leave torch's global generator as it is."""
     with require_extra("training the decoder", "lens"):
         import torch
         import transformers  # noqa: F401
@@ -278,7 +282,7 @@ def build_seeded_decoder(seed: int) -> Any:
 
 
 def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
-    """All singular values of every head over the edge of its bulk."""
+    """Yield all singular values of every head over the edge of its bulk."""
     settings = ModelSettings.parse({"model": model, "only": "qk,vo"}, "decoder")
     opened = settings.open()
     for location, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
@@ -293,7 +297,7 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
 
 
 def _bulk(model: Any) -> Rows:
-    """The density of the null of the decoder's heads, in units of its edge."""
+    """Return the density of the null of the decoder's heads, in units of its edge."""
     config = model.config
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve
@@ -306,7 +310,7 @@ def _bulk(model: Any) -> Rows:
 
 @lru_cache(maxsize=1)
 def theory_rows() -> tuple[Rows, Rows]:
-    """The theory beside the run, a target with a bulk and spikes: densities at five times, and the spikes."""
+    """Return densities at five times and the spikes of a student whose target has a bulk and spikes."""
     target = Target.marchenko_pastur(0.5).with_spikes(*SPIKES)
     path = trajectory(Problem(target=target), Schedule(TIMES.tolist()))
     densities = [
@@ -325,7 +329,7 @@ def _densities(path: Trajectory, time: float) -> Iterator[dict[str, Any]]:
 
 
 def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
-    """Each spike at each time: where it stands, over the edge of the bulk, once it has left it."""
+    """Yield the location of each visible spike at each time, over the edge of the bulk."""
     left: dict[float, float] = {}
     for time in path.time[1:].tolist():
         edge = path.edge(time)

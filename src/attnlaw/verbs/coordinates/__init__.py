@@ -1,4 +1,4 @@
-"""`coordinates`: the coordinate check of muP on a model whose weights are never drawn, for studies."""
+"""The verb `coordinates`, for studies: the coordinate check of muP without drawing any weights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from attnlaw.theory.init.coordinates import CoordinateCheck, coordinate_check
 
 @settings_dataclass
 class CoordinatesSettings(Settings):
-    """How much the logits of a two-layer GPT-2 move in a few steps of SGD, against the width.
+    """Compute how much the logits of a two-layer GPT-2 change in a few steps of SGD, for a given width.
 
-    In the standard parametrisation (SP) the change grows with the width, in muP (arXiv 2203.03466) it has a
+    In the standard parametrisation (SP) the change grows with the width. In muP (arXiv 2203.03466) it has a
     limit. Needs the extra lens.
     """
 

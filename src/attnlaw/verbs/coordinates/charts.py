@@ -1,4 +1,4 @@
-"""The coordinate check: the change of logits against the width."""
+"""The chart of `coordinates`: the change of logits over the width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`decoder`, for studies: a real training run beside the theory's picture of how a head learns."""
+"""The verb `decoder`, for studies: a real training run next to the theory of how a head learns."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class DecoderSettings(Settings):
-    """Train the small decoder of the examples on the source of Python's library, and watch its heads.
+    """Train the small decoder of the examples on the source of Python's library, and measure its heads.
 
-    Beside it stands the theory of one head (arXiv 2609.03858): an analogy, not a fit. Needs the extra lens.
+    The theory of one head (arXiv 2609.03858) is shown next to it. This is an analogy, not a fit. Needs the
+    extra lens.
     """
 
     steps: int = setting(

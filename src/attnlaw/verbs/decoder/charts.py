@@ -1,4 +1,4 @@
-"""A real training run beside the theory: spectra over steps and over times, and which modes leave first."""
+"""Charts of `decoder`: spectra of the run and of the theory, and which modes leave the bulk first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
     "theory, spikes of its target as triangles. An analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
-    """Two ridges, one for each run."""
+    """Draw spectra over steps of the run, and over times of the theory."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
         beside = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
         yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *beside), case)
@@ -39,7 +39,7 @@ def run(view: ChartView) -> Drawings:
     "what left earlier also had longer to grow.",
 )
 def order(view: ChartView) -> Drawings:
-    """Two clouds, one for each run."""
+    """Draw when each mode left the bulk against its strength, for the run and for the theory."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")
         if dated_modes.height:
@@ -50,7 +50,7 @@ def order(view: ChartView) -> Drawings:
 def draw_ridges(
     values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame
 ) -> alt.HConcatChart:
-    """The run's ridge, values as bars under the null's line, and the theory's, spikes as triangles."""
+    """Draw the run, with singular values as bars and the null as a line, next to the theory."""
     domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
     steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
     run = [
@@ -82,7 +82,7 @@ def _panel(
     values: pl.DataFrame | None = None,
     spikes: pl.DataFrame | None = None,
 ) -> alt.LayerChart:
-    """One spectrum over the logarithm of the strength: densities are those of the logarithm."""
+    """Draw one spectrum over the logarithm of the strength, with densities per logarithm."""
     ticks = alt.Axis(labels=last, ticks=last, grid=False, format="~g", tickCount=5)
     scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
     x = alt.X("x:Q", title=LABEL if last else None, axis=ticks, scale=scale)
@@ -105,7 +105,7 @@ def _panel(
 
 
 def draw_clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> alt.HConcatChart:
-    """Strength against the step, or the time, at which a mode left the bulk."""
+    """Draw the strength of each mode over the step, or the time, at which it left the bulk."""
     last = theory.filter(pl.col("time") == theory["time"].max())
 
     def axis(kind: Any, column: str, title: str) -> Any:

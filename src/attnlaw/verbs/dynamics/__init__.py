@@ -1,4 +1,4 @@
-"""`dynamics`: how a single attention head learns, in time; beside it real ones are trained by SGD."""
+"""The verb `dynamics`: how one attention head learns in time, and students that SGD trains for comparison."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from attnlaw.verbs.learn import RUN, LearnSimulationSettings
 
 @settings_dataclass
 class DynamicsSettings(TrajectorySettings):
-    """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
+    """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
-    of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
+    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
     """
@@ -44,7 +44,7 @@ class DynamicsSettings(TrajectorySettings):
 
 @settings_dataclass
 class DynamicsSimulationSettings(DynamicsSettings):
-    """Train real students by one-pass SGD at a finite dimension, each on its own samples."""
+    """Train students by one-pass SGD at a finite dimension, each on its own samples."""
 
     simulate: int = setting_like(
         LearnSimulationSettings,
@@ -104,7 +104,7 @@ def solve(case: DynamicsSettings, progress: Progress) -> TrajectoryRows:
 
 
 def check_solvable(case: DynamicsSettings) -> None:
-    """A `BadSetting` for what has no theory."""
+    """Raise a `BadSetting` if there is no theory for a case."""
     check_motion(case.problem, case.schedule)
 
 
@@ -124,7 +124,7 @@ def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
 
 
 def check_trainable(case: DynamicsSimulationSettings) -> None:
-    """An `InputError` for a run that cannot be made."""
+    """Raise an `InputError` if SGD cannot run for a case."""
     with rename_settings(size="simulate", samples="batch"):
         check_sgd(case.problem, case.schedule, case.simulate, case.sensing, case.batch)
 

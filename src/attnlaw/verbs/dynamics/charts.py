@@ -1,4 +1,4 @@
-"""Trajectories: alignment and loss against time, error against samples, spectra one above the other."""
+"""Charts of `dynamics`: alignment and loss over time, error over samples, and spectra above each other."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ STATIC_STUDENTS = {
     "large dimension.",
 )
 def learning(view: ChartView) -> Drawings:
-    """Alignment and loss against time, one line for each setting that varies."""
+    """Draw alignment and loss over time, with one line for each combination of settings."""
     return _trajectories(view, "time", {"alignment": False, "prediction_error": True})
 
 
 @chart("What one pass costs", "Error against samples seen once each, for several learning rates.")
 def cost(view: ChartView) -> Drawings:
-    """Error against samples, where several learning rates were run."""
+    """Draw the error over samples, if several learning rates were run."""
     if view.frame("trajectory")["learning_rate"].n_unique() > 1:
         yield from _trajectories(view, "samples", {"estimation_error": True})
 
 
 @chart("How trained students align")
 def runs(view: ChartView) -> Drawings:
-    """The alignment of trained students, where no theory stands beside them."""
+    """Draw the alignment of trained students, if there is no theory to compare them with."""
     return line_charts(view, view.frame("runs"), "time", "alignment")
 
 
 def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
-    """Panels of quantities over `x`, each with whether its axis is logarithmic."""
+    """Draw a panel over `x` for each quantity. `panels` says whether its axis is logarithmic."""
     every = view.frame("trajectory")
     if not has_values(every, x, *panels):
         return
@@ -91,7 +91,10 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """The rows; too many lines for one figure are parted by the first setting that leaves few in each."""
+    """Yield all rows, or parts of them if they have too many lines for one figure.
+
+    The first setting that leaves few lines in each part divides the rows.
+    """
     if _has_few_lines(view, rows):
         yield {}, rows
         return
@@ -108,18 +111,18 @@ def _has_few_lines(view: ChartView, rows: pl.DataFrame) -> bool:
 
 
 def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
-    """The settings that differ between lines, who learns what first."""
+    """Return the settings that differ between lines, with `LEARNER_SETTINGS` first."""
     names = [name for name in varying_settings(rows, view.settings) if name not in IGNORED_SETTINGS]
     return sorted(names, key=lambda name: name not in LEARNER_SETTINGS)
 
 
 def _line_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
-    """Those of them that tell lines apart."""
+    """Return those varied settings that are enough to distinguish the lines."""
     return independent_settings(rows, _varied_settings(view, rows), [])
 
 
 def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """The rows with settings that go without saying null."""
+    """Replace default values of settings by null, so that no label mentions them."""
     known = setting_fields(view.verb.settings)
     there = {name: known[name].default for name in names if name in rows.columns}
     shown = [pl.col(name).replace(default, None) for name, default in there.items() if default is not None]
@@ -129,7 +132,7 @@ def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.
 def _lines(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """The theory, whose errors are smaller than a line, and over samples the students that keep them."""
+    """Return the lines of the theory and their colours. Over samples, students that keep them are added."""
     means, colours = view.mean_lines(rows.drop_nulls([x, y]), x, y, by)
     no_error = pl.lit(None, dtype=pl.Float64)
     lines = _shorten_series(means.with_columns(error=no_error)).sort("x", maintain_order=True)
@@ -146,7 +149,7 @@ def _lines(
 
 
 def _shorten_series(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with series that fit a legend."""
+    """Shorten the names of series so that they fit into a legend."""
     return rows.with_columns(pl.col("series").map_elements(_shorten_label, return_dtype=pl.String))
 
 
@@ -164,7 +167,7 @@ def _points(
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
-    """The means of students that SGD trained with the settings of some rows."""
+    """Return means of the students that SGD trained with the same settings, or None."""
     if view.simulation is None:
         return None
     measured = view.simulation.frame("runs", y, "simulate").filter(pl.col(x) > 0)
@@ -181,7 +184,7 @@ def _points(
     "target's spike is seen.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """A ridge of densities, the earliest at the bottom, eigenvalues of SGD behind them, and a spike."""
+    """Draw densities above each other, with eigenvalues of SGD behind them and the location of a spike."""
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
     for case, case_rows in rows_by_case(rows, names):
@@ -195,7 +198,14 @@ def spectra(view: ChartView) -> Drawings:
 
 
 def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str) -> alt.VConcatChart:
-    """`rows`: time, x, density; `tracks`: time, location; `values`: time, eigenvalue."""
+    """Draw one panel for each time, the earliest at the bottom.
+
+    Args:
+        rows: densities, with the columns time, x and density.
+        tracks: visible spikes, with the columns time and location.
+        values: eigenvalues of trained students, with the columns time and eigenvalue; may be empty.
+        x: title of the axis.
+    """
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
     scale = alt.Scale(domain=[min([*rows["x"], 0.0]), 1.05 * right], nice=False)
@@ -223,7 +233,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
 
 
 def _bars(values: pl.DataFrame, right: float, top: float) -> list[dict[str, float]]:
-    """A histogram as a density, those at zero left out of the picture and not out of the count."""
+    """Return bars of a histogram as a density. Values outside of the picture count, but are not drawn."""
     edges = np.linspace(0.0, 1.05 * right, 49)
     count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
     width = edges[1] - edges[0]

@@ -1,4 +1,4 @@
-"""A trajectory in the terminal: when the target is found, then some of its times as rows."""
+"""A trajectory in the terminal: when the target is found, and a table of some times."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _times(result: DynamicsResult) -> list[dict[str, Any]]:
 
 
 def _headline(result: DynamicsResult) -> str:
-    """When the alignment reaches its levels, and what kind of training that is."""
+    """Return a sentence about the kind of training and when the alignment reaches 0.5 and 0.9."""
     row = result.row()
     eta = row["learning_rate"]
     if "runs" in result.tables:

@@ -1,4 +1,4 @@
-"""`init`: the exact law of a whole Transformer before training, from its config.json."""
+"""The verb `init`: the exact law of a whole Transformer before training, from its config.json."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MOST_TOKENS = 2048
 
 @settings_dataclass
 class InitSettings(Settings):
-    """How a freshly initialised Transformer treats signals, attention and logits, from its config alone.
+    """Compute how an untrained Transformer treats signals, attention and logits, from its config alone.
 
-    Layer by layer, over initialisations: exact at the model's own width for given tokens, with no weight
-    matrix drawn. Only config.json is read; the weights are those that the library of the model's family
-    would draw, which need not be what its authors drew. The limits of infinite width, and all but the
-    attention of one layer in them, are extensions of arXiv 2506.00846.
+    The numbers are for each layer, over initialisations. They are exact at the model's own width for given
+    tokens, and no weight matrix is drawn. attnlaw reads only config.json. The weights are those that the
+    library of the model's family would draw, which need not be what its authors drew. The limits of infinite
+    width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
     """
 
     model: str = setting(
@@ -101,7 +101,7 @@ class InitSettings(Settings):
 
     @property
     def model_width(self) -> float | None:
-        """The width as a number; None is the model's own."""
+        """The width as a number; None means the model's own width."""
         return None if self.width == OWN_WIDTH else math.inf if self.width == LIMIT_WIDTH else int(self.width)
 
 
@@ -153,7 +153,7 @@ QUANTITIES = (
 
 
 def _measure_quantities(name: str, meaning: str, **more: Any) -> tuple[Quantity, ...]:
-    """A measure of a layer: its mean over initialisations, its spread, and where 90% of them are."""
+    """Return the columns of a measure of a layer: mean, deviation and quantiles over initialisations."""
     return (
         Quantity(name, meaning, error=True, **more),
         Quantity(f"{name}_spread", "its deviation over initialisations"),
@@ -177,7 +177,7 @@ LAYERS = (
 
 
 def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
-    """The model and the tokens of a case; of the model its config alone is read."""
+    """Return the model and the tokens of a case. Only the config of the model is read."""
     model = Architecture.from_config(case.model, case.std, case.depth or 0)
     if case.ids is None:
         return model, random_tokens(model, case.tokens, case.padding, case.seed)
@@ -185,7 +185,7 @@ def _model_and_tokens(case: InitSettings) -> tuple[Architecture, Tokens]:
 
 
 def precheck(case: InitSettings) -> None:
-    """An `InputError` for a model that is not covered, or for tokens or a width that it cannot have."""
+    """Raise an `InputError` if the law does not cover the model, the tokens or the width of a case."""
     model, tokens = _model_and_tokens(case)
     check_tokens(model, tokens)
     if case.width not in (OWN_WIDTH, LIMIT_WIDTH):

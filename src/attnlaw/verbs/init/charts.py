@@ -1,4 +1,4 @@
-"""The chart of a model before training: panels by layer, a band over initialisations, the limit as dashes."""
+"""Charts of `init`: measures by layer with a band over initialisations, and by depth, width and deviation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PANELS = {"rms": True, "cosine": False, "entropy": False}
     "them, dashes are the limit of infinite width.",
 )
 def init_layers(view: ChartView) -> Drawings:
-    """Two panels for each model: lines for what varied, bands at finite width, dashes in the limit."""
+    """Draw two panels for each model, with bands at finite widths and dashed lines in the limit."""
     rows = view.frame("layers", "rms")
     if rows["layer"].n_unique() < 2:
         return

@@ -1,4 +1,4 @@
-"""The law of a model before training in the terminal: remarks, then a line for each layer, then the head."""
+"""An untrained model in the terminal: remarks, then a line for each layer, then logits and loss."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def show_case(result: InitResult, console: Console) -> None:
 
 
 def show_summary(result: InitResult, console: Console) -> None:
-    """Print what the numbers are, after all models."""
+    """Print what the numbers mean, after all models."""
     words = "means with standard errors over initialisations; entropy is over that of uniform attention"
     read = ", ".join(dict.fromkeys(result.rows["initialiser"]))
     console.print(Text(f"{words}; initialisers as read from {read}", style="dim"), soft_wrap=True)
