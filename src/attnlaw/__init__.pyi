@@ -1165,12 +1165,12 @@ def init(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> InitResult:
-    """How a freshly initialised Transformer treats signals, attention and logits, from its config alone.
+    """Compute how an untrained Transformer treats signals, attention and logits, from its config alone.
 
-    Layer by layer, over initialisations: exact at the model's own width for given tokens, with no weight
-    matrix drawn. Only config.json is read; the weights are those that the library of the model's family
-    would draw, which need not be what its authors drew. The limits of infinite width, and all but the
-    attention of one layer in them, are extensions of arXiv 2506.00846.
+    The numbers are for each layer, over initialisations. They are exact at the model's own width for given
+    tokens, and no weight matrix is drawn. attnlaw reads only config.json. The weights are those that the
+    library of the model's family would draw, which need not be what its authors drew. The limits of infinite
+    width, and everything in them except the attention of one layer, are extensions of arXiv 2506.00846.
 
     Options that take a sequence make one case for each value.
 
@@ -1313,10 +1313,10 @@ def dynamics(
     statics: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> DynamicsResult:
-    """How a single attention head learns, step by step: one pass over fresh samples (arXiv 2609.03858).
+    """Compute how a single attention head learns from samples that it sees once (arXiv 2609.03858).
 
-    The tokens are Gaussian, the target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss
-    of a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory; its times are the rows of its table.
+    Tokens are Gaussian. The target is S* = W₀W₀ᵀ/√(m₀d) (untied: a product of two factors), and the loss of
+    a sample is Σ_ab (y_ab − ŷ_ab)². One case is one trajectory, and its times are the rows of its table.
 
     The same from Python: attnlaw.dynamics(times="0.001:1:60", ...).
 

@@ -94,7 +94,7 @@ def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generato
 
 
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
-    """Return the mean -log p(byte | byte before it) in nats of each window, with add-one counts of `train`."""
+    """Return the mean -log p(byte | byte before it) of each window in nats, by add-one counts of `train`."""
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_p = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
