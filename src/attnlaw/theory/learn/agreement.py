@@ -108,7 +108,7 @@ def extrapolate(sizes: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) 
         )
     if not np.all(s > 0):
         raise InputError("extrapolation: a standard error is not positive; simulate more seeds")
-    # Centred regression: the intercept at 1/d = 0 is the weighted mean moved along the slope.
+    # Centred regression: the intercept at 1/d = 0 is the weighted mean, moved along the slope.
     w = 1.0 / s**2
     u = 1.0 / d - w @ (1.0 / d) / w.sum()
     slope = float((w * u) @ y / ((w * u) @ u))
@@ -185,7 +185,7 @@ def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
     0.125
     """
     pooled = np.sort(np.asarray(eigenvalues, dtype=float), axis=None)
-    # Between eigenvalues the empirical function is flat and the law's rises: the extremes are at the ends.
+    # Between eigenvalues the empirical function is flat and the law rises, so the extremes are at the ends.
     just_below = np.nextafter(pooled, -np.inf)
     at = np.searchsorted(pooled, pooled, side="right") / pooled.size - law.cdf(pooled)
     below = np.searchsorted(pooled, pooled, side="left") / pooled.size - law.cdf(just_below)

@@ -37,8 +37,9 @@ from attnlaw.theory.learn.softmax import (
     fixed_point,
 )
 
-REACH = 8.5  # deviations: what lies beyond weighs 2e-17
-WIDEST, PER_POLE, MOST_NODES = 0.2, 0.4, 601  # steps in deviations; in poles' distances over pi
+REACH = 8.5  # standard deviations: the rest has weight 2e-17
+# Largest step in standard deviations, and in units of the distance of the poles over pi.
+WIDEST, PER_POLE, MOST_NODES = 0.2, 0.4, 601
 TOLERANCE, MOST_NEWTON, LEAST_NORM = 1e-10, 100, 1e-12
 
 
@@ -91,7 +92,7 @@ class AttendedKey:
             mhat = self.mean(c * c * slope / (1 + V * H))
             sums = np.array([self.mean(term) for term in (H / (1 + V * H), g * g, loss)])
         else:
-            # p depends on omega and the drawn key alone.
+            # p depends only on omega and on the key that was drawn.
             chosen, slope = (chosen @ weights)[:, None], (slope @ weights)[:, None]
             sums, mhat = np.zeros(3), 0.0
             for y, share, sign in ((1.0, chosen, 1.0), (0.0, 1 - chosen, -1.0)):
@@ -159,7 +160,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
     return np.asarray(p)
 
 
-def solve(problem: Problem, answer: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
+def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
     """Solve for the fixed point (E, theta, V).
 
     It is the point S = 0 if the penalty leaves nothing to learn.
@@ -178,10 +179,10 @@ def solve(problem: Problem, answer: StudentUpdate, start: Start | None = None) -
     unmoved = channel.unlearned()
     if unmoved.b >= Truncated(problem.target.law, np.array([unmoved.a]), 2).top[0]:
         return unmoved
-    return fixed_point(channel, answer, start or _linear_start(channel, answer), TOLERANCE)
+    return fixed_point(channel, student, start or _linear_start(channel, student), TOLERANCE)
 
 
-def _linear_start(channel: AttendedKey, answer: StudentUpdate) -> Start:
+def _linear_start(channel: AttendedKey, student: StudentUpdate) -> Start:
     """Return (E, theta, V) for a quadratic loss with the mean curvature H at the target.
 
     It is exact as c -> 0. A drawn key is then a score with noise of variance 1/H.
@@ -196,5 +197,5 @@ def _linear_start(channel: AttendedKey, answer: StudentUpdate) -> Start:
         np.array([problem.weight_decay / 2]),
         problem.sides,
     )
-    E, gap, V = (float(values[0]) for values in answer.start(batch))
+    E, gap, V = (float(values[0]) for values in student.start(batch))
     return E, angle(problem.target.second_moment, E, gap), V

@@ -95,7 +95,7 @@ def isolated_modes(target: Target, delta: float) -> list[float | None]:
     if target.exponent is None or target.dimension is None or not isinstance(base, Discrete):
         return []
     values, weights = base.arrays
-    # With both signs a mode has half its weight on each side, and the positive one stands for both.
+    # With both signs a mode has half its weight on each side. Count only the positive one.
     sides = 2 if target.both_signs else 1
     single = np.isclose(weights * target.dimension * sides, 1.0) & (values > 0)
     parts = biane_atoms(values, weights, delta)

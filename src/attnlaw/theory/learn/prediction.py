@@ -66,14 +66,14 @@ def split_error(prediction: Prediction) -> ErrorSplit:
     q_out = weight * sum(seen.location**2 for seen in modes)
     Q, m = target.second_moment - Q_out, prediction.overlap.value - m_out
     q = prediction.norm.value - q_out
-    # With all of the target found there is nothing to miss: what is left of S was learned beside it.
+    # If all of the target is found, nothing is missing: the rest of S was learned in other directions.
     if 1e-12 * target.second_moment >= Q:
         return ErrorSplit(Q_out - 2 * m_out + q_out, 0.0, q)
     return ErrorSplit(Q_out - 2 * m_out + q_out, (Q - m) ** 2 / Q, q - m * m / Q)
 
 
 RESIDUAL = 1e-8
-WARNING, UNSTABLE = 0.6, 1.0  # of the stability indicator
+WARNING, UNSTABLE = 0.6, 1.0  # levels of the stability indicator
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,11 +186,11 @@ class Prediction(BriefRepr):
     @property
     def bulk(self) -> list[tuple[float, float]]:
         """Intervals of the spectrum, except those that one mode of the target fills alone."""
-        # Without noise the eigenvalues are the target's own, and those of a power law fill no interval.
+        # Without noise the eigenvalues are those of the target, and single modes do not fill an interval.
         level = self.noise_level
         modes = isolated_modes(self.problem.target, level.value) if level and level.value else []
         pairs = list(self.spectrum.intervals)
-        # A threshold cuts intervals away from below: those that are left are the upper ones.
+        # A threshold removes intervals from below, so the upper ones are left.
         kept = modes[len(modes) - len(pairs) :] if modes else [None] * len(pairs)
         return [pair for pair, mode in zip(pairs, kept, strict=True) if mode is None]
 

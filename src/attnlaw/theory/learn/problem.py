@@ -50,7 +50,7 @@ from attnlaw.theory.learn.target import Target
 __all__ = ["Channel", "ObservationGroup", "Problem", "ProblemBatch", "Target"]
 
 DEFAULT_TARGET, DEFAULT_UNTIED_TARGET = Target.marchenko_pastur(0.5), Target.product(0.5)
-STEEPEST = 1e4  # of beta times the spread of h: a softmax beyond it is a hardmax to the last digit
+STEEPEST = 1e4  # largest beta times spread of h: a steeper softmax equals a hardmax to the last digit
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Problem(ProblemRules):
         student = self.student_spec
         if not student.penalised or student.interpolation is None:
             return
-        # Where everything is fitted the weights drop out and the groups' noises enter by their mean.
+        # If everything is fitted, the weights drop out and only the mean noise of the groups matters.
         mean = sum(channel.alpha * channel.noise for channel in self.channels) / self.observations
         threshold, _ = student.interpolation(self.target, 2 * mean)
         if self.observations <= threshold:

@@ -116,7 +116,7 @@ def _leading_error(gamma: float, ratios: ArrayLike, noise: float, constant: floa
         E = np.exp(log_E)
         return np.asarray(E - front * ((E + noise / 2) / (2 * N[which])) ** power)
 
-    # E is at least what the noise alone gives; the right side is concave in E, so there is one root.
+    # E is at least what the noise alone gives. The right side is concave in E, so there is one root.
     high = np.zeros(N.size)
     low = np.minimum(np.log(front) + power * np.log(noise / (4 * N)), high)
     above = miss(high, np.arange(N.size)) < 0

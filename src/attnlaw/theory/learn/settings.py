@@ -15,7 +15,7 @@ from attnlaw.theory.learn.outputs import LOSSES, OUTPUTS, Output
 from attnlaw.theory.learn.student import STUDENTS
 
 PROBLEM = "The problem"
-LARGEST = 1e15  # of all parameters, and the inverse of the smallest: squares of them stay in float64
+LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares fit into float64
 
 
 class ProblemRules:

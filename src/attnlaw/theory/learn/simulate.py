@@ -52,8 +52,8 @@ QUANTITIES = (
     "angle",
     "wrong_keys",
 )
-WAIT = 0.2  # seconds between two looks for Ctrl-C
-NEAR = 0.01  # by this part of alpha a whole number of samples may miss it
+WAIT = 0.2  # seconds between two checks for Ctrl-C
+NEAR = 0.01  # relative difference from alpha that a whole number of samples may cause
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,11 +171,11 @@ def simulate(
             ]
             pending = set(futures)
             while pending:
-                # Polars' signal handler restarts a wait without an end, which Ctrl-C would then not leave.
+                # Polars' signal handler restarts a wait without a timeout, so Ctrl-C would not end it.
                 done, pending = wait(pending, timeout=WAIT, return_when=FIRST_COMPLETED)
                 for future in done:
                     future.result()
-                progress(seeds - len(pending), seeds)  # also between two ends: whoever watches may stop it
+                progress(seeds - len(pending), seeds)  # also if none has finished: the caller may stop here
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)

@@ -65,7 +65,7 @@ REFRESH = 10
 REPLICATES = 4
 LARGEST_BYTES = 2**33
 LEAST_E, LEAST_V = 1e-40, 1e-10
-UNRESOLVED = 1e-19  # of Q*: below it the gradients at the proximal points are round-off
+UNRESOLVED = 1e-19  # E over Q* below which the gradients at the proximal points are round-off
 Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begins
 
 
@@ -241,7 +241,7 @@ def check_size(problem: Problem, log2_draws: int | None = None) -> None:
 
 def solve(
     problem: Problem,
-    answer: StudentUpdate,
+    student: StudentUpdate,
     start: Start | None = None,
     *,
     log2_draws: int | None = None,
@@ -254,22 +254,22 @@ def solve(
     """
     check_size(problem, log2_draws)
     final = log2_draws or default_draws(problem)
-    # A coarse average brings the state near, at a fraction of the cost of a step with all draws.
+    # A coarse average brings the state close, at a fraction of the cost of all draws.
     coarse = _Channel(problem, min(10, final))
-    state = start or _linear_start(coarse, answer)
+    state = start or _linear_start(coarse, student)
     for channel, goal in ((coarse, 1e-3), (_Channel(problem, final), tolerance)):
-        point = fixed_point(channel, answer, state, goal)
+        point = fixed_point(channel, student, state, goal)
         state = (point.E, point.theta, point.V)
     if not point.iteration.converged:
         return point
     replicates = (
-        fixed_point(_Channel(problem, final - 2, scramble), answer, state, 10 * tolerance)
+        fixed_point(_Channel(problem, final - 2, scramble), student, state, 10 * tolerance)
         for scramble in range(1, REPLICATES + 1)
     )
     return replace(point, replicates=tuple(replicates))
 
 
-def _linear_start(channel: _Channel, answer: StudentUpdate) -> Start:
+def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
     """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax.
 
     Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. It is
@@ -286,7 +286,7 @@ def _linear_start(channel: _Channel, answer: StudentUpdate) -> Start:
         np.full(weights.shape, problem.noise / 2),
         np.array([problem.weight_decay]),
     )
-    E, gap, V = answer.start(batch)
+    E, gap, V = student.start(batch)
     return float(E[0]), angle(problem.target.second_moment, float(E[0]), float(gap[0])), float(V[0])
 
 
@@ -296,9 +296,9 @@ def angle(Q: float, E: float, gap: float) -> float:
 
 
 def fixed_point(
-    channel: SoftmaxChannel, answer: StudentUpdate, start: Start, tolerance: float
+    channel: SoftmaxChannel, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Iterate in `log E`, theta and `log V`: V is of order one up to the inverse weight decay."""
+    """Iterate in `log E`, theta and `log V`: V is of averages one up to the inverse weight decay."""
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
@@ -308,37 +308,39 @@ def fixed_point(
         return float(np.exp(at[0])), float(at[1]), float(np.exp(at[2]))
 
     def update(at: Reals) -> Reals:
-        E, theta, V, *_ = answer.step(problem, channel.average(*values(at)))
+        E, theta, V, *_ = student.step(problem, channel.average(*values(at)))
         return unknowns(E, theta, V)
 
     iteration = accelerated_iteration(
         update, unknowns(*start), damping=0.3, tolerance=tolerance, max_steps=200, patience=25
     )
     E, theta, V = values(iteration.state)
-    order = channel.average(E, theta, V)
-    _, _, _, m, q, a, b, r, rank, trace = answer.step(problem, order)
+    averages = channel.average(E, theta, V)
+    _, _, _, m, q, a, b, r, rank, trace = student.step(problem, averages)
     test, response = channel.test_error(E, theta), channel.response(E, theta, V)
     stability = (
-        None if response is None else response / order.Vhat**2 * answer.slope(problem, order.Vhat, a, b)
+        None
+        if response is None
+        else response / averages.Vhat**2 * student.slope(problem, averages.Vhat, a, b)
     )
-    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, order.train, test, iteration, stability)
+    return SoftmaxPoint(E, theta, V, m, q, a, b, r, rank, trace, averages.train, test, iteration, stability)
 
 
-def noise_level(problem: Problem, order: ChannelAverages) -> float:
+def noise_level(problem: Problem, averages: ChannelAverages) -> float:
     """Return `a = sqrt(qhat)/mhat`, or the least level that rounding does not hide."""
-    return max(float(np.sqrt(order.qhat)) / order.mhat, problem.target.least_noise_level)
+    return max(float(np.sqrt(averages.qhat)) / averages.mhat, problem.target.least_noise_level)
 
 
 def predictions(
     problems: list[Problem],
-    answer: StudentUpdate,
+    student: StudentUpdate,
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
     """Predict problems that share a target, each started at the solution before along alpha.
 
     Args:
-        answer: how the student responds.
+        student: how the student responds to averages.
         report: called with the number of problems solved.
         solved: solves one problem; the default is the softmax with a squared loss.
     """
@@ -350,16 +352,16 @@ def predictions(
     for done, i in enumerate(order, start=1):
         problem = problems[i]
         if problem.weight_decay == 0 and problem.noise == 0:
-            results[i] = recovered_prediction(problem, 0.0, 0.0, 0, 0.0 if answer.cuts else None)
+            results[i] = recovered_prediction(problem, 0.0, 0.0, 0, 0.0 if student.cuts else None)
         else:
-            point = solved(problem, answer, start)
+            point = solved(problem, student, start)
             start = (point.E, point.theta, point.V) if point.iteration.converged else None
-            results[i] = _prediction(problem, answer, point)
+            results[i] = _prediction(problem, student, point)
         report(done)
     return [results[i] for i in range(len(problems))]
 
 
-def _values(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
+def _values(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
     """Return the quantities of a prediction that are averages, by name."""
     values = {
         "estimation_error": point.E,
@@ -371,19 +373,19 @@ def _values(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dic
         **trace_or_nuclear_norm(problem, point.trace),
         "noise_level": point.a,
     }
-    return {**values, "threshold": point.b} if answer.cuts else values
+    return {**values, "threshold": point.b} if student.cuts else values
 
 
-def errors(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
+def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
     """Return the standard errors of the quantities that are averages, by name.
 
     An error adds the squares of the standard error of the mean over the replicates and of what the iteration
     left. The latter is relative to E, so for m and q it is relative to their distance from Q*.
     """
-    tables = [_values(problem, answer, replicate) for replicate in point.replicates]
+    tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)
-    sizes = _values(problem, answer, point) | {"overlap": away, "norm": 2 * away + point.E}
-    if not answer.cuts:
+    sizes = _values(problem, student, point) | {"overlap": away, "norm": 2 * away + point.E}
+    if not student.cuts:
         sizes["rank_fraction"] = 0.0
     root = np.sqrt(len(tables))
     return {
@@ -394,8 +396,8 @@ def errors(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> dict
     }
 
 
-def _prediction(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) -> Prediction:
-    law, iteration, threshold = problem.target.law, point.iteration, point.b if answer.cuts else None
+def _prediction(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> Prediction:
+    law, iteration, threshold = problem.target.law, point.iteration, point.b if student.cuts else None
     bound = UNRESOLVED * problem.target.second_moment
     if bound > point.E:
         return recovered_prediction(problem, bound, iteration.residual, iteration.steps)
@@ -409,19 +411,19 @@ def _prediction(problem: Problem, answer: StudentUpdate, point: SoftmaxPoint) ->
             f"residual {iteration.residual:.1e} after {iteration.steps} steps, these values may be far off; "
             "lower beta or raise the weight decay for a unique proximal point"
         )
-    values = _values(problem, answer, point)
+    values = _values(problem, student, point)
     return Prediction(
         problem=problem,
         **estimates(
             problem,
             values.pop("estimation_error"),
             **values,
-            errors=errors(problem, answer, point) if point.replicates else None,
+            errors=errors(problem, student, point) if point.replicates else None,
         ),
         shrinkage=point.r,
         spectrum=(
             Rectified(FreeConvolution(law, point.a), point.b, point.r, problem.sides)
-            if answer.cuts
+            if student.cuts
             else FreeConvolution(law.scaled(point.r), point.r * point.a)
         ),
         outliers=find_outliers(problem.target, point.a, threshold, point.r),

@@ -223,7 +223,7 @@ def descend_factors(
     check: Check,
 ) -> tuple[Reals, int]:
     """Run L-BFGS on flat factors of a (size, size) matrix. Return the end point and the number of steps."""
-    # In units of the penalty's own gradient, 2 lt W/d^2; the floor serves lt = 0.
+    # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
     tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
     return descend(objective, start, tolerance, check)
 
@@ -296,7 +296,7 @@ def train_flow(risk: Risk, weight_decay: float, time: float, check: Check = neve
     >>> from attnlaw.theory.learn.sensing import TokenSensing
     >>> tokens = TokenSensing(np.array([[[1.0, 0.0]]]))
     >>> risk = Risk(tokens, Linear(np.ones((1, 1))), np.array([[np.sqrt(2.0)]]))
-    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # the end is the ridge's
+    >>> train_flow(risk, 0.0, 1e9).matrix.round(12).tolist()  # ends at the ridge solution
     [[0.0, 0.0], [0.0, -2.0]]
     """
     output = linear_output(risk, "flow", "use train_direct")
@@ -339,7 +339,7 @@ def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]
         value += weight_decay * size * float(np.vdot(matrix, matrix))
         return value / size**2, (gradient + 2.0 * weight_decay * size * matrix).reshape(-1) / size**2
 
-    # From a symmetric start every iterate stays symmetric: the gradient is symmetric.
+    # Every iterate stays symmetric, because the start and the gradient are symmetric.
     flat, steps = descend(objective, np.zeros(size * size), TOLERANCE, check)
     matrix = flat.reshape(size, size)
     return 0.5 * (matrix + matrix.T), steps

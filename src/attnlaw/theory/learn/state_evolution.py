@@ -39,7 +39,7 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
         problems: in any order; those with the same target and student are solved together.
         progress: called with the number of problems solved and their total.
     """
-    tell, total = progress or no_progress, len(problems)
+    report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
     for index, problem in enumerate(problems):
         kind = (problem.student, problem.attention, problem.observed_output.name, problem.flow_time is None)
@@ -48,10 +48,10 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
     for (_, _, output, *_), places in groups.items():
         theory = problems[places[0]].student_spec.theory(output)
         results = theory(
-            [problems[place] for place in places], lambda done: tell(len(predictions) + done, total)
+            [problems[place] for place in places], lambda done: report(len(predictions) + done, total)
         )
         predictions.update(zip(places, results, strict=True))
-        tell(len(predictions), total)
+        report(len(predictions), total)
     return [predictions[index] for index in range(total)]
 
 

@@ -47,7 +47,7 @@ from attnlaw.theory.laws.symmetric_product import SymmetricProduct
 from attnlaw.theory.laws.transformed import Folded
 from attnlaw.theory.learn.settings import ProblemSettings
 
-# Eigenvalues of a power law beyond this index are gathered in bins of 5% width in k.
+# Eigenvalues of a power law beyond this index are put into bins of 5% width in k.
 EXACT_MODES = 100
 LARGEST_SIZE = 10**6
 LEAST_STEPS = 1e5

@@ -45,9 +45,9 @@ from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.student import STUDENTS
 from attnlaw.theory.learn.target import Target
 
-# The least noise, over Q*, that a difference of integrals still tells (fewer digits for narrow components).
+# The least noise over Q* that a difference of integrals resolves (fewer digits for narrow components).
 LEAST_NOISE, LEAST_NOISE_DISCRETE = 1e-11, 1e-5
-# Where delta is this many times the target's largest eigenvalue, an expansion in its inverse takes over.
+# An expansion in 1/delta is used if delta is this many times the target's largest eigenvalue.
 FAR = 300.0
 
 
@@ -97,7 +97,7 @@ def thresholds(
         student: the one whose own recovery and interpolation are returned.
         attention: "tied" or "untied".
 
-    >>> thresholds(Target.marchenko_pastur(0.5)).recovery.__round__(6)
+    >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
     0.422175
     """
     k0 = min(target.rank_fraction, 1.0)
@@ -209,7 +209,7 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
     def miss(log_delta: float) -> float:
         return seen / 2 - _excess(target, float(np.exp(log_delta)))[0]
 
-    # The excess is 0 at delta -> 0 and grows without bound: both scans end.
+    # The excess is 0 at delta -> 0 and grows without bound, so both scans end.
     low = high = float(np.log(np.sqrt(Q + seen)))
     while miss(low) < 0:
         low -= 1.0

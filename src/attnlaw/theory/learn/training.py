@@ -18,12 +18,8 @@ from attnlaw.theory.learn.prediction import trace_or_nuclear_norm
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.risk import Risk
 
-Check = Callable[[], None]
-"""Called in every step of a solver; raises where training is to end."""
-
-RESIDUAL = 1e-4
-"""A training run with a larger residual is reported as not converged."""
-
+Check = Callable[[], None]  # called in every step of a solver; raises to end the training
+RESIDUAL = 1e-4  # a training run with a larger residual is reported as not converged
 TOLERANCE = 1e-10
 MEMORY = 20
 MOST_STEPS = 20_000
@@ -123,7 +119,7 @@ def train_once(
     spectrum = np.linalg.eigvalsh(matrix) if problem.sides == 1 else np.linalg.svd(matrix)[1][::-1]
     eigenvalues = np.array(spectrum, dtype=float)
     error = matrix - teacher
-    # Round-off leaves the zero eigenvalues of a positive semidefinite matrix at about 1e-16 of the largest.
+    # Round-off turns zero eigenvalues of a positive semidefinite matrix into about 1e-16 of the largest.
     eigenvalues[np.abs(eigenvalues) <= 1e-12 * np.abs(eigenvalues).max()] = 0.0
     values = {
         "estimation_error": float(np.vdot(error, error)) / size,

@@ -28,7 +28,7 @@ from attnlaw.theory.learn.thresholds import problem_thresholds
 
 Densities = list[dict[str, float]]
 RUN = "The run"
-SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # of what trains students: the settings of the verb
+SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simulate`: settings of the verb
 
 
 @settings_dataclass
@@ -250,7 +250,7 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
     rows = []
     for interval, (low, high) in enumerate(prediction.bulk):
         angles = np.linspace(0.0, np.pi, points)
-        # The ends themselves are left out: the density jumps there or is zero.
+        # The ends are left out, because the density jumps there or is zero.
         x = np.clip(
             0.5 * (low + high) - 0.5 * (high - low) * np.cos(angles),
             low + 1e-9 * (high - low),

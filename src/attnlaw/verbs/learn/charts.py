@@ -111,7 +111,7 @@ def smallest(view: ChartView) -> Drawings:
 )
 def scaling(view: ChartView) -> Drawings:
     """Draw the error against N/d, with the fitted and the predicted exponent of every line."""
-    # What is not above zero has no place on logarithmic axes.
+    # Logarithmic axes can only show values above zero.
     rows = view.rows.filter(pl.all_horizontal(pl.col(SCALING_COLUMNS) > 0))
     names = view.other_settings(rows, ["alpha"])
     lines = [
@@ -201,7 +201,7 @@ def spectrum(view: ChartView) -> Drawings:
         first = pl.col("case") == case_lines["case"][0]
         density = lines.filter(first).select("x", "density", detail="interval")
         yield _spectrum(view, case, view.rows.filter(first), density)
-    # Nothing may be left but the atom.
+    # The whole spectrum may be the atom at zero.
     if not lines.height and view.rows["atom_at_zero"].to_list() == [1.0]:
         yield _spectrum(view, {}, view.rows, NO_LINE)
 

@@ -147,14 +147,14 @@ def label_information(q: float, V: float) -> float:
     """
     t = max(q / V, 1e-12)
     spread = np.sqrt(t)
-    # Four points for the narrower of the weight and the integrand; both end before nine of their widths.
+    # Four points for the narrower of weight and integrand. Both vanish within nine of their widths.
     step = min(spread, 1.0) / 4
     axis = np.arange(-36, 37) * step
     alone = np.exp(-(axis**2)) / (2 * np.pi * scipy.special.ndtr(axis) * scipy.special.ndtr(-axis))
     total = 2 * float((np.exp(-(axis**2) / (2 * t)) * alone).sum()) * step / (np.sqrt(2 * np.pi) * spread)
     first, second = axis[:, None], axis[None, :]
     together = -(alone[:, None] + alone[None, :])
-    # The labels (-, -) and (-, +) repeat (+, +) and (+, -) under k -> -k: twice.
+    # The labels (-, -) and (-, +) repeat (+, +) and (+, -) under k -> -k, so each counts twice.
     for sign in (1.0, -1.0):
         k1, k2, r = first, sign * second, sign / 3
         Z = bivariate_normal_cdf(k1, k2, r)
@@ -257,7 +257,7 @@ BAYES = replace(
     theories={"linear": scores, "softmax": scores, "hardmax": signs},
     batched_outputs=frozenset({"linear", "softmax", "hardmax"}),
     recovery=bayes_recovery,
-    # Softmax: the same equations with (T^2+T-2)/2 observations per sample.
+    # A softmax has the same equations with (T^2+T-2)/2 observations per sample.
     leading={"linear": leading, "softmax": leading},
     untied=UNTIED,
 )

@@ -93,7 +93,7 @@ def solve(batch: ProblemBatch) -> RidgePoint:
 
     every = np.arange(lam.size)
     gain = (4 * batch.alpha * batch.weight).sum(axis=1) + 4 * lam
-    # V Vhat grows with V up to sum 2 alpha_k: without a penalty there is a root only beyond 1/2.
+    # V Vhat grows with V up to sum 2 alpha_k. So without a penalty there is a root only beyond 1/2.
     reach = np.where(lam > 0, 1 / np.where(lam > 0, 4 * lam, 1.0), 1e14 / gain)
     roots = bracketed_roots(miss, np.log(1 / gain) - 1e-9, np.log(reach) + 1e-9, tolerance=1e-15)
     V = np.exp(roots.x)
@@ -182,7 +182,7 @@ def direct_flow(problem: Problem) -> FlowPoint:
     speed = w * x + lam
     phi = -np.expm1(-speed * t) / speed
     k = 1 - w * x * phi
-    still = rates.mass_of_atoms  # at rate zero nothing is learned: k = 1
+    still = rates.mass_of_atoms  # nothing is learned at rate zero: k = 1
     spread = u * D * float(weights @ (w * w * x * phi * phi))
     m = Q * float(weights @ (w * x * phi))
     q = Q * float(weights @ (w * x * phi) ** 2) + spread
@@ -254,10 +254,10 @@ def _ridge_start(batch: ProblemBatch) -> tuple[Reals, Reals, Reals]:
     return ridge.E, (1 - ridge.s) * batch.target.second_moment, ridge.V
 
 
-def _ridge_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
-    Q, a = problem.target.second_moment, noise_level(problem, order)
-    full = order.Vhat + 4 * problem.weight_decay
-    r, gap = order.mhat / full, (full - order.mhat) / full * Q
+def _ridge_step(problem: Problem, averages: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, noise_level(problem, averages)
+    full = averages.Vhat + 4 * problem.weight_decay
+    r, gap = averages.mhat / full, (full - averages.mhat) / full * Q
     E, q = gap * gap / Q + r * r * a * a, r * r * (Q + a * a)
     return E, angle(Q, E, gap), 1 / full, Q - gap, q, a, 0.0, r, 1.0, r * problem.target.mean
 

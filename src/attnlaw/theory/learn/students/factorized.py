@@ -15,7 +15,7 @@ has `alpha_k d^2` observations of weight w_k and noise D_k.
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
 
 Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have singular values with both signs in place of eigenvalues, and
-`f(x) = sign(x) (abs(x) - b)_+`. Each observation tells of twice as many unknowns, so `Vhat = sum alpha_k
+`f(x) = sign(x) (abs(x) - b)_+`. Each observation shares twice as many unknowns, so `Vhat = sum alpha_k
 c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)` and `b = lt/Vhat`. These are the same equations at alpha_k/2 and
 lt/2, with integrals over both sides.
 
@@ -54,7 +54,7 @@ from attnlaw.theory.learn.student import Student
 from attnlaw.theory.learn.target import Target
 from attnlaw.theory.learn.training import Check, Trained
 
-# The scan goes in small steps where roots may lie close together, then faster.
+# The scan takes small steps first, because roots may be close together there, and then larger ones.
 SMALL_STEP, SMALL_STEPS, LARGE_STEP = 0.75, 10, 0.5
 MAX_DOUBLINGS = 40
 MOST_NEWTON, NEWTON = 100, 1e-9
@@ -94,13 +94,13 @@ def solve(batch: ProblemBatch) -> FixedPoint:
     start = 3.0 * np.sqrt((Q + batch.noise.max(axis=1) + 1.0) / (2 * batch.alpha.sum(axis=1)))
 
     every = np.arange(batch.lt.size)
-    warm = np.full(batch.lt.size, np.nan)  # eps of the delta before, where the search for the next starts
+    warm = np.full(batch.lt.size, np.nan)  # eps of the last delta, which starts the next search
 
     def residual(log_delta: Reals, which: Indices) -> Reals:
         miss, warm[which], *_ = _outer(batch.rows(which), np.exp(log_delta), warm[which])
         return miss
 
-    # Beyond every root the residual is negative. A tall peak at interpolation may lie above the first guess.
+    # Beyond every root the residual is negative. A tall peak at interpolation may be above the first guess.
     at_low = residual(np.log(start), every)
     steps = 1
     while np.any(at_low > 0) and steps < MAX_DOUBLINGS:
@@ -124,8 +124,8 @@ def solve(batch: ProblemBatch) -> FixedPoint:
     roots = bracketed_roots(residual, low, high, ends=(at_low, at_high), tolerance=1e-13, max_steps=60)
     delta = np.exp(roots.x)
     miss, eps, cut, integrals, V, seen = _outer(batch, delta, warm)
-    # Of the two equal values of E the one without a difference of large terms: `integrals.E` is one where
-    # delta is large, but for a student that is cut entirely.
+    # Both expressions equal E. If delta is large, `integrals.E` is a difference of large terms, unless the
+    # student is cut entirely.
     is_large = (delta**2 > SMALL * Q) & (integrals.mass > 0)
     E = np.where(is_large, integrals.E - miss, integrals.E)
     return FixedPoint(
@@ -204,7 +204,7 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
         following = at - step
         inside = (following >= low[going]) & (following <= high[going])
         x[going] = np.where(inside, following, 0.5 * (low[going] + high[going]))
-        # The next step would be the square of this one.
+        # Newton's method has converged: the next step would be the square of this one.
         settled = (inside & (np.abs(step) < NEWTON)) | (high[going] - low[going] <= 1e-15 * np.abs(at))
         going = going[~settled]
     return np.asarray(np.exp(x))
@@ -274,16 +274,16 @@ def _factors_start(batch: ProblemBatch) -> tuple[Reals, Reals, Reals]:
     return point.E, (batch.target.second_moment - point.integrals.J + point.E) / 2, point.V
 
 
-def _factors_step(problem: Problem, order: ChannelAverages) -> tuple[float, ...]:
-    Q, a = problem.target.second_moment, noise_level(problem, order)
-    # Untied, each observation tells of twice as many unknowns, and b = lt/mhat.
-    b, r = 2 / problem.sides * problem.weight_decay / order.mhat, order.mhat / order.Vhat
+def _factors_step(problem: Problem, averages: ChannelAverages) -> tuple[float, ...]:
+    Q, a = problem.target.second_moment, noise_level(problem, averages)
+    # If untied, each observation shares twice as many unknowns, and b = lt/mhat.
+    b, r = 2 / problem.sides * problem.weight_decay / averages.mhat, averages.mhat / averages.Vhat
     parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
     J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
-    # Scaling by r takes the distance `near` of (X - b)_+ from the target to E, without a difference of both.
-    lost = (order.Vhat - order.mhat) / order.Vhat
+    # E follows from `near`, the distance of (X - b)_+ from the target, without a difference of large terms.
+    lost = (averages.Vhat - averages.mhat) / averages.Vhat
     E, gap = r * near + lost * (Q - r * J), lost * Q + r * (Q - J + near) / 2
-    return E, angle(Q, E, gap), chi / order.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
+    return E, angle(Q, E, gap), chi / averages.Vhat, Q - gap, r * r * J, a, b, r, mass, r * M1
 
 
 def _factors_slope(problem: Problem, Vhat: float, a: float, b: float) -> float:
@@ -376,7 +376,7 @@ UNTIED = Student(
     has_factors=True,
     theories={"linear": linear, "cross-entropy": through_attended_key},
     trainer=train_untied,
-    # Any matrix fits all labels up to 1. As the decay vanishes the error there grows without bound.
+    # Any matrix fits all labels up to 1. The error there grows without bound as the decay vanishes.
     interpolation=lambda target, noise: (1.0, None),
     recovery=lambda target: thresholds.untied_recovery(min(target.rank_fraction, 1.0)),
     leading={"linear": leading},
