@@ -1,4 +1,4 @@
-"""What a single attention head learns from n samples: the theory of several students, and training them.
+"""Theory and training of a single attention head that learns from n samples, for several kinds of students.
 
 Importing any module of this package fills the table of students.
 """

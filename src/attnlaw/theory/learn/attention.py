@@ -10,7 +10,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """Whether queries and keys share their factor.
+    """A kind of attention: queries and keys share their factor (tied) or not (untied).
 
     Tied attention has `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite, and a sample
     shows the fields of all pairs a <= b. Untied attention has `S = W_Q W_K^T / sqrt(m d)`, which can be any

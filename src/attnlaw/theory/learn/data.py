@@ -2,7 +2,7 @@
 
 `SENSINGS` names the ways to see a matrix; `attnlaw.theory.learn.sensing` has the formulas. If attention is
 tied, the target is diagonal, because both sensings are invariant under rotations. If it is untied, the target
-is rotated at random, because the two orders of a pair would show the same field of a diagonal matrix.
+is rotated at random: the two orders of a pair would show the same field of a diagonal matrix.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def fresh_draws(
 def fresh_gaussian(
     name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return these fields under fresh Gaussian matrices.
+    """Draw fields of a student's matrix and of the target's eigenvalues under fresh Gaussian matrices.
 
     They are Gaussian with covariance [[q, m], [m, Q]].
     """
@@ -99,8 +99,8 @@ def draw_squares(
 ) -> SquareSensing:
     """Draw a Gaussian matrix for each pair of each sample.
 
-    If the pairs are mirrored, the two orders of a pair share one matrix, and a token meets itself through a
-    symmetric one, as they do with tokens.
+    If the pairs are mirrored, the matrices are related as they are with tokens. The two orders of a pair
+    share one matrix, and a token meets itself through a symmetric one.
     """
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
@@ -124,7 +124,7 @@ def fresh_pairs(
 def fresh_squares(
     matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
 ) -> tuple[Reals, Reals]:
-    """Return these fields under fresh Gaussian matrices.
+    """Draw fields of a student's and of the target's matrix under fresh Gaussian matrices.
 
     They are Gaussian with covariance [[q, m], [m, Q]].
     """

@@ -5,7 +5,7 @@ What is known is for untied factors from small random entries of standard deviat
 sqrt(kappa)/2`, `t = 2 alpha_P eta steps/sqrt(kappa)` (Saxe, McClelland and Ganguli, arXiv 1312.6120): each
 mode on its own for infinite data (`population_mode`), the first mode for any data (`first_mode`), and a
 heuristic for the least error over time (`least_flow_error`). One-pass SGD is a different problem, because it
-never sees a sample twice.
+never sees a sample twice. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: fl
     """Return the least error over time of factors on a fixed data set, by a heuristic.
 
     It was within 2% in three cases. It uses the logistic of `population_mode` as a map of the singular values
-    of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. The curve over time that follows from it is wrong by
-    5-18% before its minimum and by more after it, so there is no function for it.
+    of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. There is no function for the curve over time that
+    follows from it, because that is wrong by 5-18% before its minimum and by more after it.
     """
     law, Q = target.with_both_signs().law, target.second_moment
 

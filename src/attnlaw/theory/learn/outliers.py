@@ -7,6 +7,7 @@ of a power law has the small weight 1/d: it stands out if it blurs into an inter
 
 For untied attention s is a singular value and mu* is the law of singular values with both signs. The overlap
 is then that of the left and of the right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
+Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

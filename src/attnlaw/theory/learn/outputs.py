@@ -1,7 +1,7 @@
-"""What labels show of the scores: the outputs of attention, and the losses that students are trained on.
+"""The outputs of attention that labels show, and the losses that students are trained on.
 
-The linear output shows `T(T+1)/2` distinct entries of h for a sample of T tokens. A row softmax does not
-change if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2` logits.
+The linear output shows `T(T+1)/2` distinct scores h for a sample of T tokens. A row softmax does not change
+if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2` logits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """What labels show of the scores h.
+    """A function of the scores h that labels show.
 
     Args:
         observations: returns the number of observations of S in a sample of T tokens.
@@ -101,7 +101,7 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """What training lowers.
+    """A loss that training lowers.
 
     Args:
         observed_output: what the labels show, if that is not the output itself.

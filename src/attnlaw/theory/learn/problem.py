@@ -15,7 +15,17 @@ yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 | t | `flow_time` of full-batch gradient flow; None if it runs to its end |
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
+| alpha_T (untied: alpha_P) | `observations`, independent observations of S divided by d^2 |
 | alpha_k, w_k, D_k | `channels`, from the observation `groups` |
+
+Other modules of this package use these letters and the following:
+
+| letter | meaning |
+|---|---|
+| S_hat, S* | trained matrix and target, d x d |
+| E, m, q | `|S_hat - S*|_F^2 / d`, overlap `Tr S_hat^T S* / d`, norm `|S_hat|_F^2 / d` |
+| Z | Gaussian noise matrix, whose spectrum (untied: with both signs) is the semicircle on [-2, 2] |
+| mu*, mu_delta | laws of the eigenvalues (untied: singular values with both signs) of `S*` and `S* + delta Z` |
 
 Factors W of d x m with the penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d. Training
 them is nuclear-norm-regularised sensing of a positive semidefinite S.
@@ -55,7 +65,7 @@ STEEPEST = 1e4  # largest beta times spread of h: a steeper softmax equals a har
 
 @dataclass(frozen=True)
 class Entries:
-    """Which entries (a, b) of a sample are meant: those with a = b, those with a < b, or both."""
+    """A choice of entries (a, b) of a sample: those with a = b, those with a < b, or both."""
 
     name: str
     diagonal: bool
@@ -100,7 +110,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Problem(ProblemRules):
-    """What a student learns, from how much data, and which student it is.
+    """A problem: a target to learn, the amount and kind of data, and the student that learns it.
 
     The fields are the settings of `attnlaw learn` and follow the same rules. Raises an `InputError` if a
     value is not allowed, or if no theory is known for the combination.

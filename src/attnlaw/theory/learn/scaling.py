@@ -1,7 +1,8 @@
 """Scaling laws: how the error falls with data if the target's eigenvalues fall as a power.
 
-`s_k = A sqrt(d) k^-gamma`, gamma > 1/2, `A^2 = 1/zeta(2 gamma)`; N = n T(T+1)/2 observations. Mode k is
-learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
+The eigenvalues are `s_k = A sqrt(d) k^-gamma`, gamma > 1/2, `A^2 = 1/zeta(2 gamma)`, and there are N = n
+T(T+1)/2 observations. Mode k is learned once `s_k > delta`, one after the other, which gives (arXiv
+2509.24914)
 
     E = A^(1/gamma) I [(E + Delta/2) d / (2N)]^(1 - 1/(2 gamma))
     I = 1/(2 gamma - 1) + 6 - 8/(1 + gamma) + 3/(1 + 2 gamma)      factorized
@@ -9,7 +10,7 @@ learned once `s_k > delta`, one after the other, which gives (arXiv 2509.24914)
 
 Each observation of untied attention shares twice as many unknowns: the law is the same with N/2 for N pairs
 (ours, from the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 -
-1/(2 gamma))` with noisy ones.
+1/(2 gamma))` with noisy ones. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

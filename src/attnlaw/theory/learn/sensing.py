@@ -1,4 +1,4 @@
-"""What a student sees of a matrix: its fields under Gaussian tokens or under Gaussian matrices.
+"""Fields of a matrix, which are all that a student sees of it: under Gaussian tokens or Gaussian matrices.
 
 This is the attention-indexed model of arXiv 2509.24914 (base model arXiv 2506.01582).
 

@@ -79,7 +79,7 @@ class ProblemRules:
 
     @property
     def observed_output(self) -> Output:
-        """What labels show: the output, or what the loss asks for instead."""
+        """The output that labels show: that of the settings, or another one that the loss asks for."""
         return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
 
     @property
@@ -170,7 +170,7 @@ class ProblemRules:
 
 @settings_dataclass
 class ProblemSettings(ProblemRules, Settings):
-    """What a student learns, from how much data, and which student it is."""
+    """The problem: a target, the amount and kind of data, and the student that learns it."""
 
     alpha: float = setting(
         0.2,

@@ -58,7 +58,7 @@ NEAR = 0.01  # relative difference from alpha that a whole number of samples may
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """What trained students of size d have learned.
+    """The quantities of trained students of size d.
 
     Each `Estimate` is a mean over the seeds with its standard error, which a single seed does not have. The
     quantities are defined at the top of this module.
@@ -68,7 +68,7 @@ class Measurement(BriefRepr):
         seeds: number of students.
         eigenvalues: of shape (seeds, d), ascending; singular values if untied.
         residual: largest residual of the training runs.
-        unsolved: what training did not reach.
+        unsolved: a sentence about runs that did not converge.
     """
 
     problem: Problem
@@ -103,7 +103,7 @@ class Measurement(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """What training did not reach, and which alpha was simulated instead of the one asked for."""
+        """A note on runs that did not converge, and on an alpha that was rounded."""
         rounding = self.rounding
         other = None if rounding is None else f"{rounding}, the theory's; choose a larger size or that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
@@ -137,8 +137,8 @@ def simulate(
             it.
         progress: called with the number of students done and their total.
 
-    Raises an `InputError` if the student is not trained (Bayes-optimal), if the size does not fit the target,
-    or if the data do not fit into memory.
+    Raises an `InputError` if the student is computed and not trained, or if the size does not fit the target
+    or memory.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(alpha=0.3, target=Target.marchenko_pastur(0.5), noise=0.5, weight_decay=0.6)

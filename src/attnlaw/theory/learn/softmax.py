@@ -13,16 +13,17 @@ With `(omega, v*) ~ N(0, [[q, m], [m, Q*]] x K)`, labels `y = softmax(beta (v* +
 The unknowns are E, V and the angle theta between the student's error and the target: `Q* - m = sqrt(Q* E)
 cos(theta)`, `q - m^2/Q* = E sin^2(theta)`. So E keeps its digits if the student is near the target.
 
-Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence. The sequence is the same at every
-step, so the iteration has a fixed point, whose distance from the limit is the error of the averages (1e-4 in
-E at 2^13 draws and beta = 1). It is estimated from `REPLICATES` = 4 other scrambles with a quarter of the
-draws each, as the standard error of their mean. Their mean has as many draws as the solution, but less even
-ones, so the estimate is 2 to 4 times too large if the loss is smooth.
+Expectations are quasi-Monte-Carlo averages over a scrambled Sobol sequence, the same at every step. The fixed
+point differs from the limit by the error of these averages (1e-4 in E at 2^13 draws and beta = 1). That error
+is estimated from `REPLICATES` = 4 other scrambles with a quarter of the draws each, as the standard error of
+their mean. The estimate is 2 to 4 times too large if the loss is smooth, because four short sequences are
+less even than one long one.
 
 The theory assumes replica symmetry and the global proximal point. The replicon value `K 2 alpha E tr[(K G)^2]
 / Vhat^2` indicates how far to trust it, with `G = -dg/domega` and the first K that of
 `attnlaw.theory.learn.stability`. It is unstable above 1: small differences between two students trained on
-the same data then grow. For one group of a quadratic loss it is the value of the linear output.
+the same data then grow. For one group of a quadratic loss it is the value of the linear output. Letters are
+explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class ChannelAverages:
 
 @dataclass(frozen=True)
 class StudentUpdate:
-    """How a student responds to the averages of a channel.
+    """The response of a student to the averages of a channel.
 
     Args:
         start: returns E, `Q* - m` and V of its linear problem for a batch.

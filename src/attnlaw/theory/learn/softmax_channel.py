@@ -1,7 +1,7 @@
 """The row softmax as state evolution sees it: coordinates, loss with derivatives, proximal point.
 
-A row softmax of a symmetric T x T field h does not change if a constant is added to all of h, and every other
-change shows. So it sees `P = T(T+1)/2 - 1` coordinates `v_ab = h_ab - h_12`, a <= b, (a, b) != (1, 2), with
+A row softmax of a symmetric T x T field h does not change if a constant is added to all of h. It shows every
+other change. So it sees `P = T(T+1)/2 - 1` coordinates `v_ab = h_ab - h_12`, a <= b, (a, b) != (1, 2), with
 covariance `Q K` (for two tokens `K = [[3, 1], [1, 3]]`).
 
 | letter | meaning |

@@ -1,5 +1,8 @@
 """Solvers that train students: one for each student and form of its problem.
 
+S is the matrix that is trained, R(S) its risk without the penalty (`attnlaw.theory.learn.risk`), and W, of m
+columns, are its factors. Other letters are explained in `attnlaw.theory.learn.problem`.
+
 | student | problem | solver |
 |---|---|---|
 | factorized | `R(S) + lambda |W|_F^2 = R(S) + lt d Tr S`, `S = W W^T / sqrt(m d)` | `train_factors` |
@@ -20,9 +23,9 @@ at the minimum over factors of the same product, `lt = 2 sqrt(kappa) lambda` (Sr
 
 Convex form: FISTA (Beck and Teboulle 2009) is restarted if the momentum points uphill (O'Donoghue and Candes
 2015, arXiv 1204.3982). Douglas-Rachford splitting has the exact proximal map of the quadratic risk. It needs
-fewer observations than unknowns, and keeps its speed as lt -> 0, where first-order methods stall. In it A are
-the fields, scaled by the root of the loss weights, R(S) = |y - A S|^2, and K = A A^T is the Gram matrix (nP,
-nP). Each step shrinks eigenvalues by tau, tau = rho lt d for the proximal parameter rho.
+fewer observations than unknowns, and keeps its speed as lt -> 0, where first-order methods stall. A are the
+fields, scaled by the root of the loss weights, so that R(S) = |y - A S|^2, and K = A A^T is the Gram matrix
+(nP, nP). Each step shrinks eigenvalues by tau, tau = rho lt d for the proximal parameter rho.
 
 Residuals: the gradient of F over S >= 0 is `G = R'(S) + lt d I`. A minimiser has `Tr(G S) = 0` and `G >= 0`.
 For convex R and every tau >= Tr S_min

@@ -13,7 +13,7 @@ it was below 0.5, were up to 1% apart in E from 0.6 to 1, and 3% and more beyond
 
 A softmax with a squared loss is not convex either. The same K, of `f(x) = (x - b)_+`, is then multiplied by
 the response of its channel (`attnlaw.theory.learn.softmax`). This leaves out that a few proximal points jump
-between two minima.
+between two minima. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

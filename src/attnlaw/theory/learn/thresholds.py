@@ -26,6 +26,7 @@ The first four are for clean labels. Hardmax labels have no thresholds, because 
 exactly.
 
 Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
+Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations
@@ -178,7 +179,9 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """Return the same for singular values, each of which has half its share on either side of zero.
+    """Return the least pairs per d^2 at which the Bayes-optimal student finds S* from clean labels.
+
+    Each singular value has half its share on either side of zero.
 
     >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
     (0.75, 0.625)

@@ -187,13 +187,14 @@ QUANTITIES = (
 class DetailedPrediction(Prediction):
     """A prediction with thresholds, the scaling law and the density of its spectrum.
 
+    The thresholds, in samples per d^2, and the density are None unless the settings ask for them.
+
     Args:
         outlier: where the trained matrix shows the spike of the target.
         observations: N/d of a power-law target.
         leading_error: error of its leading-order law.
         predicted_exponent: exponent of its leading-order law.
-        density: rows of the density; None unless asked for. So are the thresholds, which are in samples per
-            d^2.
+        density: rows of `density_rows`.
     """
 
     outlier: float | None = None
@@ -213,12 +214,11 @@ class DetailedPrediction(Prediction):
 def with_details(
     prediction: Prediction, *, thresholds: bool = False, spectrum: bool = False
 ) -> DetailedPrediction:
-    """Return the prediction with what follows from its target, and with thresholds and density if asked for.
+    """Add details to a prediction: what follows from its target, and thresholds and density if asked for.
 
-    >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
-    >>> found = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
-    >>> round(found.threshold_recovery, 6), found.density
+    >>> detailed = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
+    >>> round(detailed.threshold_recovery, 6), detailed.density
     (0.422175, None)
     """
     problem = prediction.problem
@@ -241,7 +241,6 @@ def with_details(
 def density_rows(prediction: Prediction, points: int = 300) -> Densities:
     """Return the density of the trained matrix's spectrum, with more points near the edges of its intervals.
 
-    >>> from attnlaw.theory.learn.problem import Problem
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
     >>> rows = density_rows(state_evolution(Problem(alpha=0.3, noise=0.5, weight_decay=0.6)))
     >>> sorted(rows[0])

@@ -9,7 +9,7 @@
 Because `int x Re g dmu_a = 1/2`, the error is `E = a^2 (1 - 4 a^2 int (Re g)^2 dmu_a)`, which does not cancel
 if E is small. With the linear output `qhat = 2 alpha_T/(E + Delta/2)`, in general the sum over observation
 groups. A softmax of any finite beta has the same equation with `(T^2+T-2)/2` observations per sample, because
-labels reveal the logits.
+labels reveal the logits. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ has the Marchenko-Pastur density `sqrt((y - y1)(y2 - y))/(2 pi y)`, `y1, y2 = (1
     train = (observations per sample) (w/A) [Q* int x k^2 + D (A - u int_(x>0) (1 - k^2))]
 
 Untied A = alpha_P, u = 1, w = 1; tied A = alpha_T, u = 1/2, w = 2; D = Delta/2. The matrix is `s (S* + c Z)`,
-s = m/Q*.
+s = m/Q*. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have singular values with both sign
 c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)` and `b = lt/Vhat`. These are the same equations at alpha_k/2 and
 lt/2, with integrals over both sides.
 
-Factors whose width kappa is below the rank that they would learn keep only the share kappa of the values,
-those beyond a cut t > b. Then `f(x) = (x - b) 1(x > t)` with `mu_delta(x > t) = kappa`, and all equations
-stay the same. The loss is no longer convex in S, and `attnlaw.theory.learn.stability` indicates how far to
-trust them. Both extensions are ours.
+Narrow factors have a width kappa below the rank that they would learn. They keep only the share kappa of the
+values, those beyond a cut t > b. Then `f(x) = (x - b) 1(x > t)` with `mu_delta(x > t) = kappa`, and all
+equations stay the same. The loss is no longer convex in S, and `attnlaw.theory.learn.stability` indicates how
+far to trust them. Both extensions are ours. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations
