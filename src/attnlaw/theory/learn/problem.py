@@ -25,7 +25,7 @@ Other modules of this package use these letters and the following:
 | S_hat, S* | trained matrix and target, d x d |
 | E, m, q | `|S_hat - S*|_F^2 / d`, overlap `Tr S_hat^T S* / d`, norm `|S_hat|_F^2 / d` |
 | Z | Gaussian noise matrix, whose spectrum (untied: with both signs) is the semicircle on [-2, 2] |
-| mu*, mu_delta | laws of the eigenvalues (untied: singular values with both signs) of `S*` and `S* + delta Z` |
+| mu*, mu_delta | laws of eigenvalues (untied: singular values, both signs) of `S*` and `S* + delta Z` |
 
 Factors W of d x m with the penalty `lambda |W|_F^2` have `lt = sqrt(kappa) lambda`, kappa = m/d. Training
 them is nuclear-norm-regularised sensing of a positive semidefinite S.
