@@ -35,12 +35,12 @@ KIND = "lora"
 CONFIG = "adapter_config.json"
 WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 LOW_RANK = re.compile(r"(?:base_model\.model\.)?(.+)\.lora_([AB])(?:\.default)?\.weight", re.DOTALL)
-MODULE_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # other patterns are regular expressions, which are never run
-# Ways of starting an adapter that leave the base as it is; True and False do, too.
+MODULE_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # regular expressions are never run
+# Ways to initialise an adapter that do not change the base, in addition to True and False.
 KEEP_BASE = ("gaussian", "eva", "orthogonal")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
-MOST_PARTS = 64  # of a module's name; no model nests its modules deeper
-MOST_ALPHA = 1e100  # far above any, and far below what float64 cannot hold
+MOST_PARTS = 64  # of a module's name
+MOST_ALPHA = 1e100  # far above any real value, and safe in float64
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ class Adapter:
             require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
         with np.errstate(over="ignore"):
             left = update.scale * down.T
-            largest = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
+            largest = (
+                np.abs(left).max() * np.abs(up).max() * len(up.T)
+            )  # at least the largest entry of the product
         if not np.isfinite(largest):
             raise InputError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
@@ -117,14 +119,14 @@ class LowRankBlock:
 def adapter_model(adapter: Adapter, name: str) -> Model:
     """Return an adapter as a model without layers, with one matrix for each weight that it changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
-    beside = tuple(
+    products = tuple(
         (MatrixLocation(update.layer, KIND), LowRankBlock(adapter, update).product()) for update in updates
     )
     return Model(
         name=printable(name),
         family=KIND,
         tensors=adapter.tensors,
-        network=Network((), (), (), None, beside),
+        network=Network((), (), (), None, products),
     )
 
 
@@ -249,7 +251,7 @@ class AdaptedTensors(Tensors):
         left, right = self._adapter.factors(self._updates[name])
         added = left @ right
         real = require_real(stored, self._base.source, name).astype(np.float64)
-        with np.errstate(over="ignore"):  # what is not finite is refused where it is used
+        with np.errstate(over="ignore"):  # readers check that weights are finite
             return real + (added if self._is_in_out(name) else added.T)
 
     def _is_in_out(self, name: str) -> bool:

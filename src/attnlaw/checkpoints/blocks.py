@@ -80,7 +80,7 @@ class NormFold:
         return np.asarray(columns - columns.mean(axis=0)) if self.centred else columns
 
 
-# Read by a block that nothing is normalised for; of a block whose norm is not known, None stands.
+# The norm of a block that reads the stream itself. None means that the norm is unknown.
 NO_NORM = Norm(NONE)
 
 
@@ -263,7 +263,7 @@ class Attention:
 class FeedForward:
     """A feed-forward block: x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out with a gate.
 
-    `norm` makes x from the stream; None if it is unknown. `outer_norm` stands before M_out.
+    `norm` makes x from the stream; None if it is unknown. `outer_norm` is applied before M_out.
     """
 
     inner: View

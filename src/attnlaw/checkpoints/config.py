@@ -23,7 +23,7 @@ class Config:
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
         values = dict(values or {})
         outer = values.get("model_type")
-        # One level down: multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt`, Lightning's.
+        # Multimodal models, Whisper's `.pt`, nanoGPT's `ckpt.pt` and Lightning keep sizes one level down.
         for inner in ("text_config", "dims", "model_args", "hyper_parameters"):
             if isinstance(values.get(inner), Mapping):
                 values |= values[inner]
@@ -99,5 +99,5 @@ def read_params(path: Path) -> Config:
     if "n_kv_heads" in values:
         values["num_key_value_heads"] = values["n_kv_heads"]
     if values.get("use_scaled_rope"):
-        values["rope_scaling"] = {"rope_type": "llama3"}  # by constants of Meta's code
+        values["rope_scaling"] = {"rope_type": "llama3"}  # its constants are in Meta's code
     return Config(values, str(path))

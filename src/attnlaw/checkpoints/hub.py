@@ -62,7 +62,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
             f"{model}: {repository} has no revision {revision} on {hub.constants.ENDPOINT}; give a branch, "
             "a tag or a commit that it has"
         ) from error
-    except (OSError, hub.errors.HTTPError) as error:  # offline, or a hub in trouble
+    except (OSError, hub.errors.HTTPError) as error:  # offline, or the hub fails
         return _cached(hub, repository, revision, error)
 
 
@@ -71,11 +71,11 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
     try:
         return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:
-        said = str(reason).strip().splitlines() or [type(reason).__name__]
+        lines = str(reason).strip().splitlines() or [type(reason).__name__]
         model = repository if revision is None else f"{repository}@{revision}"
         raise InputError(
             f"{model}: no such file or directory; {hub.constants.ENDPOINT} cannot be reached "
-            f"({said[0]}) and the cache has no such model; check the path, or go online"
+            f"({lines[0]}) and the cache has no such model; check the path, or go online"
         ) from error
 
 

@@ -95,7 +95,7 @@ class Model:
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:
-        """Read a norm as the linear map that stands before the matrices it feeds."""
+        """Read a norm as a linear map that is applied before the matrices it feeds."""
         return NormFold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Reals:
@@ -105,7 +105,7 @@ class Model:
         return require_real(self.tensors.read(name, member), self.tensors.source, name)
 
     def _finite(self, array: Reals, name: str) -> Reals:
-        # One pass without a temporary array: only where the sum is not finite can an entry be so.
+        # The sum needs no temporary array. Entries can only be non-finite if it is.
         with np.errstate(invalid="ignore", over="ignore"):
             total = array.sum()
         if not np.isfinite(total) and not np.isfinite(array).all():

@@ -65,7 +65,7 @@ def _groups(kinds: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
     return groups
 
 
-# The kinds of each group, and of those that every layer may have.
+# The kinds of each group: of all groups, and of the groups inside layers.
 GROUPS = _groups(KINDS.values())
 LAYER_GROUPS = _groups(kind for kind in KINDS.values() if kind.by_default)
 

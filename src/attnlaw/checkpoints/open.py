@@ -130,7 +130,7 @@ def _format_names(names: Iterable[str]) -> str:
     return ", ".join(shown[:MOST_NAMED]) + (", ..." if len(shown) > MOST_NAMED else "")
 
 
-SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several that an index joins
+SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several with an index
 POINTER = b"version https://git-lfs"
 
 ModelSource = str | os.PathLike[str] | Mapping[str, Any] | Any
@@ -175,7 +175,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
     """Return the model's name, its tensors, its config, and the number of heads if a module states it."""
     if isinstance(source, str | os.PathLike):
         tensors, config = _open_path(local_model_path(source))
-        # A file that names its own architecture (GGUF) knows best; others only where no config.json does.
+        # A file that states its architecture (GGUF) comes first; other metadata count without a config.json.
         if tensors.metadata.get("model_type") or (tensors.metadata and not config.values):
             config = Config(tensors.metadata, tensors.source)
         return name or str(source), tensors, config, None
@@ -193,7 +193,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
 def local_model_path(source: str | os.PathLike[str]) -> Path:
     """Return the path of one model on disk, downloading it if `source` is an id on a hub."""
     path = require_valid_path(Path(source))
-    is_file = path.suffix in {".json", *_endings()}  # a file that is missing is no reason to ask a hub
+    is_file = path.suffix in {".json", *_endings()}  # do not ask a hub for a missing file
     if path.exists() or is_file or not is_hub_id(str(source)):
         return single_model_path(path)
     return fetch(str(source))

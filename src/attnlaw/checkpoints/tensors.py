@@ -142,7 +142,7 @@ class UnchangedFile:
             with self._path.open("rb") as file:
                 file.seek(offset)
                 data = np.fromfile(file, dtype=np.uint8, count=count)
-                state = _state(os.fstat(file.fileno()))  # after the bytes: they might change with it
+                state = _state(os.fstat(file.fileno()))  # after the bytes, which may change until then
         except OSError as error:
             raise self._unreadable(error) from error
         if state != self._state or data.size != count:

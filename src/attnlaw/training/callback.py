@@ -35,7 +35,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
         failed: GateFailed | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-            # Only now: a Trainer may make its model anew when training begins.
+            # Not earlier: a Trainer may create its model again when training begins.
             self.monitor = SpectralMonitor(model, directory, **options)
             self.on_step_end(args, state, control)
 
@@ -43,17 +43,17 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
             if self.monitor is None:
                 return
             try:
-                taken = self.monitor.step(state.global_step)
+                snapshot = self.monitor.step(state.global_step)
             except GateFailed as failed:
-                self.failed, taken = failed, failed.snapshot
+                self.failed, snapshot = failed, failed.snapshot
             if self.monitor.stops_at(state.global_step) and stop_everywhere(
                 self.failed is not None, args.device
             ):
                 control.should_training_stop = True
-            if taken is not None:
+            if snapshot is not None:
                 # Logging clears the flag by which the Trainer would log its own loss at this step.
                 log_loss = control.should_log
-                trainer.log(taken.scalars)
+                trainer.log(snapshot.scalars)
                 control.should_log = log_loss
 
     callback = SpectralCallback()

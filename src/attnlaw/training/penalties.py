@@ -27,7 +27,7 @@ from typing import Any
 from attnlaw.core.errors import InputError
 from attnlaw.core.settings import check_value
 
-Tensor = Any  # torch.Tensor; torch is imported by whoever has one to pass
+Tensor = Any  # torch.Tensor; torch is imported only inside functions
 
 
 def tail_exponent(weight: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ from attnlaw.checkpoints.network import Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
-MOST_DEPTH = 1000  # of layers that share their weights, so that files do not bound their number
+MOST_DEPTH = 1000  # of shared layers, whose number the size of a file does not limit
 
 
 def build_model(
@@ -141,7 +141,7 @@ def _build_layers(
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
     prefixes = dict(zip(matched.numbers, matched.layers, strict=True))
-    fed = dict(zip(matched.numbers, norms.layers, strict=True))
+    norms_by_number = dict(zip(matched.numbers, norms.layers, strict=True))
     for number, prefix in prefixes.items():
         layer_shapes = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
         source = key_source(shapes.config, number)
@@ -156,8 +156,8 @@ def _build_layers(
             experts=experts,
             router_sum=_router_sum(layer_shapes, len(experts)),
         )
-        earlier = fed.get(source, fed[number])["attention"]
-        layers.append(_attach_norms(layer_shapes, blocks, fed[number], memory, earlier))
+        earlier = norms_by_number.get(source, norms_by_number[number])["attention"]
+        layers.append(_attach_norms(layer_shapes, blocks, norms_by_number[number], memory, earlier))
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
     if any(having) and not all(having):
         raise missing_block_error(shapes, matched.layers[having.index(False)], stack)
@@ -254,7 +254,7 @@ def _applications(match: Match, config: Config) -> tuple[int, ...]:
         )
     groups = len({group for group, _ in positions})
     inner = layers // groups
-    # The float quotient is the model's own rule; where G does not divide L its rounding matters.
+    # ALBERT divides floats like this. If G does not divide L, the rounding matters.
     return tuple(
         int(step / (depth / groups)) * inner + member for step in range(depth) for member in range(inner)
     )

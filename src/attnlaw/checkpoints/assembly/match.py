@@ -14,7 +14,7 @@ from attnlaw.core.errors import InputError
 
 Position = tuple[int, ...]
 NUMBER = "[0-9]{1,9}"
-# Prefixes of layers beside a language model: those that predict further tokens, towers of images and sounds.
+# Prefixes of layers that predict further tokens, and of image and audio towers next to a language model.
 SIDE_PREFIX = re.compile(r"(^|[._])(mtp|vision|visual|audio)[._]")
 ADAPTER = re.compile(r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a|oft_R)\b")
 
@@ -84,7 +84,7 @@ def match_family(
             else _misnamed_message(tensors, families[0], map_file)
         )
     other = declared and best.family.name not in {family.name for family in declared}
-    if other and config.source != tensors.source:  # a file that names its own architecture is not wrong in it
+    if other and config.source != tensors.source:  # a GGUF file is not wrong about itself
         raise InputError(
             f"{tensors.source}: its tensors have the names of {best.family.name}, but {config.source} says "
             f"{named} (model_type); give the config.json that belongs to these weights"
@@ -114,7 +114,7 @@ def _family_stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[Match
 def _named_tensors(match: Match, tensors: Tensors) -> int:
     """Return how many tensors of layers and embeddings a family names (for experts, those of the first)."""
     names = {at + name for matched in match.stacks for at in matched.layers for name in matched.stack.names}
-    linear = sum(len(matched.linear) for matched in match.stacks)  # each by one name at least
+    linear = sum(len(matched.linear) for matched in match.stacks)  # each has at least one name
     endings = (*match.family.embedding, *match.family.unembedding)
     return linear + sum(name in names or name.endswith(endings) for name in tensors.shapes)
 

@@ -22,7 +22,7 @@ from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Roles
 
 BLOCK_ORDER = ("attention", "cross", "feed_forward")
-BLOCKS = (*BLOCK_ORDER, "experts")  # which have the norm of the feed-forward block unless they have their own
+BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read that of the feed-forward block
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,24 @@ def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> 
     )
     before = is_pre_norm(shapes.family, shapes.config)
     layers: dict[int, dict[str, Norm | None]] = {}
-    fed: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
+    feeding: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
     for number in order:
         at = matched.layers[number]
-        way = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
-        if way is None:
-            fed, layers[number] = None, dict.fromkeys(BLOCKS)
+        roles = None if shapes.foreign_type else _stored_norms(shapes, at, stack.norms)
+        if roles is None:
+            feeding, layers[number] = None, dict.fromkeys(BLOCKS)
         elif before:
-            layers[number] = {"experts": _block_norm(shapes, at, way, "experts")}
+            layers[number] = {"experts": _block_norm(shapes, at, roles, "experts")}
             for block in BLOCK_ORDER:
-                layers[number][block] = _block_norm(shapes, at, way, block) or fed or NO_NORM
-                fed = NO_NORM  # the first block has added to the stream
+                layers[number][block] = _block_norm(shapes, at, roles, block) or feeding or NO_NORM
+                feeding = NO_NORM  # the first block has added to the stream
         else:
             layers[number] = {"experts": None}
             for block in BLOCK_ORDER:
-                layers[number][block] = fed
-                fed = _block_norm(shapes, at, way, block) or fed
+                layers[number][block] = feeding
+                feeding = _block_norm(shapes, at, roles, block) or feeding
     in_place = tuple(layers[number] for number in range(len(matched.layers)))
-    return StackNorms(in_place, last or (None if before else fed))
+    return StackNorms(in_place, last or (None if before else feeding))
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
@@ -80,13 +80,15 @@ def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool
 
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the first way whose norms all exist."""
-    return next((way for way in ways if all(_has_norm(shapes, at, name) for name in way.values())), None)
+    """Return the first roles whose norms all exist."""
+    return next(
+        (roles for roles in ways if all(_has_norm(shapes, at, name) for name in roles.values())), None
+    )
 
 
 def _has_norm(shapes: Shapes, at: str, name: str) -> bool:
     return not name or shapes.norm(at + name) is not None
 
 
-def _block_norm(shapes: Shapes, at: str, way: Roles, block: str) -> Norm | None:
-    return shapes.norm(at + way[block] if way[block] else "") if block in way else None
+def _block_norm(shapes: Shapes, at: str, roles: Roles, block: str) -> Norm | None:
+    return shapes.norm(at + roles[block] if roles[block] else "") if block in roles else None

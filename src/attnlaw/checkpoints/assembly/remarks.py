@@ -16,7 +16,7 @@ from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import printable
 
-# Types in which rounding stays far below the bulk of a trained spectrum.
+# Types whose rounding errors are far below the bulk of a trained spectrum.
 WIDE = ("float16", "float32", "float64", "bfloat16")
 MOST_NAMES = 8  # in one warning
 TOWERS = ("vision", "audio")
@@ -30,7 +30,7 @@ def extensions(
 ) -> tuple[str, ...]:
     """Return the features beyond the plain post-norm encoder for which the bounds were stated."""
     family = match.family
-    beside = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
+    declared = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     present = {
         "grouped-query attention": any(block.kv_heads != block.heads for block in blocks),
@@ -43,12 +43,12 @@ def extensions(
         "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
         "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
-        "parallel attention and feed-forward": any(map(_parallel, layers)) or beside,
+        "parallel attention and feed-forward": any(map(_parallel, layers)) or declared,
         "shared layers": family.shared_layers,
         "pre-norm": is_pre_norm(family, config),
         "rotary positions": is_rotary(family, config),
     }
-    return tuple(name for name, there in present.items() if there)
+    return tuple(name for name, is_present in present.items() if is_present)
 
 
 def _parallel(layer: StoredLayer) -> bool:
@@ -80,7 +80,7 @@ def missing_from_network(
     """Return what data pass but formulas of whole networks do not cover; None if there is nothing."""
     if others:
         return _linear_warning(others)
-    # A layer without feed-forward beside matrices that were not read: it must have one of another kind.
+    # A layer with unread matrices and no feed-forward block has one of an unknown kind.
     whole = not left_out or all(layer.feed_forwards for layer in layers)
     if not whole or any(part.of_network for part in unread):
         return "layers, or feed-forward matrices of layers, could not be read"
@@ -111,10 +111,10 @@ def unread_layers(
     for name, shape in tensors.shapes.items():
         if name not in inside and len(shape) in (2, 3) and (hit := NUMBERED.match(name)):
             names_by_prefix.setdefault(hit[1], []).append(name)
-    beside = any(f"{tower}_config" in config for tower in TOWERS)  # of a language model
+    multimodal = any(f"{tower}_config" in config for tower in TOWERS)
     later = {stack.prefix + stack.stack.layer.partition("{")[0] for stack in match.stacks}
     return [
-        UnreadLayers(at.strip("."), len(names), not beside and "mtp" not in at)
+        UnreadLayers(at.strip("."), len(names), not multimodal and "mtp" not in at)
         for at, names in names_by_prefix.items()
         if at not in later and any(ATTENTION.search(name) for name in names)
     ]
@@ -192,7 +192,7 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
     """Return sentences about operations between the attention matrices that QK and VO do not contain."""
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
-    said = {
+    sentences = {
         "softmax has one more score in every head that no token has (sinks): the weights of tokens add up to "
         "less than one, QK and VO are without it": any(block.scores.sinks for block in blocks),
         "what heads mix is multiplied by a gate, a sigmoid of the stream, before the output map: VO is the "
@@ -206,7 +206,7 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
         "scores grow with the position in layers without rotary positions (attn_temperature_tuning), which "
         "is no part of QK": any(block.scores.growing for block in blocks),
     }
-    return [text for text, there in said.items() if there]
+    return [text for text, is_true in sentences.items() if is_true]
 
 
 def _has_stack(match: Match, stack: LayerTable) -> bool:

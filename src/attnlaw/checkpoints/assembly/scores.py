@@ -76,7 +76,7 @@ def is_rotary(family: Family, config: Config) -> bool:
 
 def _has_rotary(family: Family, config: Config, depth: int) -> bool:
     """Return whether the layer at `depth` has positions, in models where only some layers do."""
-    chosen = config.values.get("no_rope_layers")  # of which 0 stands for a layer without
+    chosen = config.values.get("no_rope_layers")  # 0 for a layer without positions
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])
     if chosen == []:
@@ -108,7 +108,7 @@ def rotary_size(values: Config, family: Family, head_size: int) -> int:
     """Return how many entries of a head are turned, an even number."""
     share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
-        share = 1.0  # pairs of the whole head, of which many stand still
+        share = 1.0  # the pairs span the whole head, and many have angle zero
     size = min(values.size("rotary_dim") or int(head_size * share), head_size)
     return size + size % 2
 

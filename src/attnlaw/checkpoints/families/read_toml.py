@@ -33,7 +33,7 @@ from attnlaw.core.files import parse_toml, read_bounded
 
 PLAIN_ROLES = {"query", "key", "value", "output"}
 LATENT = {*PLAIN_ROLES, "latent", "shared_key"}
-# Sets of roles that make a whole table.
+# Sets of roles that are complete.
 COMPLETE_ROLES: dict[str, tuple[set[str], ...]] = {
     "attention": (PLAIN_ROLES, {*PLAIN_ROLES, "gate"}, LATENT, {*LATENT, "query_latent"}),
     "cross": (PLAIN_ROLES, set()),
@@ -41,8 +41,8 @@ COMPLETE_ROLES: dict[str, tuple[set[str], ...]] = {
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
 }
 BLOCKS = ("attention", "cross", "feed_forward", "experts")
-NOT_INHERITED = ("name", "model_types", "priority", "init")  # keys that no file takes from another
-# Roles of which a table may have any.
+NOT_INHERITED = ("name", "model_types", "priority", "init")  # by `like`
+# Tables that may have any of these roles.
 OPTIONAL_ROLES: dict[str, set[str]] = {
     "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
     "inner_norms": {"query", "key", "value", "query_latent", "latent", "output", "out"},
@@ -84,7 +84,7 @@ INIT = FieldKind(
     "tables [init.TYPE]",
     lambda value: isinstance(value, dict) and all(isinstance(table, dict) for table in value.values()),
 )
-# By the type that the field of a record declares.
+# By the declared type of a field.
 KINDS: dict[Any, FieldKind] = {
     str: FieldKind("text", _is_text),
     str | None: FieldKind("text or false", lambda value: _is_text(value) or value is False),
@@ -227,7 +227,7 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
             f"{place}: layer: {table.layer!r} has {numbers} indices {{layer}}, expected {len(table.depth)}, "
             "one for each key in depth; write the index of the layer as {layer}"
         )
-    # Digits alone do not tell where one number ends, and to try every division would take for ever.
+    # Digits alone do not show where one number ends, and trying every split would take too long.
     between = re.split(r"\{layer\}|\{group\}", table.layer)[1:-1]
     if any(text == "" or text.isdecimal() for text in between):
         raise InputError(

@@ -30,7 +30,7 @@ VERSIONS = (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
 MOST_ARRAY_ENTRIES = 4096  # longer arrays belong to the tokenizer
-MOST = 2**26  # bytes of a header; the largest vocabularies take 20 MB
+MOST = 2**26  # bytes of a header; the largest vocabularies need 20 MB
 MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
 MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
 
@@ -138,9 +138,9 @@ class _Cursor:
         return [self.scalar(SCALARS[kind]) for _ in range(count)]
 
 
-# Types that numpy reads as they are; all others are decoded to float32.
+# Types that numpy can read; all others are decoded to float32.
 NUMPY_TYPES: dict[str, Any] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
-# Keys of a GGUF header under the architecture's name, and the same size in a config.json.
+# Keys of a GGUF header after the architecture's name, and those of config.json for the same size.
 SIZES = {
     "block_count": "num_hidden_layers",
     "embedding_length": "hidden_size",

@@ -19,7 +19,7 @@ from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError
 from attnlaw.core.files import links_outside
 
-MOST = 2**31  # bytes of a graph, which its format cannot exceed
+MOST = 2**31  # bytes; protobuf cannot store a larger graph
 MOST_DIGITS = 19  # of an offset
 MOST_STEPS = 4  # from a product back to its weight, through copies and transposes
 

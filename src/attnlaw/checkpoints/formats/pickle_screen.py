@@ -16,11 +16,11 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-MOST_VALUES = 10**8  # in one value, counted as often as they are referred to
+MOST_VALUES = 10**8  # in one value, counting each reference
 MOST_NESTED = 200
 LEGACY_PICKLES = 5  # magic number, version, system, the weights' table, the storages' keys
 ZIP = b"PK\x03\x04"
-# The ends of an archive: the directory's, where a large directory's end lies, and the latter.
+# Last records of an archive: end of directory, locator of the zip64 end, and the zip64 end itself.
 END, LOCATOR, END64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 TAIL = END.size + LOCATOR.size + END64.size
 RESERVING = ("builtins bytearray", "__builtin__ bytearray")
@@ -28,7 +28,7 @@ PUTS, GETS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}, {"GET", "BINGET", "LON
 FILLING = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD"}
 
 Size = tuple[int, int]  # values, nesting
-MARK: Size = (0, 0)  # told from others by identity
+MARK: Size = (0, 0)  # compared by identity
 
 
 class SuspiciousPickle(ValueError):
@@ -54,7 +54,7 @@ def _screen_archive(path: Path) -> None:
             entries = archive.infolist()
             _require_torch_layout(path, entries)
             for entry in entries:
-                with archive.open(entry) as record:  # fails where a record's own header has another name
+                with archive.open(entry) as record:  # fails if the record's header has another name
                     if entry.orig_filename.lower().endswith(".pkl"):
                         screen(io.BytesIO(record.read()))
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
@@ -156,7 +156,7 @@ def _apply(opcode: pickletools.OpcodeInfo, stack: list[Size]) -> None:
         before = before[: before.index(pickletools.markobject)]
     taken += [stack.pop() for _ in before]
     values = 1 + sum(size for size, _ in taken)
-    # A container that takes values in was put on the stack first, so it is taken last.
+    # A container was put on the stack before the values that fill it, so it is popped last.
     container_depth = taken.pop()[1] if opcode.name in FILLING else 0
     nested = max(container_depth, 1 + max((depth for _, depth in taken), default=0))
     if values > MOST_VALUES:

@@ -94,7 +94,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # permissions, not damage
         if "os error 12" in str(error):
-            raise MemoryError from error  # older versions map the whole file: more than a limit here allows
+            raise MemoryError from error  # older versions map the whole file, which a memory limit may forbid
         reason = " ".join(str(error).split())
         raise InputError(
             f"{path}: not a complete safetensors file ({reason}); copy or download it again"

@@ -89,7 +89,7 @@ def _inside(index: Path, file: str) -> Path:
 PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
 PARAMS = "params.json"
 WORDS = "tok_embeddings"
-# The axis along which the parts of a module's weight lie one after the other.
+# The axis along which the parts of a module's weight are joined.
 AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
 
 
@@ -148,11 +148,11 @@ class ConsolidatedTensors(Tensors):
         return tuple(joined)
 
     def _require_all(self, folder: Path) -> None:
-        """Raise if parts are missing. The shape of the output matrices tells how many there should be."""
+        """Raise if parts are missing. The shape of the output matrices shows how many there should be."""
         shapes = self._parts[0].shapes
         name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
         if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:
-            return  # told where the layers are read
+            return  # building the layers reports the problem
         params = read_params(folder / PARAMS)
         heads, size = params.size("n_heads"), params.size("head_dim")
         outputs, inputs = shapes[name]

@@ -48,7 +48,7 @@ def plain_entries(value: Any) -> dict[str, Any]:
 
 
 SIDES = ("encoder", "decoder")
-FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # the values of `model_type` in the families' files
+FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # values of `model_type` in the files of the families
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,9 +99,9 @@ def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
 ALLOWED = (Namespace,)
-LOADING = Lock()  # what PyTorch takes for plain is a setting of the whole process
-OLDEST_SAFE = "2.10"  # CVE-2025-32434 and CVE-2026-24747 are in older ones
-# What `torch.load` raises on files that are cut, damaged, or something else altogether.
+LOADING = Lock()  # PyTorch's list of plain classes belongs to the whole process
+OLDEST_SAFE = "2.10"  # older versions have CVE-2025-32434 and CVE-2026-24747
+# Errors of `torch.load` for files that are cut, damaged, or not checkpoints at all.
 DAMAGE = (
     pickle.UnpicklingError,
     struct.error,
@@ -136,7 +136,7 @@ class TorchFile(InMemoryTensors):
     def _require_stored(self, tensor: Any, name: str) -> None:
         """Raise if strides of zero let a few bytes stand for many weights, which would fill the memory."""
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
-            return  # refused, or an array, when it is read
+            return  # `as_numpy` refuses it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
             raise InputError(
                 f"{self.source}: tensor {name} of shape {list(tensor.shape)} repeats the same few numbers; "
@@ -153,7 +153,7 @@ def import_torch(reason: str) -> Any:
 
 def _require_closed_holes(torch: Any, source: str) -> None:
     """Raise if this version of PyTorch is known to run code from a pickle in spite of `weights_only=True`."""
-    if torch.__version__ < OLDEST_SAFE:  # compared as versions, not as text
+    if torch.__version__ < OLDEST_SAFE:  # `TorchVersion` compares versions, not text
         raise InputError(
             f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
             f"{torch.__version__}, in which a pickle can run code; pip install --upgrade 'attnlaw[torch]', "
@@ -197,8 +197,8 @@ def _reason(error: BaseException) -> str:
         )
     if "TorchScript" in text:
         return "a TorchScript archive, not weights; save the model's state_dict (or safetensors)"
-    said = f" ({text})" if isinstance(error, SuspiciousPickle) else ""
-    return f"not a complete PyTorch checkpoint of plain tensors{said}; copy, download or save it again"
+    detail = f" ({text})" if isinstance(error, SuspiciousPickle) else ""
+    return f"not a complete PyTorch checkpoint of plain tensors{detail}; copy, download or save it again"
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:

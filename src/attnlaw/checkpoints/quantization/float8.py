@@ -26,7 +26,7 @@ from attnlaw.core.errors import InputError
 
 SUFFIXES = ("_scale_inv", "_scale")
 BLOCK = 128
-MOST_PARTS = 16  # of what a scale's name adds to its weight's
+MOST_PARTS = 16  # dots and underscores that are tried as the end of the weight's name
 
 
 def with_scales(tensors: Tensors, config: Config) -> Tensors:
@@ -77,7 +77,7 @@ class ScaledTensors(Tensors):
         whole = len(self._tensors.shapes[scale_name]) < 3  # one scale for all members of a stack
         scale = self._tensors.read(scale_name, None if whole else member)
         real = require_real(scale, self.source, scale_name).astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
+        with np.errstate(over="ignore", invalid="ignore"):  # readers check that weights are finite
             return stored.astype(np.float64) * self._spread(real, stored.shape, scale_name)
 
     def prefetch(self, name: str, member: int | None = None) -> None:

@@ -41,7 +41,7 @@ class MonitorSettings(ModelSettings):
     margins: Any = setting(
         None,
         "Inputs without labels, and the steps from one measurement of D to the next.",
-        machine_only=True,  # no row can state inputs
+        machine_only=True,  # rows cannot contain inputs
     )
     approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)

@@ -20,7 +20,7 @@ CAPTION = (
     "Each quantity during training, by step. A stable rank that falls and outliers that appear mean that few "
     "directions take over; proxies that grow without end mean norms that do."
 )
-STILL_TOLERANCE = 1e-3  # relative moves below it are none
+STILL_TOLERANCE = 1e-3  # smaller relative changes count as constant
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
 HEAD_KINDS = ("qk", "vo")
-# What a monitor may be asked for.
 QUANTITIES = (
     *("proxies", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance"),
     *("scores", "means", "modes"),
 )
-# Columns of the steps by what they tell, with the names of their lines in a chart.
+# Panels of the chart: columns of the steps, and the labels of their lines.
 PANELS = {
     "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
     "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},

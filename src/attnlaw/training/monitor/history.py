@@ -45,8 +45,8 @@ from attnlaw.core.tables import quantity_frame
 from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MODES
 
-HeadKey = tuple[Any, ...]  # where a head stands
-LEAST_OVERLAP = 0.25  # the least product of overlaps of a mode with itself, a measurement later
+HeadKey = tuple[Any, ...]  # the location of a head, as in its row
+LEAST_OVERLAP = 0.25  # of a mode's vectors in two measurements
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +182,7 @@ def stronger_first(
 
 LOCATION_NAMES = tuple(column.name for column in LOCATION)
 FACTOR_SIZES = ("factor_imbalance", "factor_difference")
-HEAD_QUANTITIES = ("means", "modes")  # what reads the factors of heads once more
+HEAD_QUANTITIES = ("means", "modes")  # need the factors of heads
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,9 @@ def take_snapshot(
         columns["factor_difference"] = _differences(spectra)
         keys = [tuple(location_row(model.name, location).values()) for location, _ in measured]
         columns |= history.relative_sizes(keys, {name: columns[name] for name in FACTOR_SIZES})
-    looked = history.read_heads(model, tree, step, quantities)
+    readings = history.read_heads(model, tree, step, quantities)
     if "means" in quantities:
-        columns["mean"] = [looked.means.get(location) for location, _ in measured]
+        columns["mean"] = [readings.means.get(location) for location, _ in measured]
         columns["frobenius"] = [_scaled(location, spectrum) for location, spectrum in measured]
     rows = [
         {"step": step, **location_row(model.name, location)}
@@ -120,13 +120,13 @@ def take_snapshot(
         "model": model.name,
         **_proxy_columns(bounds),
         **_group_columns(matrices),
-        **stronger_first_columns(looked.modes),
+        **stronger_first_columns(readings.modes),
         **_score_columns([*logits.values()]),
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
     }
-    return Snapshot(step, row, matrices, looked.modes)
+    return Snapshot(step, row, matrices, readings.modes)
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
@@ -202,7 +202,7 @@ def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if spectrum.factors is None else balance_of(spectrum.factors).excess for spectrum in spectra]
 
 
-# What is found in the spectra, beside the proxies; null where one was approximated, but for the stable rank.
+# Quantities computed from the spectra. If a spectrum is approximate, all but the stable rank are null.
 SPECTRUM_QUANTITIES: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
     "stable_rank": _stable_ranks,
     "outliers": _outliers,

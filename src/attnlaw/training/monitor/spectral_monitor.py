@@ -48,7 +48,7 @@ from attnlaw.training.monitor.snapshot import (
 )
 from attnlaw.training.monitor.watchdog import GateFailed, Watchdog, failure_text
 
-SPECTRA, MARGINS = "spectra", "margins"  # what costs of its own
+SPECTRA, MARGINS = "spectra", "margins"  # measurements whose cost is forecast
 
 
 class SpectralMonitor:
@@ -98,18 +98,18 @@ class SpectralMonitor:
             options["every"] = _as_whole_number("every", options["every"])
         self.settings = MonitorSettings.parse({"model": self.model, **options}, "SpectralMonitor")
         opened = self.settings.open()
-        # What would stop a measurement is told before training.
+        # Errors in the options appear before training.
         units_of(opened, Selection.from_settings(self.settings, opened.network))
         self.name = opened.name
         self.directory = Path(directory)
         self._clock = clock
         self._began: float | None = None
         self._spent = 0.0
-        self._costs: dict[str, float] = {}  # seconds of the last measurement, by what was measured
+        self._costs: dict[str, float] = {}  # seconds of the last measurement, of each kind
         self._unwritten: list[Snapshot] = []
         self._first: int | None = None  # the first step that was measured
-        self._history: History | None = None  # of the run up to the last measurement
-        self._resumed = False  # whether the rows that it leaves behind are gone
+        self._history: History | None = None  # up to the last measurement
+        self._resumed = False  # whether rows of abandoned steps are dropped
         self._margins: WatchedMargins | None = None
         stored: Result | None = None
         if is_first_process():
@@ -152,33 +152,33 @@ class SpectralMonitor:
             )
         quantities, approximate = self.settings.quantities, self.settings.approximate
         try:
-            taken = take_snapshot(self.settings, step, quantities, self._history, approximate)
+            snapshot = take_snapshot(self.settings, step, quantities, self._history, approximate)
         except InputError as error:
-            # The options were checked before: the weights have diverged, which is for the rows to tell.
-            taken, margins = failed_snapshot(self.name, step, str(error)), None
+            # The options were checked before, so the weights have diverged: a row records that.
+            snapshot, margins = failed_snapshot(self.name, step, str(error)), None
         between = self._clock()
         if margins is not None:
-            taken = replace(taken, row=margins.add_to_row(taken.row, self.model))
+            snapshot = replace(snapshot, row=margins.add_to_row(snapshot.row, self.model))
             self._costs[MARGINS] = self._clock() - between
         seconds = self._clock() - start
         training = self._training_time(start)
         overhead = (self._spent + seconds) / training if training > 0 else None
-        taken = replace(taken, row={**taken.row, "seconds": seconds, "overhead": overhead})
-        self._write(taken)
+        snapshot = replace(snapshot, row={**snapshot.row, "seconds": seconds, "overhead": overhead})
+        self._write(snapshot)
         spent = self._clock() - start
         self._costs[SPECTRA] = spent if margins is None else spent - self._costs[MARGINS]
         self._spent += spent
-        return taken if self._watchdog is None else self._judge(taken, self._watchdog)
+        return snapshot if self._watchdog is None else self._judge(snapshot, self._watchdog)
 
-    def _judge(self, taken: Snapshot, watchdog: Watchdog) -> Snapshot:
+    def _judge(self, snapshot: Snapshot, watchdog: Watchdog) -> Snapshot:
         """Return the snapshot with its verdicts; warn, or raise `GateFailed`, if rules do not hold."""
-        verdicts = watchdog.judge(step_frame([taken]))
-        taken = replace(taken, verdicts=verdicts)
+        verdicts = watchdog.judge(step_frame([snapshot]))
+        snapshot = replace(snapshot, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
-            raise GateFailed(taken, verdicts)
+            raise GateFailed(snapshot, verdicts)
         if any(is_at_least(rule.level, "warning") for rule in verdicts.failed_rules):
-            warnings.warn(failure_text(taken.step, verdicts), stacklevel=4)
-        return taken
+            warnings.warn(failure_text(snapshot.step, verdicts), stacklevel=4)
+        return snapshot
 
     def _read_clock(self) -> float:
         now = self._clock()
@@ -195,11 +195,11 @@ class SpectralMonitor:
     def _training_time(self, now: float) -> float:
         return now - (now if self._began is None else self._began) - self._spent
 
-    def _write(self, taken: Snapshot) -> None:
+    def _write(self, snapshot: Snapshot) -> None:
         """Add the rows to the files. If that fails, warn, and try again with the next rows."""
         if self._first is None:
-            self._first = taken.step
-        self._unwritten = [*(old for old in self._unwritten if old.step != taken.step), taken]
+            self._first = snapshot.step
+        self._unwritten = [*(old for old in self._unwritten if old.step != snapshot.step), snapshot]
         try:
             with _directory_lock(self.directory):
                 self._append()
@@ -231,7 +231,7 @@ class SpectralMonitor:
         ]
         run = Result.collect(VERB, [(self.settings, MonitoredRun(*whole))])
         files = Result.concat([*before, run, *after]).files()
-        # The last draft takes its place first: whenever a run is killed, every table's case has its row.
+        # `write_all` renames the last file first: if a run is killed, every case of a table has its row.
         order = [*(name for name in files if name not in (ROWS, MANIFEST)), MANIFEST, ROWS]
         write_all({self.directory / name: files[name] for name in order})
 
@@ -292,7 +292,7 @@ def _directory_lock(directory: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # Closing is not enough: a process that was forked meanwhile would keep the lock.
+            # Closing is not enough: a process forked in the meantime would keep the lock.
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
