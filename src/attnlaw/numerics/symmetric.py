@@ -71,13 +71,13 @@ def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal
     n = len(transpose)
     work = np.zeros(int(scipy.linalg.lapack.ssytrd_lwork(n, lower=1)[0]), transpose.dtype)
     if library is None:
-        _, diagonal, beside, _, _ = scipy.linalg.lapack.ssytrd(
+        _, diagonal, off_diagonal, _, _ = scipy.linalg.lapack.ssytrd(
             transpose, lower=1, lwork=work.size, overwrite_a=1
         )
-        return diagonal, beside[: n - 1]
-    diagonal, beside, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
-    openblas.lapack(library, "ssytrd", b"L", n, transpose, n, diagonal, beside, tau, work, work.size)
-    return diagonal, beside[: n - 1]
+        return diagonal, off_diagonal[: n - 1]
+    diagonal, off_diagonal, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
+    openblas.lapack(library, "ssytrd", b"L", n, transpose, n, diagonal, off_diagonal, tau, work, work.size)
+    return diagonal, off_diagonal[: n - 1]
 
 
 def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
@@ -87,18 +87,18 @@ def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
     def zeros(*shape: int) -> NDArray[Any]:
         return np.zeros(shape, dtype=transpose.dtype)
 
-    banded, asked = zeros(n, band + 1), zeros(1)
+    banded, query = zeros(n, band + 1), zeros(1)
     first = f"{letter}sytrd_sy2sb", b"L", n, band, transpose, n, banded, band + 1, zeros(n)
-    openblas.lapack(library, *first, asked, -1)
-    work = zeros(int(asked[0]))
+    openblas.lapack(library, *first, query, -1)
+    work = zeros(int(query[0]))
     openblas.lapack(library, *first, work, work.size)
 
-    diagonal, beside, reflectors = zeros(n), zeros(n), zeros(1)
-    second = f"{letter}sytrd_sb2st", b"Y", b"N", b"L", n, band, banded, band + 1, diagonal, beside
-    openblas.lapack(library, *second, reflectors, -1, asked, -1)
-    reflectors, work = zeros(int(reflectors[0])), zeros(int(asked[0]))
+    diagonal, off_diagonal, reflectors = zeros(n), zeros(n), zeros(1)
+    second = f"{letter}sytrd_sb2st", b"Y", b"N", b"L", n, band, banded, band + 1, diagonal, off_diagonal
+    openblas.lapack(library, *second, reflectors, -1, query, -1)
+    reflectors, work = zeros(int(reflectors[0])), zeros(int(query[0]))
     openblas.lapack(library, *second, reflectors, reflectors.size, work, work.size)
-    return diagonal, beside[: n - 1]
+    return diagonal, off_diagonal[: n - 1]
 
 
 def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
@@ -112,12 +112,14 @@ def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
     """
     library = openblas.library()
     by_columns = wide.flags.f_contiguous
-    laid = wide if by_columns else np.ascontiguousarray(wide).T  # both are in Fortran order
+    columns = wide if by_columns else np.ascontiguousarray(wide).T  # both are in Fortran order
     if library is None:
         (update,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=gram.dtype)
-        gram[...] = update(1.0, laid, 1.0, gram, not by_columns, lower=1, overwrite_c=1)
+        gram[...] = update(1.0, columns, 1.0, gram, not by_columns, lower=1, overwrite_c=1)
         return
     size, inner = wide.shape
     one, letter = np.ones(1, gram.dtype), openblas.LETTERS[gram.dtype.name]
-    way = b"N" if by_columns else b"T"
-    openblas.blas(library, f"{letter}syrk", b"L", way, size, inner, one, laid, laid.shape[0], one, gram, size)
+    letters = b"L", b"N" if by_columns else b"T"
+    openblas.blas(
+        library, f"{letter}syrk", *letters, size, inner, one, columns, columns.shape[0], one, gram, size
+    )

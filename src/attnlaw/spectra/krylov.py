@@ -59,7 +59,7 @@ def lanczos(
     norms = np.linalg.norm(starts, axis=0)
     vector = _divide_columns(starts, norms)
     past = np.zeros((steps, count, size))
-    diagonal, beside = np.zeros((count, steps)), np.zeros((count, steps))
+    diagonal, off_diagonal = np.zeros((count, steps)), np.zeros((count, steps))
     largest = np.zeros(count)
     for step in range(steps):
         past[step] = vector.T
@@ -71,13 +71,13 @@ def lanczos(
         left = np.linalg.norm(image, axis=0)
         # If only round-off is left, an invariant space was reached, and its rule is exact.
         largest = np.maximum(largest, np.maximum(np.abs(diagonal[:, step]), left))
-        beside[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
-        vector = _divide_columns(image, beside[:, step])
+        off_diagonal[:, step] = np.where(left > ROUND_OFF * largest, left, 0.0)
+        vector = _divide_columns(image, off_diagonal[:, step])
         if step + 1 == FIRST_CHECK < steps:
-            early = KrylovRun(norms**2, diagonal[:, :FIRST_CHECK], beside[:, :FIRST_CHECK])
+            early = KrylovRun(norms**2, diagonal[:, :FIRST_CHECK], off_diagonal[:, :FIRST_CHECK])
             if should_stop(early):
                 return early
-    return KrylovRun(norms**2, diagonal, beside)
+    return KrylovRun(norms**2, diagonal, off_diagonal)
 
 
 def _divide_columns(columns: Reals, norms: Reals) -> Reals:

@@ -15,11 +15,6 @@ def holdout_bound(errors: int, examples: int, delta: float = 0.05) -> float:
     which so few errors have a probability of at least delta. It does not hold if the examples were used to
     choose the model, or if they were used twice.
 
-    Args:
-        errors: wrong predictions of the fixed model.
-        examples: held-out examples.
-        delta: probability that the bound fails.
-
     >>> round(holdout_bound(41, 700), 7), holdout_bound(5, 5)
     (0.0753287, 1.0)
     """

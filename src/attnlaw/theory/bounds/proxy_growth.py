@@ -43,11 +43,6 @@ class Growth:
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:
     """Fit the exponents of depth and width to one proxy of many models.
 
-    Args:
-        depth: number of layers of each model.
-        width: hidden size of each model.
-        log10_proxy: log10 of the proxy of each model.
-
     Raises:
         InputError: the models do not differ in both depth and width.
 

@@ -86,13 +86,7 @@ def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
 
 
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
-    """Compute C(p) of one matrix on the grid, and the best p on the grid and in [0, 2].
-
-    Args:
-        factors: the matrix with gamma and alpha.
-        depth: number of layers L.
-        hidden_size: width N.
-    """
+    """Compute C(p) of one matrix on the grid, and the best p on the grid and in [0, 2]."""
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)

@@ -144,14 +144,10 @@ def mean_root(first: float, second: float) -> float:
 
         (4/pi) int_0^(pi/2) cos^2 t sqrt((1 - c_A sin^2 t)(1 - c_B sin^2 t)) dt
 
-    x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1. Lagrange inversion gives its moments
-    `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, which hold for real p. At p = 1/2 the
-    first binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable, and the sum under it gives the
-    two roots. Equal ratios leave 1 - c/4 (`laws.HeadNull`).
-
-    Args:
-        first: ratio c_A, at most 1.
-        second: ratio c_B, at most 1.
+    The ratios c_A and c_B are at most 1. x solves `x u = (1 + u)(1 + c_A u)(1 + c_B u)` with u = x g(x) - 1.
+    Lagrange inversion gives its moments `m_p = sum_jk C(p-1, j+k)/(j+k+1) C(p, j) C(p, k) c_A^j c_B^k`, which
+    hold for real p. At p = 1/2 the first binomial over j + k + 1 is the moment of a Beta(1/2, 3/2) variable,
+    and the sum under it gives the two roots. Equal ratios leave 1 - c/4 (`laws.HeadNull`).
 
     >>> mean_root(0.25, 0.25), round(mean_root(0.25, 1.0), 6)
     (0.9375, 0.826993)

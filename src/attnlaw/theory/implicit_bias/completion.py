@@ -80,7 +80,7 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
 
     evaluations = 0
 
-    def counted(time: float, state: Reals) -> Reals:
+    def counted_slope(time: float, state: Reals) -> Reals:
         nonlocal evaluations
         evaluations += 1
         if evaluations > MOST_SLOPES:
@@ -88,31 +88,31 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
         return slope(time, state)
 
     state, time, span = np.concatenate([A.ravel(), B.ravel()]), 0.0, 0.0
-    stood = stuck = False
+    stopped_before = failed = False
     while True:
         A, B = state[: n * k].reshape(n, k), state[n * k :].reshape(k, m)
         G = gradient(A, B, M, mask)
         left, top = float(np.linalg.norm(G)), float(np.linalg.norm(G, 2))
         fitted = left < FITTED * scale
-        stands = time > 0 and float(np.abs(slope(0.0, state)).max()) < STILL * scale**1.5
+        stopped = time > 0 and float(np.abs(slope(0.0, state)).max()) < STILL * scale**1.5
         # A direction of size `start` leaves a saddle with top singular value s in the time ln(1/start)/s.
         escape = 2 * np.log1p(np.sqrt(scale) / start) / max(top, FITTED * scale)
-        if fitted or (stands and stood and span >= escape):
+        if fitted or (stopped and stopped_before and span >= escape):
             return FlowEnd(A, B, time, left, still=True)
         lost = float(np.linalg.norm(A @ B, "nuc")) > LARGEST * float(np.linalg.norm(mask * M, "nuc"))
-        if lost or stuck or time * scale > LONGEST:
+        if lost or failed or time * scale > LONGEST:
             return FlowEnd(A, B, time, left, still=False)
-        stood, span = stands, max(escape, time)
+        stopped_before, span = stopped, max(escape, time)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # stages that diverge are reported below
             try:
-                ended = scipy.integrate.solve_ivp(
-                    counted, (0, span), state, method="LSODA", rtol=RTOL, atol=atol
+                solution = scipy.integrate.solve_ivp(
+                    counted_slope, (0, span), state, method="LSODA", rtol=RTOL, atol=atol
                 )
             except NoEndError:
                 return FlowEnd(A, B, time, left, still=False)
-        state, time = ended.y[:, -1], time + float(ended.t[-1])
-        stuck = not ended.success
+        state, time = solution.y[:, -1], time + float(solution.t[-1])
+        failed = not solution.success
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,9 +223,6 @@ class CompletionPrediction:
 
     Args:
         kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".
-        components: number of components.
-        rank: rank of the limit.
-        nuclear: its nuclear norm.
         matrix: n x m, nan between components if the limit is not known.
         exponent: the rest of a second direction falls as `init**exponent`, if it does not grow on its way.
             None if every component is complete.
@@ -243,15 +240,7 @@ class CompletionPrediction:
 
 @dataclass(frozen=True, eq=False)
 class CompletionRun:
-    """A trained matrix W.
-
-    Args:
-        matrix: W, n x m.
-        rank: number of singular values above 0.001 of the largest.
-        nuclear: nuclear norm.
-        time: at which the flow ended.
-        residual: |mask * (W - M)|.
-    """
+    """A trained matrix W with its rank (singular values above 0.001 of the largest) and |mask * (W - M)|."""
 
     matrix: Reals
     rank: int

@@ -141,11 +141,7 @@ def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
     """Return beta by plain gradient descent on w and v, which differs from the flow by terms of order `step`.
 
-    Args:
-        phi: targets, of any shape.
-        init: a, the start of the factors.
-        time: broadcasts against `phi`.
-        step: largest length of a step.
+    The steps have at most the length `step`, and `time` broadcasts against `phi`.
 
     >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
     True

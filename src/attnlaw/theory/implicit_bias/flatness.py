@@ -46,17 +46,17 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
     >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
     39.75
     """
-    maps = [np.asarray(factor, dtype=float) for factor in factors]
-    _require_chain(maps)
-    first, last = np.eye(maps[0].shape[0]), np.eye(maps[-1].shape[1])
+    matrices = [np.asarray(factor, dtype=float) for factor in factors]
+    _require_chain(matrices)
+    first, last = np.eye(matrices[0].shape[0]), np.eye(matrices[-1].shape[1])
     if covariance is not None:
-        first = last = _root(covariance, maps)
-    before, behind = [first], [last]
-    for left, right in zip(maps[:-1], maps[:0:-1], strict=True):
+        first = last = _root(covariance, matrices)
+    before, after = [first], [last]
+    for left, right in zip(matrices[:-1], matrices[:0:-1], strict=True):
         before.append(before[-1] @ left)
-        behind.append(right @ behind[-1])
+        after.append(right @ after[-1])
     return float(
-        sum(_square(prefix) * _square(other) for prefix, other in zip(before, behind[::-1], strict=True))
+        sum(_square(prefix) * _square(other) for prefix, other in zip(before, after[::-1], strict=True))
     )
 
 
@@ -105,21 +105,21 @@ def _square(matrix: Reals) -> float:
     return float(np.einsum("ij,ij->", matrix, matrix))
 
 
-def _require_chain(maps: Sequence[Reals]) -> None:
-    shapes = [list(matrix.shape) for matrix in maps]
-    chained = all(matrix.ndim == 2 for matrix in maps) and all(
-        matrix.shape[1] == other.shape[0] for matrix, other in pairwise(maps)
+def _require_chain(matrices: Sequence[Reals]) -> None:
+    shapes = [list(matrix.shape) for matrix in matrices]
+    chained = all(matrix.ndim == 2 for matrix in matrices) and all(
+        matrix.shape[1] == other.shape[0] for matrix, other in pairwise(matrices)
     )
-    if len(maps) < 2 or not chained:
+    if len(matrices) < 2 or not chained:
         raise InputError(
             f"factors of shapes {shapes}: expected at least two matrices whose product exists, in its order"
         )
 
 
-def _root(covariance: ArrayLike, maps: Sequence[Reals]) -> Reals:
+def _root(covariance: ArrayLike, matrices: Sequence[Reals]) -> Reals:
     """Return a square root of the covariance, after checking that it fits both sides of the product."""
     S = np.asarray(covariance, dtype=float)
-    rows, cols = maps[0].shape[0], maps[-1].shape[1]
+    rows, cols = matrices[0].shape[0], matrices[-1].shape[1]
     if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):
         raise InputError(
             f"covariance of shape {list(S.shape)} for a product of shape {[rows, cols]}: "

@@ -185,13 +185,9 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
-    """Draw samples and train: gradient descent on factors for a flow, the rule itself for the others.
+    """Draw samples `seeds` times and train: gradient descent for a flow, the rule itself for the others.
 
     Off the support, phi is drawn from its exact law given y, so inputs are drawn on the support only.
-
-    Args:
-        seeds: number of draws.
-        seed: parent of their seeds.
 
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True

@@ -116,13 +116,9 @@ class EnsemblePrediction:
     residual: float
 
     def error(self, learners: float = 1) -> float:
-        """Return the error of the mean of K learners on clean labels.
+        """Return the error of the mean of K learners, or of infinitely many, on clean labels.
 
-        Args:
-            learners: K, or infinity.
-
-        Returns:
-            The mean square error for the square loss, else the share of wrong signs.
+        It is the mean square error for the square loss, and the share of wrong signs for the other losses.
         """
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:

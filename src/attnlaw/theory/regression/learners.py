@@ -44,16 +44,10 @@ class MeasuredEnsemble:
 def simulate_ensemble(
     problem: Ensemble, learners: int = 2, seeds: int = 8, seed: int = 0
 ) -> MeasuredEnsemble:
-    """Train learners on drawn samples, and measure their overlaps and errors.
+    """Train `learners` on the same samples, `seeds` times, and measure their overlaps and errors.
 
     m, q and q1 are means over the learners and their pairs. They come from the weights and the Gaussian
     equivalent of the features. Errors are measured on new samples.
-
-    Args:
-        problem: what the learners share.
-        learners: number of learners on the same samples.
-        seeds: number of draws.
-        seed: parent of their seeds.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies
@@ -70,8 +64,8 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
     x = rng.standard_normal((problem.samples, d))
     nu = x @ theta / np.sqrt(d)
     y = np.sign(nu) if choice.classifies else nu + np.sqrt(problem.noise) * rng.standard_normal(nu.size)
-    fresh = rng.standard_normal((TEST_SAMPLES, d))
-    truth = fresh @ theta / np.sqrt(d)
+    test_inputs = rng.standard_normal((TEST_SAMPLES, d))
+    truth = test_inputs @ theta / np.sqrt(d)
     linear, rest = feature_moments(problem.activation)
     scores, reach, q = [], [], []
     for _ in range(learners):
@@ -79,7 +73,7 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
         w = minimise(
             apply_activation(problem.activation, x @ F.T) / np.sqrt(p), y, choice.loss, problem.ridge
         )
-        scores.append(apply_activation(problem.activation, fresh @ F.T) @ w / np.sqrt(p))
+        scores.append(apply_activation(problem.activation, test_inputs @ F.T) @ w / np.sqrt(p))
         reach.append(linear * F.T @ w / np.sqrt(p))
         q.append(float(reach[-1] @ reach[-1] + rest * w @ w / p))
     every = np.array(reach)

@@ -56,15 +56,15 @@ class RidgeFixedPoint:
     def bias_of(self, signals: Reals | None) -> float:
         """Return the bias for a signal, or for None that of a random direction of length one."""
         groups, target = self.problem.covariances
-        counted = self.problem.shares * self.c**2 * self.leverages
-        inside = target + np.tensordot(counted, groups, axes=1)
+        counts = self.problem.shares * self.c**2 * self.leverages
+        inside = target + np.tensordot(counts, groups, axes=1)
         if signals is None:
-            around = _traces(_products(inside[None], self.R), self.R[None])[0, 0] / self.problem.dimension
+            quadratic = _traces(_products(inside[None], self.R), self.R[None])[0, 0] / self.problem.dimension
         elif self.R.ndim == 1:
-            around = float(inside @ (self.R * signals) ** 2)
+            quadratic = float(inside @ (self.R * signals) ** 2)
         else:
-            around = float(self.R @ signals @ inside @ (self.R @ signals))
-        return self.rho**2 * float(around)
+            quadratic = float(self.R @ signals @ inside @ (self.R @ signals))
+        return self.rho**2 * float(quadratic)
 
     @property
     def variance(self) -> float:
@@ -90,12 +90,7 @@ class RidgeFixedPoint:
 
 @dataclass(frozen=True)
 class RidgeRisk:
-    """Excess risk on clean labels of the target, as bias and variance.
-
-    Args:
-        degrees: degrees of freedom of the fit.
-        residual: by how much the fixed-point equation is not fulfilled.
-    """
+    """Excess risk on clean labels of the target, and degrees of freedom of the fit."""
 
     bias: float
     variance: float

@@ -34,11 +34,7 @@ class MeasuredRisk:
 
 
 def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit ridge regression on drawn inputs, and measure its risk.
-
-    Args:
-        seeds: number of draws.
-        seed: parent of their seeds.
+    """Fit ridge regression on `seeds` draws of the inputs, and measure its risk.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(40), noise=0.5)
@@ -47,36 +43,33 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
     True
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
-    belongs = group_of_samples(problem)
+    group = group_of_samples(problem)
     pairs = []
     for rng in generators(seed, seeds):
         X = draw_inputs(problem, rng)
-        A = _fit(X, problem.weights[belongs], problem.ridge)
+        A = _fit(X, problem.weights[group], problem.ridge)
         bias = squared_norm(A @ (X @ theta) - theta, target)
         spread = A * (target[:, None] * A) if target.ndim == 1 else A * (target @ A)
-        pairs.append((bias, float(spread.sum(axis=0) @ problem.noises[belongs])))
+        pairs.append((bias, float(spread.sum(axis=0) @ problem.noises[group])))
     return _summarise_runs(pairs, seeds)
 
 
 def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit kernel ridge, `k(x, X) (K + ridge W^-1)^-1 y`, to the labels of a problem on drawn inputs.
+    """Fit kernel ridge, `k(x, X) (K + ridge W^-1)^-1 y`, on `seeds` draws of the inputs.
 
-    Args:
-        kernel: a name of `KERNELS`.
-        seeds: number of draws; test inputs are drawn from the target.
-        seed: parent of their seeds.
+    `kernel` is a name of `KERNELS`. Test inputs are drawn from the target.
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
-    belongs = group_of_samples(problem)
+    group = group_of_samples(problem)
     root = _root(target)
     pairs = []
     for rng in generators(seed, seeds):
         X = draw_inputs(problem, rng)
         test = _multiply_root(rng.standard_normal((TEST_INPUTS, problem.dimension)), root)
-        K = kernel_matrix(kernel, X, X) + np.diag(problem.ridge / problem.weights[belongs])
+        K = kernel_matrix(kernel, X, X) + np.diag(problem.ridge / problem.weights[group])
         A = np.linalg.solve(K, kernel_matrix(kernel, X, test)).T
         bias = float(np.mean((A @ (X @ theta) - test @ theta) ** 2))
-        pairs.append((bias, float(np.mean(A**2, axis=0) @ problem.noises[belongs])))
+        pairs.append((bias, float(np.mean(A**2, axis=0) @ problem.noises[group])))
     return _summarise_runs(pairs, seeds)
 
 
@@ -93,10 +86,10 @@ def group_of_samples(problem: Regression) -> NDArray[np.intp]:
 
 def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
     """Draw X (n x p), with the samples of each group in turn."""
-    belongs, p = group_of_samples(problem), problem.dimension
+    group, p = group_of_samples(problem), problem.dimension
     Z = rng.standard_normal((problem.samples, p))
     for g, covariance in enumerate(problem.covariances[0]):
-        Z[belongs == g] = _multiply_root(Z[belongs == g], _root(covariance))
+        Z[group == g] = _multiply_root(Z[group == g], _root(covariance))
     return Z
 
 

@@ -84,22 +84,22 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
     X, y, w_0 = (np.asarray(values, dtype=float) for values in (inputs, labels, start))
     fits = X.ndim == 2 and y.shape == X.shape[:1] and w_0.shape == X.shape[1:]
     require_shapes(fits, "two layers", "n x p, n and p", inputs=X, labels=y, start=w_0)
-    begun = float(np.linalg.norm(w_0))
-    if begun == 0:
+    start_norm = float(np.linalg.norm(w_0))
+    if start_norm == 0:
         raise InputError("two layers: the start is zero, where gradient flow stays; give another one")
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     seen = s > np.finfo(float).eps * max(X.shape) * s[0]
     U, s, Vt = U[:, seen], s[seen], Vt[seen]
     least = Vt.T @ (U.T @ y / s)
-    missed = float(np.linalg.norm(X @ least - y))
-    if missed > 1e-8 * float(np.linalg.norm(y)):
+    miss = float(np.linalg.norm(X @ least - y))
+    if miss > 1e-8 * float(np.linalg.norm(y)):
         raise InputError(
-            f"two layers: no map fits the labels (the best one misses them by {missed:.3g}); "
+            f"two layers: no map fits the labels (the best one misses them by {miss:.3g}); "
             "give fewer samples than directions"
         )
     unseen = w_0 - Vt.T @ (Vt @ w_0)
-    norm = _norm(float(unseen @ unseen) / begun, float(least @ least))
-    moved = np.sqrt(norm / begun) * unseen
+    norm = _norm(float(unseen @ unseen) / start_norm, float(least @ least))
+    moved = np.sqrt(norm / start_norm) * unseen
     return Interpolator(least + moved, norm, float(np.linalg.norm(moved)))
 
 
