@@ -92,9 +92,6 @@ class AttentionMatrixLaw(Law):
         divide = [float(x) for x in inner if 1e-9 * edge < x < (1 - 1e-9) * edge][:1]
         return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
 
-    def density(self, x: ArrayLike) -> Reals:
-        return self.density_by_stieltjes(x)
-
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return `1/(theta xi tau)`, tau the only root above the real line if xi is above it.
 

@@ -54,24 +54,18 @@ class Truncated:
     def __init__(self, base: Base, a: Reals, sides: int = 1) -> None:
         a = np.asarray(a, dtype=float)
         self.a, self.sides = a, sides
-        self._is_plain = isinstance(base, MarchenkoPastur | SymmetricProduct)
-        if isinstance(base, MarchenkoPastur):
-            scale = base.scale
-            self.second_moment = scale**2 * (1 + base.rank_ratio)
-            self._members: list[tuple[Indices, tuple[Nodes, ...]]] = [
-                (rows, (_rescaled(nodes, scale),)) for rows, nodes in cubic_nodes(base.rank_ratio, a / scale)
-            ]
-        elif isinstance(base, SymmetricProduct):
-            scale = base.scale
-            self.second_moment = scale**2
-            self._members = [
-                (rows, (_rescaled(nodes, scale),))
-                for rows, nodes in product_nodes(base.rank_ratio, a / scale)
-            ]
-        else:
+        self._is_plain = not isinstance(base, Discrete)
+        self._members: list[tuple[Indices, tuple[Nodes, ...]]]
+        if isinstance(base, Discrete):
             s, p = base.arrays
             self.second_moment = float(p @ s**2)
             self._members = [(np.array([i]), biane_nodes(s, p, float(width))) for i, width in enumerate(a)]
+        else:
+            scale, ratio = base.scale, base.rank_ratio
+            is_cubic = isinstance(base, MarchenkoPastur)
+            self.second_moment = scale**2 * (1 + ratio) if is_cubic else scale**2
+            groups = (cubic_nodes if is_cubic else product_nodes)(ratio, a / scale)
+            self._members = [(rows, (_rescaled(nodes, scale),)) for rows, nodes in groups]
         if sides == 2:
             self._members = [
                 (rows, tuple(_not_negative(nodes) for nodes in groups if nodes.high.max() > 0))
@@ -234,13 +228,10 @@ class FreeConvolution(Law):
         return g
 
     def _boundary(self, x: Reals) -> Complexes:
-        if isinstance(self.base, MarchenkoPastur):
+        if not isinstance(self.base, Discrete):
             scale = self.base.scale
-            re_g, density = cubic_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
-            return np.asarray((re_g - 1j * np.pi * density) / scale)
-        if isinstance(self.base, SymmetricProduct):
-            scale = self.base.scale
-            re_g, density = product_stieltjes(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
+            solve = cubic_stieltjes if isinstance(self.base, MarchenkoPastur) else product_stieltjes
+            re_g, density = solve(self.base.rank_ratio, np.array(self.sigma / scale), x / scale)
             return np.asarray((re_g - 1j * np.pi * density) / scale)
         s, p = self.base.arrays
         # |g| <= 1/sigma on the boundary, so |x - u| <= sigma.

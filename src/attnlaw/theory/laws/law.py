@@ -133,10 +133,10 @@ LARGEST_RATIO = 1e12
 class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
-    A subclass defines `intervals`, `density` and `stieltjes`, and `atoms` if it has any. The rest follows by
-    quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on each interval, which
-    is accurate to many digits for square-root edges. A law whose last interval ends at infinity defines its
-    own pieces.
+    A subclass defines `intervals`, `density` or `stieltjes` (or both), and `atoms` if it has any. The rest
+    follows by quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on each
+    interval, which is accurate to many digits for square-root edges. A law whose last interval ends at
+    infinity defines its own pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -154,13 +154,23 @@ class Law(ABC):
         """Pairs (location, weight) in ascending order of location; none by default."""
         return ()
 
-    @abstractmethod
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density of the continuous part at `x` (any shape), without the atoms."""
+        """Return the density of the continuous part at `x` (any shape), without the atoms.
 
-    @abstractmethod
+        By default it comes from the transform, `rho(x) = -Im g(x + i0)/pi`.
+        """
+        x = np.asarray(x, dtype=float)
+        inside = self.inside(x)
+        value = np.zeros(x.shape)
+        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
+        return value
+
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)`; a real argument inside the support means the limit from above, `z = x + i0`."""
+        """Return `g(z)`, by default from the density.
+
+        A real argument inside the support means the limit from above, `z = x + i0`.
+        """
+        return self.stieltjes_by_quadrature(z)
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -233,14 +243,6 @@ class Law(ABC):
     def sample(self, size: int, seed: int | np.random.Generator) -> Reals:
         """Draw `size` independent values, by inversion of the distribution function."""
         return self.quantile(np.random.default_rng(seed).random(size))
-
-    def density_by_stieltjes(self, x: ArrayLike) -> Reals:
-        """Return `rho(x) = -Im g(x + i0)/pi` from the transform alone; 0 off the support."""
-        x = np.asarray(x, dtype=float)
-        inside = self.inside(x)
-        value = np.zeros(x.shape)
-        value[inside] = -self.stieltjes(x[inside]).imag / np.pi
-        return value
 
     def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
         """Return `g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""

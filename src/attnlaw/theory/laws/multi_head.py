@@ -145,9 +145,6 @@ class MultiHeadLaw(Law):
             pieces += [make_piece(*ends, order) for ends in pairwise([low, *inner, high])]
         return tuple(pieces)
 
-    def density(self, x: ArrayLike) -> Reals:
-        return self.density_by_stieltjes(x)
-
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return `(1 + u)/x`; the map is solved below the real line."""
         place = np.asarray(z).astype(complex)

@@ -65,7 +65,7 @@ class SymmetricProduct(Law):
         """Return `k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; if k > 1, use the transform."""
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
-            return self.density_by_stieltjes(x)
+            return super().density(x)
         x = x / self.scale
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 

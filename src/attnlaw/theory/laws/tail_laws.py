@@ -139,9 +139,6 @@ class Lognormal(Law):
         with np.errstate(over="ignore"):
             return float(np.exp(order * self.mu + 0.5 * (order * self.sigma) ** 2 + tail))
 
-    def stieltjes(self, z: ArrayLike) -> Complexes:
-        return self.stieltjes_by_quadrature(z)
-
     @property
     def _s_min(self) -> float:
         return float((np.log(self.x_min) - self.mu) / self.sigma) if self.x_min > 0 else -np.inf

@@ -95,9 +95,6 @@ class TiedValuesLaw(Law):
         order = max(2, self.factors.count(self.factors[0]))
         return (make_piece(*self.intervals[0], order),)
 
-    def density(self, x: ArrayLike) -> Reals:
-        return self.density_by_stieltjes(x)
-
     def stieltjes(self, z: ArrayLike) -> Complexes:
         """Return `(1 + u)/x`, continued from far above the real line by Newton's method on `log x(v)`."""
         place = np.asarray(z).astype(complex)

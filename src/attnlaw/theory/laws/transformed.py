@@ -78,9 +78,6 @@ class Shrunk(Law):
             total = total + np.where((x > y[0]) & (x < y[-1]), np.interp(x, y, height), 0.0)
         return total
 
-    def stieltjes(self, z: ArrayLike) -> Complexes:
-        return self.stieltjes_by_quadrature(z)
-
     @cached_property
     def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
         """x, y(x) and the density of y on each interval, at angles that are dense near the edges."""
@@ -193,9 +190,6 @@ class Rectified(Law):
         value = self.base.density(np.maximum(x, 0.0) + self.threshold) * (self.sides / self.scale)
         return np.where((x > 0) & (x > self._lower_cut - self.threshold), value, 0.0)
 
-    def stieltjes(self, z: ArrayLike) -> Complexes:
-        return self.stieltjes_by_quadrature(z)
-
 
 @dataclass(frozen=True)
 class Thresholded(Law):
@@ -240,9 +234,6 @@ class Thresholded(Law):
         x = np.asarray(x, dtype=float)
         return np.where(np.abs(x) > self.tau, self.base.density(x), 0.0)
 
-    def stieltjes(self, z: ArrayLike) -> Complexes:
-        return self.stieltjes_by_quadrature(z)
-
     @cached_property
     def _beyond(self) -> Reals:
         """Integrals of 1, x, x^2, Re g and x Re g over |x| > tau."""
@@ -282,9 +273,6 @@ class Folded(Law):
     def density(self, x: ArrayLike) -> Reals:
         x = np.asarray(x, dtype=float)
         return np.where(x >= 0, 2 * self.base.density(x), 0.0)
-
-    def stieltjes(self, z: ArrayLike) -> Complexes:
-        return self.stieltjes_by_quadrature(z)
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ class _State:
     """One chunk of draws on its way through the blocks.
 
     At finite width, the root holds the m kept coordinates too. At infinite width they are in `in_view`.
-    `scores` are those of the last attention block, and `read` is the root of the tokens that it read.
+    `scores` are those of the last attention block, and `read` is the root of the tokens that it read. `r` is
+    R of the last block, and `before` are the coordinates before it.
     """
 
     stack: Depth
@@ -179,11 +180,9 @@ class _State:
         if not self.finite:
             return self.in_view
         fixed = self.root[:, self.stack.layer.tokens :]
-        coordinates: Array = math.sqrt(self.stack.layer.width) * (self.tokens @ np.swapaxes(fixed, -1, -2))
-        return coordinates
+        return np.asarray(math.sqrt(self.stack.layer.width) * (self.tokens @ np.swapaxes(fixed, -1, -2)))
 
     def block_input(self) -> Array:
-        """Return the root of the tokens that the next block reads."""
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
@@ -203,6 +202,16 @@ class _State:
         n = int(self.stack.layer.width)
         hidden = seen @ self.draw.inputs.standard_normal((self.draws, seen.shape[-1], n))
         return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
+
+    def pass_blocks(self) -> Array:
+        """Pass all blocks and return the Gram matrices after each layer, (draws, depth + 1, s, s)."""
+        path = [gram_of(self.tokens)]
+        for i, kind in enumerate(self.stack.blocks, 1):
+            self.r, self.before = self.block(kind), self.coordinates()
+            self.advance(self.r)
+            if i % (len(self.stack.blocks) // self.stack.depth) == 0:
+                path.append(gram_of(self.tokens))
+        return np.stack(path, axis=1)
 
     def advance(self, r: Array) -> None:
         """Add the block's output `R Z` to the tokens, or replace the tokens by it if there is no residual."""
@@ -237,19 +246,14 @@ def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> S
     grams, scores, outputs = [], [], []
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), coordinates)
-        path = [gram_of(state.tokens)]
-        for i, kind in enumerate(stack.blocks):
-            state.advance(state.block(kind))
-            if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
-                path.append(gram_of(state.tokens))
-        grams.append(np.stack(path, axis=1))
+        grams.append(state.pass_blocks())
         scores.append(state.scores)
         outputs.append(state.coordinates())
     return StackSample(np.concatenate(grams), np.concatenate(scores), np.concatenate(outputs))
 
 
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
-    """Compute the law of one output coordinate of one token after the last block, and the path of the tokens.
+    """Compute the law of one output coordinate of one token after the last block, and the tokens' path.
 
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
     its value before that block, which is zero without a residual.
@@ -267,15 +271,9 @@ def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     parts: list[tuple[Array, ...]] = []
     for number, size in enumerate(chunks(draws, stack.layer.heads * stack.layer.tokens**2)):
         state = _State(stack, size, streams(seed, number), m)
-        path = [gram_of(state.tokens)]
-        for i, kind in enumerate(stack.blocks):
-            r = state.block(kind)
-            before = state.coordinates()[:, token, 0] if m else np.zeros(size)
-            state.advance(r)
-            if (i + 1) % (len(stack.blocks) // stack.depth) == 0:
-                path.append(gram_of(state.tokens))
-        variances = np.einsum("dk,dk->d", r[:, token], r[:, token])
-        grams = np.stack(path, axis=1)
+        grams = state.pass_blocks()
+        variances = np.einsum("dk,dk->d", state.r[:, token], state.r[:, token])
+        before = state.before[:, token, 0] if m else np.zeros(size)
         lengths, alike = grams[:, :, token, token], mean_cosine(cosine_matrix(grams))
         parts.append((variances, before, score_variance(stack.layer, state.read, token), lengths, alike))
     v, mu, scores, lengths, cosines = (np.concatenate(column) for column in zip(*parts, strict=True))

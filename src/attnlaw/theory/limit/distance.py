@@ -98,7 +98,9 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
         kl = _estimate(
             _kl(_leave_one_out(log_p, log_mean), _leave_one_out(log_q, log_mean), weights), corrected=True
         )
-    difference = _leave_one_out(law.distribution(points) - reference.distribution(points), _average)
+    difference = _leave_one_out(
+        law.distribution(points) - reference.distribution(points), lambda table: table.mean(axis=0)
+    )
     areas, heights = zip(*(_gaps(y, difference[:, side]) for side in sides), strict=True)
     w1 = _estimate(times * np.sum(areas, axis=0), corrected=False)
     ks = _estimate(np.max(heights, axis=0), corrected=False)
@@ -115,8 +117,7 @@ def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
     shift = max((float(np.abs(m).max()) for m in (law.means, reference.means) if m is not None), default=0.0)
     first = math.log(1e-3 * math.sqrt(float(variances.min())))
     last = math.log(shift + 11 * math.sqrt(float(variances.max())))
-    points: Array = np.exp(np.arange(first, last + _STEP, _STEP))
-    return points
+    return np.asarray(np.exp(np.arange(first, last + _STEP, _STEP)))
 
 
 def _weights(y: Array) -> Array:
@@ -141,8 +142,7 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
     # p is smaller than q by a factor e^-500, only q remains.
     t = log_p - log_q
     integrand = np.where(t > -500, np.exp(log_p) * (t + np.expm1(-np.maximum(t, -500))), np.exp(log_q))
-    result: Array = integrand @ weights
-    return result
+    return np.asarray(integrand @ weights)
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
@@ -156,11 +156,6 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
     values = np.abs(scipy.interpolate.CubicSpline(u, difference, axis=1)(fine))
     areas: Array = np.trapezoid(values * np.exp(fine), fine, axis=1) + values[:, 0] * y[0]
     return areas, values.max(axis=1)
-
-
-def _average(table: Array) -> Array:
-    result: Array = table.mean(axis=0)
-    return result
 
 
 def gaussian_kde(sample: Array, points: Array) -> Array:

@@ -148,8 +148,7 @@ def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
     [16.0]
     """
-    result: Array = (layer.score_scale * squared_length(root, token)) ** 2
-    return result
+    return np.asarray((layer.score_scale * squared_length(root, token)) ** 2)
 
 
 def unit_rows(root: Array) -> Array:

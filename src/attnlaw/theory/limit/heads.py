@@ -94,16 +94,14 @@ def _rotary_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Strea
         core = complex_normals((*shape, r, r), draw.normals) * math.sqrt(2 / planes)
     left = root[:, None, None]
     turned = _phases(layer) * (left @ core @ np.swapaxes(left, -1, -2))
-    p: Array = turned.real.sum(axis=2) * layer.score_scale
-    return p
+    return np.asarray(turned.real.sum(axis=2) * layer.score_scale)
 
 
 def _phases(layer: AttentionLayer) -> ComplexArray:
     """Return e^(i theta_f (j - i)), (F, s, s)."""
     i, j = np.indices((layer.tokens, layer.tokens))
     angles = np.asarray(layer.scores.frequencies)[:, None, None] * (j - i)
-    phases: ComplexArray = np.exp(1j * angles)
-    return phases
+    return np.asarray(np.exp(1j * angles))
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
@@ -118,8 +116,7 @@ def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: 
     r = root.shape[-1]
     length = layer.score_scale * np.linalg.norm(root[:, token], axis=-1)[:, None, None]
     if layer.scores.frequencies:
-        turned: Array = length * _rotary_row(layer, root, token, draws, draw)
-        return turned
+        return np.asarray(length * _rotary_row(layer, root, token, draws, draw))
     row: Array = root @ draw.normals.standard_normal((draws, r, layer.heads))
     if layer.narrow:
         n_h = int(layer.inner_width)
@@ -138,8 +135,7 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
         row *= np.sqrt(gammas) * (2 / math.sqrt(n_h))
     else:
         row *= math.sqrt(2 / planes)
-    result: Array = row.real.sum(axis=1)
-    return result
+    return np.asarray(row.real.sum(axis=1))
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:

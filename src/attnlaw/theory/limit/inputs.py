@@ -185,8 +185,7 @@ class GivenInputs:
         values, vectors = np.linalg.eigh(_normalised_gram(self.gram))
         keep = values > 1e-12 * max(float(values[-1]), 0.0)
         lengths = np.sqrt(np.maximum(np.diagonal(self.gram), 0.0))
-        root: Array = lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep])
-        return root
+        return np.asarray(lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
 
     def least_width(self) -> int:
         """Return the rank of Sigma: no narrower tokens have this Gram matrix."""
@@ -213,8 +212,7 @@ class GivenInputs:
             axis=-1,
         )
         b = np.linalg.cholesky(z @ np.swapaxes(z, -1, -2))
-        rotated: Array = self._root @ np.linalg.solve(b, z)
-        return rotated
+        return np.asarray(self._root @ np.linalg.solve(b, z))
 
     def root_numbers(self, width: int, draws: int) -> int:
         """Count a root for each draw, the most that `roots` returns."""
@@ -267,14 +265,12 @@ def _normalised_gram(gram: Array) -> Array:
     """
     squares = np.diagonal(gram)
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
-    scaled: Array = gram / lengths[:, None] / lengths
-    return scaled
+    return np.asarray(gram / lengths[:, None] / lengths)
 
 
 def gram_of(root: Array) -> Array:
     """Return `L L^T` for roots L (..., s, r)."""
-    gram: Array = root @ np.swapaxes(root, -1, -2)
-    return gram
+    return np.asarray(root @ np.swapaxes(root, -1, -2))
 
 
 def cosine_matrix(gram: Array) -> Array:
@@ -285,16 +281,14 @@ def cosine_matrix(gram: Array) -> Array:
     """
     lengths = np.sqrt(np.diagonal(gram, axis1=-2, axis2=-1))
     scale = lengths[..., :, None] * lengths[..., None, :]
-    cosines: Array = np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0)
-    return cosines
+    return np.asarray(np.divide(gram, scale, out=np.zeros_like(gram), where=scale > 0))
 
 
 def mean_cosine(cosines: Array) -> Array:
     """Return the mean cosine over pairs of different tokens, or zero for a single token."""
     s = cosines.shape[-1]
     off = cosines.sum(axis=(-2, -1)) - np.trace(cosines, axis1=-2, axis2=-1)
-    mean: Array = off / max(s * (s - 1), 1)
-    return mean
+    return np.asarray(off / max(s * (s - 1), 1))
 
 
 def side_by_side(blocks: Array) -> Array:

@@ -72,21 +72,18 @@ def relu(x: Array) -> Array:
 
 def gelu(x: Array) -> Array:
     """Return the exact GELU, x Phi(x)."""
-    result: Array = x * scipy.special.ndtr(x)
-    return result
+    return np.asarray(x * scipy.special.ndtr(x))
 
 
 def gelu_new(x: Array) -> Array:
     """Return GELU by a hyperbolic tangent, as in GPT-2 and Gemma: within 5e-4 of x Phi(x)."""
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
-    result: Array = 0.5 * x * (1 + np.tanh(inner))
-    return result
+    return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
 
 def silu(x: Array) -> Array:
     """Return x / (1 + exp(-x))."""
-    result: Array = x * scipy.special.expit(x)
-    return result
+    return np.asarray(x * scipy.special.expit(x))
 
 
 def clip(x: Array, bound: float) -> Array:
@@ -117,8 +114,7 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
     angle = np.arccos(cosine)
     # sin(angle) as sqrt((1-x)(1+x)) keeps its digits if the cosine is near 1.
     sine = np.sqrt((1 - cosine) * (1 + cosine))
-    result: Array = scale * (sine + (math.pi - angle) * cosine) / (2 * math.pi)
-    return result
+    return np.asarray(scale * (sine + (math.pi - angle) * cosine) / (2 * math.pi))
 
 
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
@@ -134,8 +130,7 @@ def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
     product = (1 + a) * (1 + b)
     arc = np.arcsin(c / np.sqrt(product)) / (2 * math.pi)
     rest = (a * b + c * c * (1 / (1 + a) + 1 / (1 + b) - 1)) / (2 * math.pi * np.sqrt(product - c * c))
-    result: Array = c * (0.25 + arc) + rest
-    return result
+    return np.asarray(c * (0.25 + arc) + rest)
 
 
 ACTIVATIONS = Variants(
@@ -204,8 +199,7 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
     nodes, weights = _rule()
     distinct, back = np.unique(variances, return_inverse=True)
     table = psi(np.sqrt(distinct)[:, None] * nodes) @ weights
-    shaped: Array = table[back.reshape(variances.shape)]
-    return shaped
+    return np.asarray(table[back.reshape(variances.shape)])
 
 
 def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:

@@ -70,19 +70,6 @@ def peak_bytes(stack: Depth, draws: int) -> int:
     return 8 * numbers
 
 
-def check_memory(stack: Depth, draws: int) -> None:
-    """Raise an `InputError` if the law of a stack would need more than 4 GiB."""
-    size = peak_bytes(stack, draws)
-    if size > MOST_MEMORY:
-        layer = stack.layer
-        width = "infinite width" if layer.width == math.inf else f"width {int(layer.width)}"
-        raise InputError(
-            f"tokens is {layer.tokens}; with heads {layer.heads}, depth {stack.depth} and {width} this takes "
-            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: "
-            "choose fewer tokens, or less of the others"
-        )
-
-
 def score_covariance(layer: AttentionLayer) -> Array:
     """Return Cov(p_ij, p_kl) in the limit, as an array (s, s, s, s) over i, j, k, l.
 
@@ -123,8 +110,7 @@ def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
     mixed = layer.scores.attention(scores, layer.allowed) @ layer.inputs.limit_root()
-    covariance: Array = np.einsum("dhir,dhjr->dij", mixed, mixed) * layer.output_scale**2
-    return covariance
+    return np.asarray(np.einsum("dhir,dhjr->dij", mixed, mixed) * layer.output_scale**2)
 
 
 def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
@@ -241,8 +227,9 @@ def compare_widths(
     limit = law_of(stacks[math.inf], draws, seed, token)
     other = None
     if other_scaling is not None:
-        rescaled = _with_scaling(stacks[math.inf], other_scaling)
-        other = law_of(rescaled, draws, seed, token).law
+        layer = stacks[math.inf].layer
+        rescaled = replace(layer, scores=replace(layer.scores, scaling=other_scaling))
+        other = law_of(replace(stack, layer=rescaled), draws, seed, token).law
     rows: list[WidthRow] = []
     for done, width in enumerate(widths):
         progress(done, len(widths))
@@ -278,15 +265,21 @@ def _collect(errors: dict[float, InputError] | None, width: float) -> Iterator[N
 
 
 def at_width(stack: Depth, width: float, draws: int) -> Depth:
-    """Return the same layers at another width. Raise an `InputError` if their law needs too much memory."""
-    stack = replace(stack, layer=stack.layer.at_width(width))
-    check_memory(stack, draws)
+    """Return the same layers at another width.
+
+    Raises an `InputError` if their law would need more than 4 GiB of memory.
+    """
+    layer = stack.layer.at_width(width)
+    stack = replace(stack, layer=layer)
+    size = peak_bytes(stack, draws)
+    if size > MOST_MEMORY:
+        at = "infinite width" if width == math.inf else f"width {int(width)}"
+        raise InputError(
+            f"tokens is {layer.tokens}; with heads {layer.heads}, depth {stack.depth} and {at} this takes "
+            f"about {-(-size // 2**30)} GiB of memory, more than {MOST_MEMORY // 2**30}: "
+            "choose fewer tokens, or less of the others"
+        )
     return stack
-
-
-def _with_scaling(stack: Depth, scaling: str) -> Depth:
-    scores = replace(stack.layer.scores, scaling=scaling)
-    return replace(stack, layer=replace(stack.layer, scores=scores))
 
 
 def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:

@@ -149,8 +149,7 @@ class OutputLaw:
         >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
         """
-        averaged: Array = np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0)
-        return averaged
+        return np.asarray(np.exp(self.log_density(np.asarray(y, dtype=np.float64))).mean(axis=0))
 
 
 def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:

@@ -114,8 +114,7 @@ def compress(root: Array) -> Array:
     # A non-negative diagonal makes the root a continuous function of the Gram matrix, so that runs
     # of different widths with the same normals stay close.
     signs = np.where(np.diagonal(upper, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
-    lower: Array = np.swapaxes(upper * signs[..., :, None], -1, -2)
-    return lower
+    return np.asarray(np.swapaxes(upper * signs[..., :, None], -1, -2))
 
 
 def symmetric_root(gram: Array) -> Array:
@@ -128,8 +127,7 @@ def symmetric_root(gram: Array) -> Array:
     """
     values, vectors = np.linalg.eigh(gram)
     scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    root: Array = scaled @ np.swapaxes(vectors, -1, -2)
-    return root
+    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
 
 
 def root_of_rows(rows: Array) -> Array:

@@ -163,20 +163,16 @@ QUANTITIES = (
 
 
 def run(case: MultiHeadSettings, progress: Progress) -> MultiHeadSpectrum:
-    layer = _layer(case)
+    shape = AttentionShape(
+        case.tokens, case.heads, case.head_size, case.value_size, case.output_size, case.sharing
+    )
+    layer = RandomLayer(shape, case.beta, case.matrix, case.centring, case.second_order)
     drawn = multi_head_draws(layer, case.draws, case.seed, progress)
     if not MATRICES[case.matrix].output:
         return MultiHeadSpectrum(drawn)
     read = readout(layer.law, case.ridge, case.noise_variance)
     arrival = arrival_time(layer.law, case.loss)
     return MultiHeadSpectrum(drawn, read.coefficient_error, read.degrees_of_freedom, arrival)
-
-
-def _layer(case: MultiHeadSettings) -> RandomLayer:
-    shape = AttentionShape(
-        case.tokens, case.heads, case.head_size, case.value_size, case.output_size, case.sharing
-    )
-    return RandomLayer(shape, case.beta, case.matrix, case.centring, case.second_order)
 
 
 DENSITY = (
