@@ -179,9 +179,9 @@ def _random_sign_norm_bound(update: Reals) -> float:
     return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))
 
 
-def _signed_norm(update: Reals, seed: int = 0) -> float:
+def _signed_norm(update: Reals) -> float:
     """Return the largest singular value of the update with random signs on its entries."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     signed = np.where(rng.integers(0, 2, update.shape, dtype=bool), update, -update)
     if min(update.shape) < 16:  # too small for Lanczos
         return float(np.linalg.norm(signed, 2))

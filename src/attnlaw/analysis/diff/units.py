@@ -235,7 +235,11 @@ class AttentionUnit:
         query = self.base.query
         if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None
-        return _scaled_rows(models, query, self.model.query)
+        other = self.model.query
+        if query.shape != other.shape or other.after is not None:
+            return None
+        rounding = float(np.sqrt(np.sum(models.file_steps.read(other) ** 2) / 12))
+        return is_folded(models.base.read(query), models.model.read(other), rounding)
 
 
 def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) -> list[HeadFactors]:
@@ -255,13 +259,6 @@ def _scale_steps(
     left, right = (gain_of(models, model, norm) for norm in block.norms(kind))
     for first, second in steps:
         yield left * first, (right * second.T).T
-
-
-def _scaled_rows(models: ModelPair, mine: View, theirs: View) -> bool | None:
-    if mine.shape != theirs.shape or theirs.after is not None:
-        return None
-    rounding = float(np.sqrt(np.sum(models.file_steps.read(theirs) ** 2) / 12))
-    return is_folded(models.base.read(mine), models.model.read(theirs), rounding)
 
 
 def product_of(block: Attention, kind: str) -> Product:

@@ -202,7 +202,9 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 
     rows: list[list[Any]] = [[] for _ in states]
     for k in range(out.shape[1]):
-        for layer_rows, gradient in zip(rows, _gradients(out[:, k].sum(), states), strict=True):
+        for layer_rows, gradient in zip(
+            rows, torch.autograd.grad(out[:, k].sum(), states, retain_graph=True), strict=True
+        ):
             layer_rows.append(gradient.flatten(1))
     grams = [torch.einsum("kbi,jbi->bkj", stacked, stacked) for stacked in map(torch.stack, rows)]
     norms = [torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0).sqrt() for gram in grams]
@@ -238,12 +240,6 @@ def _power_iteration(
         worst.append(float(left.max()))
         enough = enough and settled
     return np.stack(norms), rounds, worst, enough
-
-
-def _gradients(scalar: Any, states: Sequence[Any]) -> Any:
-    import torch
-
-    return torch.autograd.grad(scalar, states, retain_graph=True)
 
 
 def _unit_vectors(v: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where a margin could be lost: the condition of every linear map of a network, on inputs without labels.
+"""The condition of every linear map of a network: where a margin could be lost, without labels.
 
 For a linear map y = z W with inputs Z and G = dm/dy, over the visible tokens,
 
@@ -168,6 +168,7 @@ def _summarise(
         return float(np.median(kappa[[chosen(linear_map) for linear_map in maps]].sum(axis=0)))
 
     finite = np.isfinite(kappa).all(axis=0)
+    kinds = dict.fromkeys(linear_map.kind for linear_map in maps)
     rows = tuple(
         MapCondition(
             linear_map.layer,
@@ -183,14 +184,10 @@ def _summarise(
         rows=rows,
         total=median(lambda row: True),
         by_layer=tuple(median(lambda row, layer=i: row.layer == layer) for i in range(layers)),  # type: ignore[misc]
-        by_kind={kind: median(lambda row, kind=kind: row.kind == kind) for kind in _kinds(maps)},  # type: ignore[misc]
+        by_kind={kind: median(lambda row, kind=kind: row.kind == kind) for kind in kinds},  # type: ignore[misc]
         values=tuple(kappa.sum(axis=0).tolist()),
         ties=int((~finite).sum()),
     )
-
-
-def _kinds(maps: Sequence[_LinearMap]) -> list[str]:
-    return list(dict.fromkeys(linear_map.kind for linear_map in maps))
 
 
 def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:

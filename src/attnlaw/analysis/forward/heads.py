@@ -1,4 +1,4 @@
-"""What each head does on one input: how sharp it is, where it looks, and how large its logits get.
+"""Measure each head on one input: how sharp it is, where it looks, and how large its logits get.
 
 | symbol | meaning |
 |---|---|

@@ -33,7 +33,7 @@ from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 @dataclass(frozen=True)
 class HeadErrors:
-    """What low ranks cost one head on one input.
+    """The errors that low ranks cause in the attention of one head.
 
     Args:
         rank_within: the smallest rank that keeps every weight within 0.01.

@@ -183,7 +183,7 @@ class Margins:
 
     @property
     def remark(self) -> str | None:
-        """What a reader should know before using the numbers; None if there is nothing."""
+        """A warning about the numbers for their reader; None if there is nothing to say."""
         counted = {
             f"{self.ties} ties (margin 0)": self.ties,
             f"{self.flat} flat (gradient 0)": self.flat,
@@ -298,12 +298,13 @@ def relative_margins(
     s = spread.value()
     rows.sort(key=lambda row: row["input"])
     margins = tuple(Margin(**row, distance=_distance(row, s)) for row in rows)
+    usable = [row.distance for row in margins if row.status == "ok"]
     return Margins(
         model=network.name,
         rows=margins,
         mean_log=_mean_log(margins),
         median=median_with_interval([row.distance for row in margins if row.distance is not None]),
-        mean=_mean([row.distance for row in margins if row.status == "ok"]),
+        mean=float(np.mean(np.array(usable))) if usable else None,
         spread=s,
         causal=network.causal,
         classes=network.classes,
@@ -418,7 +419,3 @@ def _mean_log(rows: Sequence[Margin]) -> Estimate | None:
         return None
     logs = list(_log_distances(rows).values())
     return mean_of(logs) if logs else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    return float(np.mean(np.array(values))) if values else None

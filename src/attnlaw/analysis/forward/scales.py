@@ -194,7 +194,7 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
 
 @dataclass(eq=False)
 class _BlockRecord:
-    """What one block read and produced in one pass. All except what it read are tensors of the graph."""
+    """The tensors that one block read and produced in one pass."""
 
     attention_input: Any = None
     probabilities: Any = None

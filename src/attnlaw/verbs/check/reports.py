@@ -73,23 +73,14 @@ def _rule(name: str, level: str, text: str) -> dict[str, Any]:
 
 def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
     for rule in verdicts.failed_rules:
-        for failure in _failures(rule):
+        # Without a failing row, the result is about the model as a whole.
+        for failure in rule.failures or (FailedRow({}),):
             message = f"{failure}, asked for {rule.asked}" if rule.failures else str(rule)
             yield _result(verdicts, rule.rule, rule.level, message, failure.location)
     for finding in verdicts.findings:
-        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.location) | _state(
-            verdicts, finding
-        )
-
-
-def _failures(rule: Verdict) -> Sequence[FailedRow]:
-    return rule.failures or (FailedRow({}),)
-
-
-def _state(verdicts: Verdicts, finding: GateFinding) -> dict[str, str]:
-    if verdicts.baseline is None:
-        return {}
-    return {"baselineState": "unchanged" if finding.known else "new"}
+        known = {"baselineState": "unchanged" if finding.known else "new"}
+        state = {} if verdicts.baseline is None else known
+        yield _result(verdicts, finding.rule, finding.level, str(finding), finding.location) | state
 
 
 def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Location) -> dict[str, Any]:
