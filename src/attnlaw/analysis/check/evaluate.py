@@ -107,13 +107,13 @@ def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) 
     if old is None:
         return rows.with_columns(value.alias(COMPARED))
     keys, before = _keys(rule, rows), pl.col(OLD)
-    theirs = _add_row_numbers(old, keys).with_columns(value.alias(OLD)).select(*keys, NUMBER, OLD)
+    old_values = _add_row_numbers(old, keys).with_columns(value.alias(OLD)).select(*keys, NUMBER, OLD)
     if keys:
         joined = _add_row_numbers(rows, keys).join(
-            theirs, on=[*keys, NUMBER], how="left", nulls_equal=True, maintain_order="left"
+            old_values, on=[*keys, NUMBER], how="left", nulls_equal=True, maintain_order="left"
         )
     else:  # one row that all are compared with
-        joined = rows.with_columns(pl.lit(theirs[OLD].first(), dtype=pl.Float64).alias(OLD))
+        joined = rows.with_columns(pl.lit(old_values[OLD].first(), dtype=pl.Float64).alias(OLD))
     change = pl.when(before != 0).then(value / before - 1)
     return joined.with_columns(change.fill_nan(None).alias(COMPARED))
 

@@ -153,11 +153,11 @@ def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folde
     joined = now.join(old, on=keys, how="inner", nulls_equal=True, suffix="_old", maintain_order="left")
     other = joined.filter(pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_old")) for name in both))
     for row in other.head(1).iter_rows(named=True):
-        theirs, ours = (
+        old_shape, new_shape = (
             " x ".join(str(row[f"{name}{end}"]) for name in both if row[f"{name}{end}"] is not None)
             for end in ("_old", "")
         )
         raise InputError(
-            f"{folder}: {row_location_text(location_of(row))} is {theirs} there and {ours} here; "
+            f"{folder}: {row_location_text(location_of(row))} is {old_shape} there and {new_shape} here; "
             "give a baseline of the same architecture"
         )

@@ -120,8 +120,8 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
         return tensor_pair.views[0].shape == tensor_pair.views[1].shape
     if tensor_pair.base is None or tensor_pair.model is None:
         return False
-    mine, theirs = base.tensors.shapes[tensor_pair.base], model.tensors.shapes[tensor_pair.model]
-    return mine == (theirs[::-1] if tensor_pair.transposed else theirs)
+    base_shape, model_shape = base.tensors.shapes[tensor_pair.base], model.tensors.shapes[tensor_pair.model]
+    return base_shape == (model_shape[::-1] if tensor_pair.transposed else model_shape)
 
 
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:

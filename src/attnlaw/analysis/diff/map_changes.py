@@ -50,6 +50,7 @@ from attnlaw.analysis.diff.alignment import (
 from attnlaw.analysis.diff.rounding import edge, rank_above
 from attnlaw.analysis.diff.update import (
     SIDES,
+    HeadFactors,
     MatrixVectors,
     ProductVectors,
     Side,
@@ -144,9 +145,6 @@ def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -
     """Return the mean squared cosine of the angles between the first k vectors of both models."""
     crossed = base.leading(side, k).T @ model.leading(side, k)
     return float(np.sum(crossed**2) / k)
-
-
-HeadFactors = tuple[Reals, Reals]
 
 
 # A map that did not change has no new direction.

@@ -19,6 +19,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from attnlaw.analysis.diff.update import HeadFactors
 from attnlaw.checkpoints.blocks import Norm, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors
@@ -57,9 +58,9 @@ class TensorPair:
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
     """Pair every stored tensor of both models, in the order of the base; added tensors come last."""
-    mine, theirs = roles(base), roles(model)
-    pairs = list(_pair_by_role(mine, theirs))
-    pairs += _vectors(base, model, mine, theirs)
+    base_roles, model_roles = roles(base), roles(model)
+    pairs = list(_pair_by_role(base_roles, model_roles))
+    pairs += _vectors(base, model, base_roles, model_roles)
     known = {name: {pair.tensors[place] for pair in pairs} for place, name in enumerate(("base", "model"))}
     left0 = [name for name in _weights(base.tensors) if name not in known["base"]]
     left1 = {name for name in _weights(model.tensors) if name not in known["model"]}
@@ -95,17 +96,17 @@ def _chained(role: Role, view: View) -> dict[Role, View]:
     return views if view.after is None else views | _chained((*role, "after"), view.after)
 
 
-def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Iterator[TensorPair]:
+def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]) -> Iterator[TensorPair]:
     """Pair tensors of the same roles, or single roles if only one model stores them together."""
-    shared = [role for role in mine if role in theirs]
+    shared = [role for role in base_roles if role in model_roles]
     ahead: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
     for role in shared:
-        ahead.setdefault(mine[role].tensor, set()).add(theirs[role].tensor)
-        back.setdefault(theirs[role].tensor, set()).add(mine[role].tensor)
+        ahead.setdefault(base_roles[role].tensor, set()).add(model_roles[role].tensor)
+        back.setdefault(model_roles[role].tensor, set()).add(base_roles[role].tensor)
     paired_names = set()
     for role in shared:
-        views = mine[role], theirs[role]
+        views = base_roles[role], model_roles[role]
         name, other = (view.tensor for view in views)
         if len(ahead[name]) > 1 or len(back[other]) > 1:
             yield TensorPair(name, other, views=views, finer=other if len(ahead[name]) > 1 else name)
@@ -115,12 +116,12 @@ def _pair_by_role(mine: Mapping[Role, View], theirs: Mapping[Role, View]) -> Ite
 
 
 def _vectors(
-    base: Model, model: Model, mine: Mapping[Role, View], theirs: Mapping[Role, View]
+    base: Model, model: Model, base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]
 ) -> list[TensorPair]:
     """Pair biases of the same roles, and gains and shifts of the norms before the same blocks."""
     named0, named1 = (
         {**_norms(of), **{(*role, "bias"): view.bias for role, view in views.items()}}
-        for of, views in ((base, mine), (model, theirs))
+        for of, views in ((base, base_roles), (model, model_roles))
     )
     partners: dict[str, str] = {}
     for role, name in named0.items():
@@ -185,16 +186,16 @@ def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, st
     for pair in pairs:
         if pair.base is not None and pair.model is not None and pair.base == f"{stem}.weight":
             yield f"{pair.model.rpartition('.')[0]}.{end}"
-    for mine, theirs in prefixes:
-        if name.startswith(mine):
-            yield theirs + name[len(mine) :]
+    for prefix, other_prefix in prefixes:
+        if name.startswith(prefix):
+            yield other_prefix + name[len(prefix) :]
 
 
 def _weights(tensors: Tensors) -> list[str]:
     return [name for name in tensors.shapes if not tensors.dtype(name).lower().startswith(NOT_REAL)]
 
 
-FactorsByHead = Sequence[tuple[Reals, Reals]]
+FactorsByHead = Sequence[HeadFactors]
 LEAST, GAIN = 0.5, 0.1
 # A head with a larger cosine than this cannot have moved: it would need a cosine of 0.9 elsewhere.
 SETTLED = 0.8

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from attnlaw.analysis.diff.map_changes import (
-    HeadFactors,
     MapChange,
     compare_heads,
     compare_matrices,
@@ -31,6 +30,7 @@ from attnlaw.analysis.diff.matching import (
 )
 from attnlaw.analysis.diff.rounding import Steps, edge
 from attnlaw.analysis.diff.tensors import TensorChange
+from attnlaw.analysis.diff.update import HeadFactors
 from attnlaw.checkpoints.blocks import Attention, FeedForward, Norm, Product, StoredLayer, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
@@ -119,12 +119,12 @@ class ModelPair:
             for tensor_pair, change in self.changes_of(view)
         )
 
-    def whole_tensor_change(self, mine: View, theirs: View) -> TensorChange | None:
+    def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
         """Return the change of a tensor that is exactly one map in both models; None otherwise."""
-        pairs = (self.base, mine), (self.model, theirs)
+        pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
-        changes = [change for tensor_pair, change in self.changes_of(mine) if tensor_pair.views is None]
-        return changes[0] if changes and sizes == [mine.elements, theirs.elements] else None
+        changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]
+        return changes[0] if changes and sizes == [base_view.elements, model_view.elements] else None
 
 
 def _chain(view: View) -> list[View]:
@@ -179,15 +179,15 @@ class AttentionUnit:
         """
 
         def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
-            mine = _read_factors(models, self.base, models.base, kind)
-            return mine, _read_factors(models, self.model, models.model, kind)
+            base_factors = _read_factors(models, self.base, models.base, kind)
+            return base_factors, _read_factors(models, self.model, models.model, kind)
 
         near = heads_in_place(same_head_cosines(*read(kind)) for kind in self.kinds)
         if self.base.heads == self.model.heads and near:
             return None
-        both = [read(kind) for kind in self.kinds]
+        base_factors, model_factors = zip(*map(read, self.kinds), strict=True)
         groups = self.base.kv_heads if self.base.kv_heads < self.base.heads else 0
-        return match_heads([mine for mine, _ in both], [theirs for _, theirs in both], groups)
+        return match_heads(base_factors, model_factors, groups)
 
     def _compare_maps(
         self, models: ModelPair, kind: str, chosen: list[int]
@@ -285,7 +285,7 @@ class _FeedForwardUnit:
 
     def run(self, models: ModelPair) -> UnitChanges:
         pairs = {part: (getattr(self.base, part), getattr(self.model, part)) for part in self.parts}
-        verdicts = models.verdicts(*(mine for mine, _ in pairs.values()))
+        verdicts = models.verdicts(*(base_view for base_view, _ in pairs.values()))
         order = None
         if (
             self.match
@@ -295,7 +295,7 @@ class _FeedForwardUnit:
         ):
             order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
         maps = []
-        for part, (mine, theirs) in pairs.items():
+        for part, (base_view, model_view) in pairs.items():
             location = MatrixLocation(
                 self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert
             )
@@ -304,7 +304,7 @@ class _FeedForwardUnit:
             )
             read = self.base.norm, self.model.norm
             norms = (self.base.outer_norm, self.model.outer_norm) if part == "outer" else read
-            maps.append((location, _matrix_change(models, mine, theirs, norms, along)))
+            maps.append((location, _matrix_change(models, base_view, model_view, norms, along)))
         return UnitChanges(tuple(maps), order is not None)
 
 
@@ -325,15 +325,19 @@ class _MatrixUnit:
         )
 
 
-def _matrix_change(models: ModelPair, mine: View, theirs: View, norms: Norms, neuron_order: Any) -> MapChange:
-    verdicts = models.verdicts(mine) | models.norm_verdicts(norms[0])
+def _matrix_change(
+    models: ModelPair, base_view: View, model_view: View, norms: Norms, neuron_order: Any
+) -> MapChange:
+    verdicts = models.verdicts(base_view) | models.norm_verdicts(norms[0])
     if "non-finite" in verdicts:
-        return MapChange({"rows": mine.shape[0], "cols": mine.shape[1]})
+        return MapChange({"rows": base_view.shape[0], "cols": base_view.shape[1]})
     if verdicts == {"identical"} and neuron_order is None:
-        return unchanged_map(mine.shape, None)
-    before, after = models.base.read(mine), models.model.read(theirs)
-    known = None if neuron_order is not None or models.applied else models.whole_tensor_change(mine, theirs)
-    rounded = models.format_steps.read(mine) if models.was_rounded(mine) else None
+        return unchanged_map(base_view.shape, None)
+    before, after = models.base.read(base_view), models.model.read(model_view)
+    known = None
+    if neuron_order is None and not models.applied:
+        known = models.whole_tensor_change(base_view, model_view)
+    rounded = models.format_steps.read(base_view) if models.was_rounded(base_view) else None
     if models.applied:
         if norms[0] is None or norms[1] is None:
             raise unknown_norm(models.base if norms[0] is None else models.model)
@@ -342,7 +346,7 @@ def _matrix_change(models: ModelPair, mine: View, theirs: View, norms: Norms, ne
     if neuron_order is not None:
         after = after[neuron_order]
     if known is None or known.floor is None:
-        steps = models.file_steps.read(theirs) * gain_of(models, models.model, norms[1])
+        steps = models.file_steps.read(model_view) * gain_of(models, models.model, norms[1])
         return compare_matrices(before, after, edge(steps), rounded)
     return compare_matrices(before, after, known.floor, rounded, known.values)
 
@@ -352,11 +356,11 @@ Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit
 
 def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[Unit]:
     """Yield the selected units that both models have in the same shape, in the order of rows."""
-    theirs = {(layer.stack, layer.index): layer for layer in models.model.layers}
+    model_layers = {(layer.stack, layer.index): layer for layer in models.model.layers}
     for layer in models.base.layers:
-        other = theirs.get((layer.stack, layer.index))
-        if other is not None:
-            yield from _layer_units(layer, other, selection, match)
+        model_layer = model_layers.get((layer.stack, layer.index))
+        if model_layer is not None:
+            yield from _layer_units(layer, model_layer, selection, match)
     beside = dict(models.model.network.outside_layers)
     for location, product in models.base.network.outside_layers:
         there = beside.get(location)
@@ -369,34 +373,35 @@ def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, m
     def taken(kind: str) -> bool:
         return selection.includes(MatrixLocation(layer.index, kind, layer.stack))
 
-    for mine, theirs, prefix in (
+    for base_attention, model_attention, prefix in (
         (layer.attention, other.attention, ""),
         (layer.cross, other.cross, "cross_"),
     ):
-        if mine is not None and theirs is not None:
+        if base_attention is not None and model_attention is not None:
             kinds = [
                 f"{prefix}{kind}"
                 for kind in ("qk", "vo")
-                if taken(f"{prefix}{kind}") and product_of(mine, kind).shape == product_of(theirs, kind).shape
+                if taken(f"{prefix}{kind}")
+                and product_of(base_attention, kind).shape == product_of(model_attention, kind).shape
             ]
             if kinds:
-                yield AttentionUnit(layer, mine, theirs, tuple(kinds), match)
+                yield AttentionUnit(layer, base_attention, model_attention, tuple(kinds), match)
     experts = enumerate(zip(layer.experts, other.experts, strict=False))
     blocks: list[tuple[int | None, FeedForward | None, FeedForward | None]] = [
         (None, layer.feed_forward, other.feed_forward),
         *((number, *pair) for number, pair in experts),
     ]
-    for expert, mine_ff, theirs_ff in blocks:
-        if mine_ff is not None and theirs_ff is not None:
+    for expert, base_block, model_block in blocks:
+        if base_block is not None and model_block is not None:
             parts = [
                 part
                 for part, kind in FEED_FORWARD.items()
-                if taken(kind) and _same_part_shape(mine_ff, theirs_ff, part)
+                if taken(kind) and _same_part_shape(base_block, model_block, part)
             ]
             if parts:
-                yield _FeedForwardUnit(layer, expert, mine_ff, theirs_ff, tuple(parts), match)
+                yield _FeedForwardUnit(layer, expert, base_block, model_block, tuple(parts), match)
 
 
-def _same_part_shape(mine: FeedForward, theirs: FeedForward, part: str) -> bool:
-    first, second = getattr(mine, part), getattr(theirs, part)
+def _same_part_shape(base: FeedForward, model: FeedForward, part: str) -> bool:
+    first, second = getattr(base, part), getattr(model, part)
     return first is not None and second is not None and first.shape == second.shape

@@ -32,6 +32,7 @@ from attnlaw.core.arrays import Reals
 from attnlaw.numerics.symmetric import symmetric_eigenvalues
 
 RESOLVED = 1e-6
+HeadFactors = tuple[Reals, Reals]  # A (n x d) and B (d x m)
 
 
 def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> Reals:
@@ -83,9 +84,6 @@ def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> f
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
 
 
-Factors = tuple[Reals, Reals]
-
-
 @lru_cache(maxsize=32)
 def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
     """Draw G and T for tau = 1. The cache makes all heads of a shape share the same noise."""
@@ -100,7 +98,7 @@ def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
     return inside, beside
 
 
-def noise_spectrum(roots: Factors, shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
+def noise_spectrum(roots: tuple[Reals, Reals], shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
     """Return the singular values of the update that one draw of noise in both factors makes, 2d of them.
 
     One draw is enough, because the values of a spectrum average out among themselves.
