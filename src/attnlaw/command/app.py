@@ -48,14 +48,17 @@ def run(words: list[str]) -> int:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    asked = "--install-completion" in words[:1]
+    completing = "--install-completion" in words[:1]
     called = next((word for word in words if not word.startswith("-")), None)
     for place, (name, (module, line)) in enumerate((VERBS | OTHER_COMMANDS).items()):
-        wanted = asked or name == called
-        made = _command(name, module) if wanted else App(name=name, help=line, help_format=PLAIN)
+        made = (
+            _command(name, module)
+            if completing or name == called
+            else App(name=name, help=line, help_format=PLAIN)
+        )
         made.sort_key = place
         app.command(made)
-    if asked:
+    if completing:
         app.register_install_completion_command()
     try:
         status = app(words or ["--help"], exit_on_error=False, print_error=False)
@@ -103,12 +106,9 @@ def _build_command(
     known: Mapping[str, SettingField],
     body: Callable[[dict[str, Any]], int],
 ) -> App:
-    """Return a command whose options are declared settings.
+    """Return a command whose options are declared settings; its help text is the docstring of `settings`.
 
-    Args:
-        settings: its docstring is the help text of the command.
-        known: the settings by name.
-        body: runs the command; it gets the words by setting and returns the exit status.
+    `body` gets the words by setting, runs the command, and returns the exit status.
     """
     places = [field for field in known.values() if field.rule.positional]
 

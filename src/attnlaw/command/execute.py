@@ -47,23 +47,24 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     options = options_class.parse(parse_words(known, option_words), verb.name)
     if (status := options.short_circuit()) is not None:
         return status
-    asked = _requested_cases(verb, {name: words for name, words in typed_words.items() if name not in known})
+    verb_words = {name: words for name, words in typed_words.items() if name not in known}
+    requested = _requested_cases(verb, verb_words)
 
     with _output_directory(options.out, verb), _library_messages():
         print_once = cache(print_message)  # print an error that many cases share only once
-        ready = [(part, _runnable_cases(part, cases, print_once)) for part, cases in asked]
-        results = [_run_cases(part, cases, options, print_once) for part, cases in ready]
-        done = [result for result in results if len(result)]
-        if done:
-            result = replace(done[0], simulation=done[1] if len(done) > 1 else None)
+        runnable = [(part, _runnable_cases(part, cases, print_once)) for part, cases in requested]
+        results = [_run_cases(part, cases, options, print_once) for part, cases in runnable]
+        finished = [result for result in results if len(result)]
+        if finished:
+            result = replace(finished[0], simulation=finished[1] if len(finished) > 1 else None)
             if options.json:
                 objects = result.to_json()
-                print_json(objects if len(asked) > 1 or len(asked[0][1]) > 1 else objects[0])
+                print_json(objects if len(requested) > 1 or len(requested[0][1]) > 1 else objects[0])
             else:
                 show_end(result, output)
             _write(result, options)
             status = options.finish(result)
-    is_whole = all(len(cases) == len(result) for (_, cases), result in zip(asked, results, strict=True))
+    is_whole = all(len(cases) == len(result) for (_, cases), result in zip(requested, results, strict=True))
     return (status or 0) if is_whole else 1
 
 
@@ -77,21 +78,21 @@ def _requested_cases(
         name: list(field.rule.default_sweep) for name, field in known.items() if field.rule.default_sweep
     }
     values = tables | parse_words(known, verb_words)
-    asked = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
+    requested = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
     if verb.simulation is None or len(verb_words) == len(words):
-        return asked
+        return requested
     more = setting_fields(verb.simulation.settings)
     needed = [name for name, field in more.items() if field.default is MISSING]
     for name in words:
         if name not in known and not set(needed) <= set(words):
             raise BadSetting(name, f"needs {{{needed[0]}}}")
     common = {name: word for name, word in words.items() if name in more}
-    return [*asked, (verb.simulation, verb.simulation.cases(parse_words(more, common)))]
+    return [*requested, (verb.simulation, verb.simulation.cases(parse_words(more, common)))]
 
 
 def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable[[str], None]) -> list[Any]:
     """Return the cases that pass the verb's precheck, and print why the others do not."""
-    ready = []
+    runnable = []
     for case in cases:
         try:
             if verb.precheck is not None:
@@ -101,8 +102,8 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
         except InputError as error:
             print_once(f"attnlaw: {error}")
         else:
-            ready.append(case)
-    return ready
+            runnable.append(case)
+    return runnable
 
 
 def _run_cases(

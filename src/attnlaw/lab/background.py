@@ -16,10 +16,7 @@ class SimulationStopped(Exception):
 class BackgroundSimulation:
     """The simulation of a state, in its own thread.
 
-    Attributes:
-        done, total: its progress.
-        result: set when it has finished; None if it was stopped or failed.
-        error: why it failed.
+    When it has ended, `result` is its result, or None if it was stopped or failed; `error` says why it failed.
     """
 
     def __init__(self, state: State) -> None:
@@ -36,7 +33,6 @@ class BackgroundSimulation:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let it end when it reports its progress next."""
         self._stop.set()
 
     @property

@@ -18,12 +18,9 @@ from attnlaw.verbs import VERBS, find_verb
 
 @dataclass(frozen=True)
 class State:
-    """What a page computes.
+    """What a page computes: a verb with the settings that differ from their defaults.
 
-    Args:
-        verb: the verb of the page.
-        arguments: settings that differ from their defaults.
-        simulation_arguments: further settings of the simulation; None if it does not run.
+    `simulation_arguments` are the further settings of the simulation; None if it does not run.
     """
 
     verb: Verb[Any, Any]
@@ -32,11 +29,9 @@ class State:
 
     @property
     def simulation_settings(self) -> dict[str, Any]:
-        """All settings of the simulation that were given."""
         return {**self.arguments, **(self.simulation_arguments or {})}
 
     def as_command(self) -> str:
-        """Return the command that computes the numbers of the page."""
         known = setting_fields(self.verb.settings)
         more = (
             {}
@@ -53,7 +48,6 @@ class State:
         return shlex.join(words)
 
     def as_python(self) -> str:
-        """Return Python code that computes the numbers of the page."""
         lines = ["import attnlaw", "", f"found = attnlaw.{self.verb.name}({_arguments(self.arguments)})"]
         if self.simulation_arguments is not None and self.verb.simulation is not None:
             lines[1:1] = ["from attnlaw.verbs import find_verb"]
@@ -65,11 +59,9 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb.
+    """The page of a verb; `fixed` are settings that it was opened with, such as a path.
 
-    Args:
-        verb: the verb.
-        fixed: settings that the page was opened with, such as a path; they have no control.
+    They have no control.
     """
 
     verb: Verb[Any, Any]
@@ -107,7 +99,6 @@ class PageModel:
         return State(self.verb, given, more)
 
     def idle(self, values: Mapping[str, Any]) -> set[str]:
-        """Return the settings whose controls have no effect for these values."""
         return idle_settings(self.verb.settings, values)
 
 

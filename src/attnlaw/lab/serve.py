@@ -24,12 +24,7 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 
 
 class Application:
-    """All pages as one ASGI application.
-
-    Args:
-        page: the verb whose page is opened.
-        path: what this page looks at; None if it needs no file.
-    """
+    """All pages as one ASGI application; `path` is what the page that is opened first looks at."""
 
     def __init__(self, page: str, path: str | None = None) -> None:
         import marimo

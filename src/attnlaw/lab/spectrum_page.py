@@ -53,12 +53,9 @@ COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITT
 
 @dataclass(frozen=True, eq=False)
 class AuditedModel:
-    """The matrices of one or several models with their spectra.
+    """The matrices of one or several models with their spectra, line by line.
 
-    Args:
-        source: a checkpoint, or a directory that an audit wrote.
-        matrices: the table `matrices` of the audit, with a column `model`.
-        spectra: the table `spectra`, whose lines belong to those of `matrices`.
+    `source` is a checkpoint, or a directory that an audit wrote.
     """
 
     source: str
@@ -87,12 +84,12 @@ class AuditedModel:
 
     def state(self, values: Mapping[str, Any]) -> FittedSpectrum:
         """Return the matrix and the laws that the controls choose."""
-        asked = {name: values[name] for name in LOCATION_PARTS if name in values}
+        chosen = {name: values[name] for name in LOCATION_PARTS if name in values}
         rows = self.matrices.with_row_index("_row")
-        for name, value in asked.items():
+        for name, value in chosen.items():
             rows = rows.filter(pl.col(name).is_null() | (pl.col(name) == value))
         if not rows.height:
-            raise InputError(f"there is no {', '.join(f'{name} {value}' for name, value in asked.items())}")
+            raise InputError(f"there is no {', '.join(f'{name} {value}' for name, value in chosen.items())}")
         row = rows.row(0, named=True)
         kept = self.spectra["singular_values"][row["_row"]]
         if kept is None:

@@ -68,7 +68,6 @@ class Panel:
         return lab_html("aside", self._groups())
 
     def html(self) -> str:
-        """Return the controls inside the page, grouped by panel."""
         return lab_html("panels", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:

@@ -40,7 +40,6 @@ def format_short(value: Any) -> str:
 
 
 def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
-    """Return the settings that have more than one value."""
     columns = set(rows.columns) if rows.height > 1 else set()
     return [name for name in names if name in columns and rows[name].n_unique() > 1]
 
@@ -99,14 +98,7 @@ def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 class ValueLabels:
-    """Labels for the values of columns.
-
-    Variants have declared labels; models get the last part of their path.
-
-    Attributes:
-        variants: table of variants, by column.
-        short: short name of each path, by column.
-    """
+    """Labels for values of columns. Variants have declared labels; models get the last part of their path."""
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
@@ -118,7 +110,6 @@ class ValueLabels:
         }
 
     def label_of(self, name: str, value: Any) -> str:
-        """Return the label of a value."""
         if isinstance(value, str) and value in self.short.get(name, {}):
             return self.short[name][value]
         return str(getattr(self._variant(name, value), "label", None) or format_setting(value))

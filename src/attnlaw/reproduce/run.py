@@ -28,13 +28,9 @@ STOPPED = "stopped"
 
 @dataclass(frozen=True)
 class FigureRun:
-    """The outcome of running one figure.
+    """The outcome of one figure: its status ("done", "failed", "stopped"), and comparisons (`compare`).
 
-    Args:
-        status: "done", "failed" or "stopped".
-        remark: what went wrong and what to do; None if nothing did.
-        lines: comparisons with published numbers, as `comparison.compare` returns them.
-        seconds: time of all tasks together.
+    `remark` says what went wrong and what to do. `seconds` is the time of all tasks together.
     """
 
     paper: Paper
@@ -81,7 +77,7 @@ def run_figure(
 ) -> FigureRun:
     """Run the study of a figure in a folder, write its page and figures there, and compare its rows.
 
-    Tasks that are finished are not computed again. An `InputError` becomes the remark of a failed run.
+    Finished tasks are not computed again. An `InputError` becomes the remark of a failed run.
 
     Args:
         quick: use the values of the study's table [quick].

@@ -109,12 +109,9 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """Yield a Dask client whose workers are Slurm jobs.
+    """Yield a Dask client with `jobs` workers, which are Slurm jobs.
 
-    Args:
-        text: options of a job, as `parse_options` reads them.
-        jobs: number of workers of all jobs together. A job whose time is over is replaced by a new one.
-        folder: directory of the store; logs go to its folder slurm/.
+    A job whose time is over is replaced by a new one. Logs go to the folder slurm/ of the store.
     """
     from distributed import Client
 
@@ -172,16 +169,10 @@ class Backend(Workers):
     def open(
         self, out: str | os.PathLike[str], stop: Stop, time_limit: float | None = None, retries: int = 2
     ) -> Iterator[Engine]:
-        """Yield the engine for a store, and end its workers afterwards.
+        """Yield the engine for a store in `out`, and end its workers afterwards.
 
-        Args:
-            out: directory of the store. Workers must see it under the same path.
-            stop: ends the work when it is requested.
-            time_limit: seconds for one attempt at a task; None sets no limit.
-            retries: further attempts at a task that failed.
-
-        Raises:
-            InputError: if the cluster does not start, or if a worker has another version of attnlaw.
+        The other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if its
+        workers have another version of attnlaw or do not see `out`.
         """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):
             yield Engine(Path(out).absolute(), stop, time_limit, retries)

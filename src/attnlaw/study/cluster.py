@@ -51,11 +51,8 @@ class _Pending:
 class DaskEngine(Engine):
     """An engine that computes tasks through a Dask client.
 
-    Args:
-        client: connected to the cluster.
-        planned: number of workers if this process started the cluster. Dask restarts a worker that dies, but
-            may give up. The engine then asks for the planned number again.
-        last_request: time of the last look for missing workers.
+    `planned` is the number of workers if this process started the cluster. Dask restarts a worker that dies,
+    but may give up; the engine then asks for the planned number again.
     """
 
     client: Client

@@ -117,7 +117,6 @@ class Engine:
                             yield [ending]
 
     def is_final(self, ending: Ending) -> bool:
-        """Return whether the task is finished, or must not be tried again."""
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
     def add_times(self, task: Task, endings: Iterable[Ending]) -> None:

@@ -38,14 +38,10 @@ DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # of a file of a result, in its 
 
 @dataclass(frozen=True)
 class Cost:
-    """The expected cost of a run.
+    """The expected cost of a run; `first` and `seconds` are None if a first task failed.
 
-    Args:
-        tasks: number of tasks to compute.
-        workers: number of worker processes.
-        first: seconds of the very first task; None if a first task failed.
-        seconds: expected seconds of the whole run; None if a first task failed. Each verb's first task stands
-            for all its tasks. For tasks that are computed in groups, the mean time of a few of them does.
+    Each verb's first task stands for all its tasks. For tasks that are computed in groups, the mean time of a
+    few of them does.
     """
 
     tasks: int
@@ -67,9 +63,6 @@ class StudyStatus:
     """The progress of a study.
 
     Args:
-        tasks: number of tasks of the study.
-        done: number of tasks that succeeded.
-        failures: tasks that failed.
         computed: number of tasks that this run computed.
         seconds: time of all finished tasks together.
         running: whether a run is in progress.
@@ -124,14 +117,11 @@ def run(
     SIGINT and SIGTERM stop the run. All finished tasks are kept.
 
     Args:
-        study: from `read_study`.
-        out: directory of the store and of the results; created if it is missing.
         backend: where tasks are computed; this process by default.
         force: compute all tasks again. An old row stays until its task is finished again. After a stop, tasks
             that were not reached count as missing.
         retry_failed: also compute tasks that failed before.
         announce: called with the expected cost after the first tasks.
-        progress: called with the number of computed tasks and of all tasks to compute.
 
     Raises:
         InputError: if another run is at work in `out`, or if a setting cannot work. Nothing is computed then.

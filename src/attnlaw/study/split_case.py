@@ -46,8 +46,6 @@ def run_split(
     SIGINT and SIGTERM raise `SplitStopped`; finished parts are kept.
 
     Args:
-        verb: must declare how its cases are split (`Verb.split`).
-        cases: settings of the verb.
         store: directory of the store. Parts that it has from an earlier run are not computed again.
         backend: where parts are computed; this process by default.
         force: compute all parts again.

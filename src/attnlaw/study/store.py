@@ -81,7 +81,6 @@ class Store:
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
 
     def has_tables(self, ending: Ending) -> bool:
-        """Return whether all tables of a task are still there."""
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
@@ -125,14 +124,9 @@ class Store:
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
-    """Yield the store of a directory.
+    """Yield the store of a directory, which `create` makes if it is missing.
 
-    Args:
-        directory: of the study.
-        create: make the directory and the store if they are missing.
-
-    Raises:
-        InputError: if there is no store and `create` is False, or if the store is damaged.
+    Raise an `InputError` if there is no store and `create` is False, or if the store is damaged.
     """
     folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE

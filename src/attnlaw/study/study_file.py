@@ -189,12 +189,9 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
 
 
 class _Sweep:
-    """The cases of one verb.
+    """The cases of one verb, as grids of values.
 
-    Attributes:
-        reserved_names: settings that a study file must not name.
-        grids: for each explicit case, the values of every key.
-        labels: for each key, the table of the file that gave it last.
+    `reserved_names` are settings that a file must not name; `labels` are the tables that gave each key last.
     """
 
     def __init__(self, verb: Verb[Any, Any]) -> None:

@@ -68,14 +68,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a task ended: with an error, or with a row and tables.
+    """How a task ended: with an error, or with a row (JSON text of its cells) and tables (names and paths).
 
-    Args:
-        key: of the task.
-        row: JSON text of the cells that the task adds to its row.
-        parts: name and path of each table; paths are relative to the store.
-        error: one line; None if the task succeeded.
-        permanent: whether another attempt would meet the same error.
+    `permanent` marks an error that another attempt would meet again.
     """
 
     key: str
@@ -236,7 +231,6 @@ def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
 
 
 def error_line(error: BaseException) -> str:
-    """Return the error in one line."""
     text = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
     line = printable(" ".join(text.split()))
     return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 4] + " ..."

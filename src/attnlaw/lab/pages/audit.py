@@ -41,22 +41,22 @@ def _(InputError, heads, mo, shown, arguments):
 
 @app.cell
 def _(mo):
-    asked, set_asked = mo.state(None)
-    return asked, set_asked
+    changed, set_changed = mo.state(None)
+    return changed, set_changed
 
 
 @app.cell
-def _(audited, mo, set_asked, widgets):
+def _(audited, mo, set_changed, widgets):
     mo.stop(audited is None)
-    panel = widgets.Panel(audited.controls, set_asked)
+    panel = widgets.Panel(audited.controls, set_changed)
     mo.Html(panel.aside_html())
     return (panel,)
 
 
 @app.cell
-def _(InputError, asked, audited, heads, mo, panel, shown):
+def _(InputError, changed, audited, heads, mo, panel, shown):
     def _page():
-        asked()
+        changed()
         try:
             return heads.fitted_spectrum_html(audited.state(panel.values))
         except InputError as error:

@@ -27,8 +27,8 @@ def _():
 
 @app.cell
 def _(mo):
-    asked, set_asked = mo.state(None)
-    return asked, set_asked
+    changed, set_changed = mo.state(None)
+    return changed, set_changed
 
 
 @app.cell
@@ -38,8 +38,8 @@ def _(desk, mo, shown):
 
 
 @app.cell
-def _(desk, mo, set_asked, widgets):
-    panel = widgets.Panel(desk.controls, set_asked, slow=desk.verb.is_random)
+def _(desk, mo, set_changed, widgets):
+    panel = widgets.Panel(desk.controls, set_changed, slow=desk.verb.is_random)
     mo.Html(panel.aside_html())
     return (panel,)
 
@@ -51,8 +51,8 @@ def _():
 
 
 @app.cell
-def _(asked, desk, mo, panel, shown):
-    asked()
+def _(changed, desk, mo, panel, shown):
+    changed()
     values = panel.values
     mo.Html(shown.idle_style(desk.idle(values), {name for name in values if values[name] is None}))
     return (values,)

@@ -23,13 +23,7 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])
 
 @dataclass(frozen=True)
 class Shades:
-    """How cells are coloured: by a scale of numbers, or with one colour for each category.
-
-    Args:
-        scale: type of the scale in Vega-Lite: "linear", "sqrt" or "log".
-        domain: ends of the scale; those of the data if None.
-        categories: colour of each category; None for numbers.
-    """
+    """How cells are coloured: by a scale of numbers, or with one colour for each category."""
 
     scale: str = "linear"
     domain: tuple[float, float] | None = None
@@ -61,14 +55,10 @@ def cell_maps(
     """Yield a heat map of `colour` over x and y for each combination of the other settings.
 
     Args:
-        view: of the result that is drawn.
-        rows: one for each cell.
         x: columns (`head`, `expert`); those that have values are joined into one axis.
-        y: column of the y axis.
         colour: column of numbers or of names of variants.
         panel: column whose values each get a panel with its own scale.
-        scale: of the colours: "linear", "sqrt" or "log".
-        domain: ends of this scale.
+        scale: of the colours: "linear", "sqrt" or "log"; `domain` are its ends.
         tooltip: columns that a cell shows under the pointer.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
@@ -82,7 +72,7 @@ def cell_maps(
             across = [name for name in x if group[name].count()]
             texts = cell_texts(view, group, tooltip) if tooltip else pl.lit(None, dtype=pl.String)
             drawn = draw_cells(
-                group.select(x=joined_columns(group, x), y=y, colour=colour, told=texts),
+                group.select(x=joined_columns(group, x), y=y, colour=colour, text=texts),
                 axis(across[0]) if across else None,
                 axis(y),
                 shades,
@@ -111,7 +101,6 @@ def _variant_colours(variants: Mapping[str, Any]) -> dict[str, str]:
 
 
 def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
-    """Join those columns that have values into one label."""
     columns = [name for name in names if rows[name].count()]
     if len(columns) == 1:
         return pl.col(columns[0])
@@ -125,7 +114,7 @@ def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)
         for row in rows.select(names).iter_rows(named=True)
     ]
-    return pl.Series("told", texts, dtype=pl.String)
+    return pl.Series("text", texts, dtype=pl.String)
 
 
 def draw_cells(
@@ -139,14 +128,10 @@ def draw_cells(
     upright_labels: bool = False,
     hide_labels: bool = False,
 ) -> alt.Chart:
-    """Draw cells of two categories.
+    """Draw cells of two categories; `x` and `y` are titles of the axes.
 
     Args:
-        rows: columns x (all null for a single column of cells), y, colour, and told, the text of a cell.
-        x: title of the x axis.
-        y: title of the y axis.
-        title: of the panel.
-        legend: title of the legend.
+        rows: columns x (all null for one column of cells), y, colour, and text, shown under the pointer.
         upright_labels: turn the labels of the x axis by 90 degrees.
         hide_labels: leave out the labels of the y axis.
     """
@@ -154,7 +139,7 @@ def draw_cells(
     down = alt.Axis(**plain, **({"labelOpacity": 0} if hide_labels else {}))
     columns, lines = (rows["x"].n_unique() if rows["x"].count() else 1), rows["y"].n_unique()
     most = max(rows["x"].n_unique(), lines)
-    described = rows["told"].count() > 0
+    described = rows["text"].count() > 0
     side = max(1, min(300 // most, max(26, 200 // most))) if described else CELL
     drawn = (
         alt.Chart(inline_data(rows), title=panel_title(title) if title else alt.Undefined)
@@ -170,7 +155,7 @@ def draw_cells(
         drawn = drawn.encode(x=alt.X("x:O", title=x, sort=None, axis=axis))
     else:
         drawn = drawn.encode(x=alt.value(0), x2=alt.value("width"))
-    return drawn.encode(description="told:N") if described else drawn
+    return drawn.encode(description="text:N") if described else drawn
 
 
 def is_evenly_spaced(values: pl.Series) -> bool:
@@ -187,9 +172,7 @@ def draw_field(
     Args:
         rows: columns x, y, colour.
         lines: columns x, y, name.
-        x: title of the x axis.
-        y: title of the y axis.
-        legend: title of the legend of colours.
+        x: title of the x axis; `y` is that of the y axis, `legend` that of the colours.
     """
     steps, scales = {}, {}
     for name in ("x", "y"):

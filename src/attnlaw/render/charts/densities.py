@@ -36,13 +36,11 @@ def draw_spectrum(
 ) -> alt.LayerChart:
     """Draw a predicted density over a histogram of measured values. Either may be empty.
 
-    The weights at zero are written in the title, not drawn.
-
     Args:
         density: columns x, density, detail (a number for each piece of the line).
         x: title of the x axis.
         values: measured values; zeros are left out if there is an atom or no density.
-        atom: predicted weight at zero.
+        atom: predicted weight at zero, written in the title.
         outliers: predicted places, drawn as triangles.
         name: of the measured values, in the legend.
     """
@@ -86,13 +84,9 @@ def draw_spectrum(
 
 
 def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[str, Any]]:
-    """Return the bars of a histogram as a density.
+    """Return the bars of a histogram as a density, over the range of the values and of `density_x`.
 
-    Args:
-        values: those to count.
-        density_x: further places that the range must include.
-        total: number of values that makes the density; it may be larger than `values`.
-        name: of the bars, in the legend.
+    `total` is the number of all values; it is larger than that of `values` if some are left out.
     """
     if not values.size:
         return []
@@ -121,10 +115,9 @@ def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
 ) -> alt.LayerChart:
-    """Draw a histogram of values under one line for each law.
+    """Draw a histogram of positive values under a line for each law.
 
     Args:
-        values: positive measured values.
         curves: places and densities of each law, by name.
         colours: index into the palette, by name.
         x: title of the x axis.
@@ -155,14 +148,11 @@ def ridge_panel(
     hue: str = PALETTE[0],
     clip: bool = False,
 ) -> alt.LayerChart:
-    """Draw one spectrum of a ridge: a line over bars, and triangles.
+    """Draw one spectrum of a ridge: a line over bars, with triangles at `marks`.
 
     Args:
-        title: at the right of the panel.
-        line: places and heights, in the columns that `x` and `y` name.
         more: further layers.
         bars: from x to the column `x2`, and from y to the column `low`.
-        marks: places of triangles.
     """
     layers = []
     if len(bars):

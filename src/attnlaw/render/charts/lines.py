@@ -70,15 +70,9 @@ def line_charts(
     A chart with a single value of `x` is left out.
 
     Args:
-        view: of the result that is drawn.
-        rows: of this view.
-        x: column of the x axis.
-        y: column of the y axis.
-        by: columns whose values make lines.
         sizes: setting of the simulation that states its size; its rows are points over the lines.
         thresholds: returns x and name of the thresholds for the rows of a chart.
-        log: make both axes logarithmic.
-        log_x: make the x axis logarithmic.
+        log: make both axes logarithmic; `log_x` only the x axis.
         slope: of a guide through the last point.
     """
     rows = rows.drop_nulls([x, y])
@@ -157,19 +151,16 @@ def draw_lines(
     width: int = WIDTH,
     height: int = HEIGHT,
 ) -> alt.LayerChart:
-    """Draw lines of `y` over `x`, with bars of one standard error. If x is a text, only points are drawn.
+    """Draw lines with bars of one standard error. If the column x has texts, only points are drawn.
 
     Args:
         rows: columns x, y, error (may be null), series.
-        x: title of the x axis.
-        y: title of the y axis.
-        colours: one for each series.
+        x: title of the x axis; `y` is that of the y axis.
         points: measured values, with the same columns and `size`, which names them.
         thresholds: columns x, name; drawn as dotted vertical lines.
         log: make both axes logarithmic; bars that reach zero are cut.
         slope: of a guide through the last point of the first series; needs `log`.
         from_zero: let the y axis start at zero.
-        with_dots: mark the points of the lines.
         line_name: of the lines in the legend, if there are `points`.
     """
     numeric = rows["x"].dtype.is_numeric()
@@ -212,13 +203,11 @@ def draw_lines(
 
 
 def draw_beside(panels: Sequence[Callable[[], Any]]) -> Any:
-    """Draw panels next to each other."""
     drawn = [draw() for draw in panels]
     return alt.hconcat(*drawn, spacing=28) if len(drawn) > 1 else drawn[0]
 
 
 def _with_bars(rows: pl.DataFrame, log: bool) -> pl.DataFrame:
-    """Add the ends of the error bars, null without an error."""
     low = pl.col("y") - pl.col("error")
     cut = pl.when(pl.col("error").is_not_null()).then(pl.max_horizontal(low, pl.col("y") * 0.05))
     return rows.with_columns(low=cut if log else low, high=pl.col("y") + pl.col("error"))

@@ -79,7 +79,6 @@ def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[P
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write one figure and its caption file."""
     write_all({path: chart_bytes(figure.draw(), path), caption_path(path): figure.caption_text.encode()})
 
 
@@ -108,7 +107,7 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def chart_bytes(chart: Any, target: Path) -> bytes:
-    """Return the content that `save_chart` writes to the target."""
+    """Return the content of the file that `save_chart` writes."""
     if target.suffix[1:] not in ENDINGS:
         raise InputError(f"{target}: a figure ends in one of .{', .'.join(ENDINGS)}; rename it")
     spec = paper_spec(chart)

@@ -75,7 +75,6 @@ DESCRIBED = re.compile(
 
 
 def palette(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name, in order."""
     return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(dict.fromkeys(names))}
 
 
@@ -205,11 +204,9 @@ SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
-    """Return the configuration of legends below the panels, in as many columns as the longest label allows.
+    """Return the configuration of legends below the panels, in as many columns as their labels allow.
 
-    Args:
-        width: pixels of a row of the legend.
-        letter: mean width of a letter in pixels.
+    `width` is that of a row of the legend, and `letter` the mean width of a letter, in pixels.
     """
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))

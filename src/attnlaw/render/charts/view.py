@@ -203,7 +203,6 @@ class ChartView:
         return ", ".join(words)
 
     def _setting_texts(self, rows: pl.DataFrame, left_out: Sequence[str] = ()) -> list[str]:
-        """Return each setting of the rows with its values."""
         return [
             f"{self.verb.label(name)} {self._describe_values(rows[name])}"
             for name in self.settings
@@ -226,7 +225,6 @@ class ChartView:
 
     @cached_property
     def _file_suffixes(self) -> dict[str, str]:
-        """The suffix of each model in names of figures."""
         return unique_suffixes(self.value_labels.short.get("model", {}))
 
 

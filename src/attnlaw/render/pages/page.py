@@ -52,14 +52,7 @@ UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page.
-
-    Args:
-        anchor: its id, unique on the page.
-        title: its heading.
-        body: the HTML below the heading.
-        link: its name in the navigation; it has none if empty.
-    """
+    """A section of a page: the id of its anchor, its heading, the HTML below it, and its name in the navigation."""
 
     anchor: str
     title: str
@@ -168,12 +161,7 @@ def rows_page(
 ) -> str:
     """Return a page with these sections, followed by a table of all rows.
 
-    Args:
-        title: of the page.
-        lead: text below the title, or its sentences.
-        sections: in order; None is left out.
-        rows: of the table, and of the download.
-        verbs: their declarations give labels to the columns.
+    The lead is the text below the title, or its sentences. The declarations of `verbs` give labels to columns.
     """
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
@@ -216,7 +204,6 @@ def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
 
 
 def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the labels of variants, by column."""
     every = {name: of for verb in verbs for name, of in variant_tables(verb).items() if name in shown}
     labels = {
         column: {name: variant.label for name, variant in of.items() if hasattr(variant, "label")}

@@ -60,7 +60,7 @@ def _draw_token_maps(view: ChartView, rows: pl.DataFrame) -> alt.HConcatChart:
     places = {"x": joined_columns(rows, INPUT), "y": joined_columns(rows, OUTPUT)}
     panels = [
         draw_cells(
-            rows.select(**places, colour=name, told=cell_texts(view, rows, MAP_COLUMNS)),
+            rows.select(**places, colour=name, text=cell_texts(view, rows, MAP_COLUMNS)),
             axis("input"),
             axis("output"),
             shades,
