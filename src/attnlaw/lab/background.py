@@ -16,7 +16,7 @@ class SimulationStopped(Exception):
 class BackgroundSimulation:
     """The simulation of a state, in its own thread.
 
-    When it has ended, `result` is its result, or None if it was stopped or failed; `error` says why it failed.
+    At its end, `result` is its result, or None if it was stopped or failed; `error` says why it failed.
     """
 
     def __init__(self, state: State) -> None:

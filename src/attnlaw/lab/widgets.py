@@ -33,9 +33,9 @@ class Panel:
         self.elements = {
             control.name: ELEMENT_BUILDERS[control.kind](
                 control,
-                "" if _has_switch(control) else lab_html("label", control.label),
                 slow,
-                self._change_handler(self.positions, control.name),
+                label="" if _has_switch(control) else lab_html("label", control.label),
+                on_change=self._change_handler(self.positions, control.name),
             )
             for control in controls
         }
@@ -86,39 +86,15 @@ def _has_switch(control: Control) -> bool:
     return control.optional and control.kind == "slider"
 
 
-def _slider(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
-    return mo.ui.slider(
-        steps=control.steps,
-        value=control.value,
-        label=label,
-        show_value=True,
-        debounce=slow,
-        full_width=True,
-        on_change=on_change,
-    )
-
-
-def _choice(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
-    return mo.ui.dropdown(
-        control.options,
-        value=control.value,
-        allow_select_none=control.optional,
-        label=label,
-        on_change=on_change,
-    )
-
-
-def _switch(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
-    return mo.ui.switch(value=bool(control.value), label=label, on_change=on_change)
-
-
-def _text(control: Control, label: str, slow: bool, on_change: Callable[[Any], None]) -> Any:
-    return mo.ui.text(
-        value="" if control.value is None else str(control.value),
-        label=label,
-        full_width=True,
-        on_change=on_change,
-    )
-
-
-ELEMENT_BUILDERS = {"slider": _slider, "choice": _choice, "switch": _switch, "text": _text}
+ELEMENT_BUILDERS: dict[str, Callable[..., Any]] = {
+    "slider": lambda control, slow, **common: mo.ui.slider(
+        steps=control.steps, value=control.value, show_value=True, debounce=slow, full_width=True, **common
+    ),
+    "choice": lambda control, slow, **common: mo.ui.dropdown(
+        control.options, value=control.value, allow_select_none=control.optional, **common
+    ),
+    "switch": lambda control, slow, **common: mo.ui.switch(value=bool(control.value), **common),
+    "text": lambda control, slow, **common: mo.ui.text(
+        value="" if control.value is None else str(control.value), full_width=True, **common
+    ),
+}

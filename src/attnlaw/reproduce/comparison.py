@@ -18,7 +18,6 @@ import polars as pl
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import parse_number
-from attnlaw.core.tables import quantity_frame
 from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.lines import draw_lines
 from attnlaw.render.charts.style import palette
@@ -76,11 +75,6 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
             }
         )
     return comparisons
-
-
-def comparison_table(lines: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return lines of `compare` as a table with the columns of published.csv."""
-    return quantity_frame(COMPARISON, lines)
 
 
 def _short(text: str) -> str:

@@ -15,9 +15,10 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.estimate import Estimate, Outcome
 from attnlaw.core.files import write_all
 from attnlaw.core.progress import Progress
+from attnlaw.core.tables import quantity_frame
 from attnlaw.render.charts.paper import figure_files
 from attnlaw.report import write_report
-from attnlaw.reproduce.comparison import compare, comparison_table, published_figures
+from attnlaw.reproduce.comparison import COMPARISON, compare, published_figures
 from attnlaw.reproduce.papers import Paper, PaperFigure
 from attnlaw.study import Backend, read_study, run
 from attnlaw.study.export import collect_results
@@ -112,7 +113,7 @@ def run_figure(
 
 def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
     """Write the comparisons of all runs as CSV. Return whether there are any; without, nothing is written."""
-    table = comparison_table(line for figure_run in runs for line in figure_run.lines)
+    table = quantity_frame(COMPARISON, (line for figure_run in runs for line in figure_run.lines))
     if table.height:
         write_all({path: table.write_csv().encode()})
     return table.height > 0

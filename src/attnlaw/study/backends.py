@@ -171,8 +171,8 @@ class Backend(Workers):
     ) -> Iterator[Engine]:
         """Yield the engine for a store in `out`, and end its workers afterwards.
 
-        The other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if its
-        workers have another version of attnlaw or do not see `out`.
+        The other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if
+        its workers have another version of attnlaw or do not see `out`.
         """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):
             yield Engine(Path(out).absolute(), stop, time_limit, retries)
@@ -214,7 +214,6 @@ def _local_cluster(jobs: int) -> Iterator[Any]:
 
 @contextmanager
 def _connect(address: str) -> Iterator[Any]:
-    """Yield a client of a cluster that is already running."""
     from distributed import Client
 
     missing = (OSError, TypeError)  # the latter for TLS without certificates

@@ -109,7 +109,6 @@ class DaskEngine(Engine):
         self.client.cancel(list(flying), force=True)
 
     def _restore(self) -> None:
-        """Ask the cluster for the planned number of workers if some are missing."""
         if self.planned is None or time.monotonic() < self.last_request + ASK_AGAIN:
             return
         self.last_request = time.monotonic()

@@ -47,7 +47,6 @@ def collect_results(study: Study, store: Store) -> list[Result]:
 
 
 def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: Store) -> Result:
-    """Return the result of the finished tasks of one verb."""
     import polars as pl
 
     from attnlaw.core.tables import to_frame, to_schema

@@ -191,7 +191,6 @@ class ChartView:
         return figures
 
     def _describe_settings(self, case: Mapping[str, Any]) -> str:
-        """Describe the settings of a case's rows, and those of the simulation."""
         known = [name for name in case if name in self.rows.columns]
         alike = [pl.col(name).eq_missing(pl.lit(case[name])) | pl.col(name).is_null() for name in known]
         rows = self.rows.filter(pl.all_horizontal(alike)) if alike else self.rows

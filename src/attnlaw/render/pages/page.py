@@ -52,7 +52,7 @@ UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: the id of its anchor, its heading, the HTML below it, and its name in the navigation."""
+    """A section of a page: its id, its heading, the HTML below it, and its name in the navigation."""
 
     anchor: str
     title: str
@@ -161,7 +161,7 @@ def rows_page(
 ) -> str:
     """Return a page with these sections, followed by a table of all rows.
 
-    The lead is the text below the title, or its sentences. The declarations of `verbs` give labels to columns.
+    `lead` is the text below the title, or its sentences. The declarations of `verbs` give labels to columns.
     """
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
@@ -198,7 +198,6 @@ def verb_page(
 
 
 def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
-    """Return the label that the first verb with this column gives it."""
     knowing = (verb for verb in verbs if name in verb.schema or name in result_columns([verb]))
     return next((verb.label(name) for verb in knowing), name.replace("_", " "))
 

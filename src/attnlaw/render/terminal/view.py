@@ -102,7 +102,6 @@ def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
 
 
 def _heading(result: Result) -> str:
-    """Return the title of a simulation, with its required settings."""
     row = result.row()
     given = [
         f", {setting.rule.symbol or setting.name} = {format_value(row[setting.name])}"
