@@ -128,8 +128,9 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 def log_growth(a: float, b: float, y: Any) -> Any:
     """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    This is log f to leading order, up to a constant. It holds on both sides of the stretch `(y - a)^2 < 4 b
-    y` of oscillations. There s is about `b/(a - y)` below the stretch and `-b/y` far above it.
+    This is log f to leading order, up to a constant. It holds on both sides of the stretch
+    `(y - a)^2 < 4 b y` of oscillations. There s is about `b/(a - y)` below the stretch and `-b/y` far above
+    it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -189,8 +190,8 @@ def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
 def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
     """Return coefficients in `t = (y - centre)/half` of the solutions with (f, df/dt) = (1, 0) and (0, 1).
 
-    The shape is (2, terms, centres). The recursion is `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) -
-    (j + b) h^2 f_j`.
+    The shape is (2, terms, centres). The recursion is
+    `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) - (j + b) h^2 f_j`.
     """
     F = np.zeros((2, TERMS, centre.size), dtype=np.result_type(centre, half))
     F[0, 0], F[1, 1] = 1.0, 1.0

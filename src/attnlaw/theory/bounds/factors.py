@@ -21,12 +21,12 @@ each matrix folded in. Results show it next to alpha.
 
 Grouped-query attention: query head h with key/value head floor(h H_kv / H) counts like any other head.
 
-Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is `(phi'(xG) * dx G) * xU + phi(xG)
-* (dx U)`. With |x| <= 1 and |phi(t)| <= Lphi |t|, both terms are at most `Lphi c2(G) c2(U) |dx|`. So `Lphi
-c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error dU moves the output by at most `Lphi c2(G)
-c2(M) |dU|`. The paper leaves Lphi out of gamma, and so do we: gamma is `c2(G) c2(M)` for U, `c2(U) c2(M)` for
-G and 1 for M. In the gammas of QK and VO, `c2(M_out) c2(M_in)` becomes `2 c2(G) c2(U) c2(M)`. (As for M_out
-in the paper, gamma = 1 assumes that the input of M has norm at most 1.)
+Gated feed-forward, (phi(x G) * x U) M with phi(0) = 0: the differential is
+`(phi'(xG) * dx G) * xU + phi(xG) * (dx U)`. With |x| <= 1 and |phi(t)| <= Lphi |t|, both terms are at most
+`Lphi c2(G) c2(U) |dx|`. So `Lphi c2(M_in) c2(M_out)` becomes `2 Lphi c2(G) c2(U) c2(M)`. An error dU moves
+the output by at most `Lphi c2(G) c2(M) |dU|`. The paper leaves Lphi out of gamma, and so do we: gamma is
+`c2(G) c2(M)` for U, `c2(U) c2(M)` for G and 1 for M. In the gammas of QK and VO, `c2(M_out) c2(M_in)` becomes
+`2 c2(G) c2(U) c2(M)`. (As for M_out in the paper, gamma = 1 assumes that the input of M has norm at most 1.)
 
 Cross attention, softmax(x QK m^T) m VO with memory m: it is at most `2 c2(QK) c2(VO)`-Lipschitz in x and
 `c2(VO) (1 + 2 c2(QK))`-Lipschitz in m. Together that is `c2(VO) (1 + 4 c2(QK))` in the larger of the two

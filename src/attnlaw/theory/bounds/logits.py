@@ -13,9 +13,10 @@ are already measured. Logits are `s q . k`, capped if the model caps them. They 
 - **Bound**, for any input: `s [sqrt(S_Q S_K) v_1 + sqrt(S_Q) |R_Q k0| + sqrt(S_K) |R_K q0| + |q0 . k0|]`.
 - **Rotary positions** turn queries and keys between R_Q and R_K^T, so v_1 bounds nothing, but lengths stay
   the same. The bound of the turned entries is `s max|q| max|k|`; it is added to the bound of the others. The
-  largest length is exact: `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l -
-  sigma_i^2)]`, where e_i are the right singular vectors (a quadratic with one constraint has no duality gap).
-  Clipping does not preserve products either, and it lengthens nothing, so it is treated in the same way.
+  largest length is exact:
+  `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l - sigma_i^2)]`, where e_i are
+  the right singular vectors (a quadratic with one constraint has no duality gap). Clipping does not preserve
+  products either, and it lengthens nothing, so it is treated in the same way.
 - **Cap**: `c tanh(l / c)` increases with l, so the cap is applied to the bound.
 - **Typical**: over isotropic tokens, the root mean square over rows of the standard deviation of a row of
   logits is `s sqrt(sum v_i^2 + |R_K q0|^2)`. Positions are left out.
