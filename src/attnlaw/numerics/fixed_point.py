@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 
+# A step of the accelerated iteration is shortened to this length.
+LARGEST_STEP = 1.0
+
 
 @dataclass(frozen=True)
 class Roots:
@@ -111,7 +114,6 @@ def accelerated_iteration(
     tolerance: float = 1e-9,
     max_steps: int = 400,
     patience: int = 40,
-    largest_step: float = 1.0,
 ) -> Iteration:
     """Find a fixed point of `update` by Anderson's method (1965), for a few unknowns of order one.
 
@@ -124,7 +126,6 @@ def accelerated_iteration(
         damping: share of the old state in a plain step.
         tolerance: largest residual `max |update(x) - x|` of a converged state.
         patience: the iteration gives up if the residual has not halved for so many steps.
-        largest_step: longer steps are shortened to this length.
 
     Returns:
         The fixed point; if the iteration gave up, the best state with `converged` False.
@@ -154,7 +155,7 @@ def accelerated_iteration(
         mark = least if since == 0 else mark
         if since >= patience:
             break
-        x = x + move * min(1.0, largest_step / length)
+        x = x + move * min(1.0, LARGEST_STEP / length)
     return Iteration(best, least, np.inf, step, False)
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from attnlaw.numerics import openblas
-from attnlaw.numerics import symmetric as two_stage
+from attnlaw.numerics import openblas, symmetric
 from attnlaw.numerics.symmetric import symmetric_eigenvalues
 
 
@@ -19,7 +18,7 @@ def made(values: np.ndarray, seed: int = 0) -> np.ndarray:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     if openblas.library() is None:
         pytest.skip("this build of scipy has no two-stage routines")
-    monkeypatch.setattr(two_stage, "LARGE", 1)
+    monkeypatch.setattr(symmetric, "LARGE", 1)
 
 
 @pytest.mark.usefixtures("always")
@@ -44,7 +43,7 @@ def test_rows_and_columns_in_either_order_are_read() -> None:
 
 @pytest.mark.parametrize("large", [1, 1000])
 def test_float32_is_off_by_a_few_eps_in_either_stage(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_stage, "LARGE", large)
+    monkeypatch.setattr(symmetric, "LARGE", large)
     factor = np.random.default_rng(1).standard_normal((600, 900)).astype(np.float32)
     matrix = (factor.astype(np.float64) @ factor.T).astype(np.float32)
     exact = np.linalg.eigvalsh(matrix.astype(np.float64))
@@ -59,7 +58,7 @@ def test_one_row_is_its_own_eigenvalue() -> None:
 
 
 def test_without_the_routines_the_plain_route_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_stage, "LARGE", 1)
+    monkeypatch.setattr(symmetric, "LARGE", 1)
     monkeypatch.setattr(openblas, "library", lambda: None)
     matrix = made(np.arange(1.0, 21))
     assert np.array_equal(symmetric_eigenvalues(matrix), np.linalg.eigvalsh(matrix))
