@@ -93,10 +93,10 @@ class AttentionMatrixLaw(Law):
         return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `1/(theta xi tau)`, tau the only root above the real line if xi is above it.
+        """Return the transform `g = 1/(theta xi tau)`, tau the root above the real line if xi is above it.
 
-        There is only one. Real tau means real xi, so no root can cross the line. Next to the real line, only
-        roots with `dxi/dtau > 0` are above it, and off the support there is one such root.
+        There is only one such root. Real tau means real xi, so no root can cross the line. Next to the real
+        line, only roots with `dxi/dtau > 0` are above it, and off the support there is one such root.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -113,7 +113,7 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return `int x^order dmu` from the series of `s = z g`, z in units of theta.
+        """Return the moment of this order, from a series of `s = z g(z)` in 1/z, z in units of theta.
 
         `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`.
         """
@@ -129,7 +129,7 @@ class AttentionMatrixLaw(Law):
 
     @property
     def _letters(self) -> tuple[float, float]:
-        """`r` and `k`."""
+        """The letters r and k of the notation table."""
         square = self.beta**2
         r = square / (self.theta * self.ratio)
         # 1 - c = (e^b - 1 - b)/(e^b - 1), b = beta^2, without cancellation.
@@ -137,13 +137,13 @@ class AttentionMatrixLaw(Law):
         return r, r * rest
 
     def _slope(self, q: Reals) -> Reals:
-        """Return `dxi/dtau` at real tau."""
+        """Return the derivative of the singular value xi with respect to tau, at real tau with tau^2 = q."""
         r, k = self._letters
         cubic = ((q - (1 + 2 * r)) * q + (3 * k - r * (1 - r))) * q - k * r
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
     def _place(self, q: Any) -> Any:
-        """Return x at a critical point of xi; complex q give complex x."""
+        """Return the eigenvalue x at a critical point q of xi; complex q give complex x."""
         r, k = self._letters
         return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
 

@@ -188,11 +188,15 @@ def interval_nodes(
 
 
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
-    """Return the components where v > 0, each from `s[first] + low` to `s[last] + high`; s must be sorted.
+    """Return the components of Biane's curve where v > 0, each from `s[first] + low` to `s[last] + high`.
 
     There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
     least value is below 1/a^2. Newton's method then finds the two ends from the side of the atoms. Ends are
     measured from their atom, because a component can be narrower than the rounding error of s.
+
+    Args:
+        s: the atoms, in ascending order.
+        p: their weights.
 
     Returns:
         The arrays first, last, low and high.
@@ -262,7 +266,7 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return `v`, `dx/du` and `Re g` in units of a, (3, points), from the distances u - s."""
+    """Return v, dx/du and Re g of Biane's curve in units of a, (3, points), from the distances u - s."""
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
     nearest = square.argmin(1)

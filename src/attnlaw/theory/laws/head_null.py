@@ -58,7 +58,7 @@ class HeadNull(Law):
         return (self._layout,)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `Im v / (pi c x)` by Cardano's formula.
+        """Return the density `Im v / (pi c x)` by Cardano's formula.
 
         The discriminant of the cubic is `x (x - low)(high - x) / 27`.
         """
@@ -77,7 +77,7 @@ class HeadNull(Law):
         return np.where(inside, imaginary / (np.pi * c * at), 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(1 + u)/z`, with `c u = v` the smallest root of the cubic."""
+        """Return the transform `(1 + u)/z`, with `c u = v` the smallest root of the cubic."""
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:
@@ -89,7 +89,7 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """Return `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order, by Lagrange's inversion for u."""
+        """Return the moment `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order (Lagrange's inversion for u)."""
         k = order
         if k == 0:
             return 1.0

@@ -109,7 +109,7 @@ class HighTemperatureMP(Law):
         return np.where(y > 0, np.clip(turned / (np.pi * self.b), 0.0, 1.0), 0.0)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Bisect the phase in the logarithm of x, inside the step that contains the level."""
+        """Return quantiles by bisection of the phase in log x, inside the step that contains the level."""
         p = require_levels(p)
         edges = self._cut.edges * (self.gamma / self.b)
         ends = np.log(np.concatenate([[1e-300], edges, [2 * edges[-1]]]))
@@ -122,7 +122,7 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `-f'/(b f)` on and near the cut, and its continued fraction elsewhere."""
+        """Return the transform: `-f'/(b f)` on and near the cut, and its continued fraction elsewhere."""
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)
@@ -137,7 +137,7 @@ class HighTemperatureMP(Law):
         return np.asarray(np.where(y.imag < 0, g.conj(), g) * (self.b / self.gamma))
 
     def moment(self, order: int) -> float:
-        """Return `(J^order)_00` of the Jacobi matrix J.
+        """Return the moment as `(J^order)_00`, J the Jacobi matrix of the law.
 
         `J = L L^T` with `L_nn^2 = n + b/gamma`, `L_(n+1)n^2 = n + 1 + b`.
         """
@@ -149,7 +149,7 @@ class HighTemperatureMP(Law):
         return float(vector[0])
 
     def _log_f(self, y: Reals) -> Complexes:
-        """Return `log f` for y > 0; outside the steps its leading behaviour there."""
+        """Return the logarithm of f for y > 0, with its leading behaviour beyond the solved range."""
         cut, a = self._cut, self.a
         low, high = cut.edges[0], cut.edges[-1]
         value, ratio = cut.at(np.clip(y, low, high))
@@ -163,13 +163,13 @@ class HighTemperatureMP(Law):
 
     @property
     def _top(self) -> float:
-        """The point in y at which f stops oscillating; at least 1."""
+        """The y at which f stops oscillating; at least 1."""
         a, b = self.a, self.b
         return max(a + 2 * b + 2 * float(np.sqrt(max(b * b + a * b, 0.0))), 1.0)
 
     @cached_property
     def _cut(self) -> Cut:
-        """f between the points beyond which less than 1e-17 of the mass remains."""
+        """Tricomi's function f between the points beyond which less than 1e-17 of the mass remains."""
         a, top = self.a, self._top
         soft_edge = a * a / top * np.exp(-46 / (a + 1) - 8 / np.sqrt(a + 1))
         low = 1e-17 / max(self.b, 1.0) if a < 1 else soft_edge

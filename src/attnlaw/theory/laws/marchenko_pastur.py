@@ -47,7 +47,7 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, x- and x+ the edges."""
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, x- and x+ the edges."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         inside = (x > low) & (x < high)
@@ -70,7 +70,7 @@ class MarchenkoPastur(Law):
         return np.asarray(g / self.scale)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the closed form in the angle of `x = middle - half cos(theta)`."""
+        """Return the distribution function in closed form, in the angle of `x = middle - half cos(theta)`."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         cosine = np.clip((0.5 * (low + high) - x) / (0.5 * (high - low)), -1.0, 1.0)
@@ -78,7 +78,7 @@ class MarchenkoPastur(Law):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Bisect the closed form in the angle, right to the last digits."""
+        """Return quantiles by bisection of the closed form in the angle, right to the last digits."""
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)

@@ -146,7 +146,7 @@ class MultiHeadLaw(Law):
         return tuple(pieces)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(1 + u)/x`; the map is solved below the real line."""
+        """Return the transform `g = (1 + u)/x`, with u from the rational map below the real line."""
         place = np.asarray(z).astype(complex)
         x = place / self.mean
         inside = self.inside(place.real)
@@ -230,11 +230,10 @@ class RationalMap:
         return y * (self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None])).sum(-1))
 
     def slope(self, y: Any) -> Any:
-        """Return `du/dy`."""
+        """Return the derivative of u(y)."""
         return self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None]) ** 2).sum(-1)
 
     def z_at(self, y: Any) -> Any:
-        """Return `z(y)`."""
         u = self.u(y)
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
@@ -247,7 +246,7 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The y where `z'(y) = 0` and z is not zero.
+        """The critical points of z(y): y where `z'(y) = 0` and z is not zero.
 
         They are zeros of `z'/z` times its poles; equal factors enter once.
         """
@@ -269,7 +268,7 @@ class RationalMap:
 
     @cached_property
     def top(self) -> float:
-        """y at the upper edge: the smallest positive critical point."""
+        """The y that belongs to the upper edge of the law: the smallest positive critical point."""
         y = self.real_critical
         return float(y[y > 0].min())
 
@@ -279,7 +278,7 @@ class RationalMap:
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """Return the physical root y at Im z <= 0.
+        """Return the root y that belongs to the law's transform, for Im z <= 0.
 
         Rounding may let a false root pass the test, but its residual is larger.
         """
@@ -311,7 +310,7 @@ class RationalMap:
 
     @cached_property
     def _polynomials(self) -> tuple[Reals, tuple[Reals, ...]]:
-        """D and `D + N/a` for each factor a, by ascending coefficients."""
+        """The polynomials D and `D + N/a` for each factor a, by ascending coefficients."""
         lines = [np.array([1.0, -rho]) for rho in self.rho]
         D = _product(lines)
         N = self.rest * D
@@ -322,13 +321,16 @@ class RationalMap:
 
     @cached_property
     def _equation(self) -> tuple[Reals, Reals]:
-        """`P = prod_a (D + N/a)` and `y D^M` for M factors: `P - z y D^M = 0`, monic in 1/y."""
+        """Both sides of the equation for y, `prod_a (D + N/a) = z y D^M` with M factors.
+
+        The polynomials have the same length, and their difference is monic in 1/y.
+        """
         D, B = self._polynomials
         P, lead = _product(B), np.append(0.0, _product([D] * len(B)))
         return P, np.append(lead, np.zeros(P.size - lead.size))
 
     def _candidates(self, z: Complexes) -> tuple[Complexes, NDArray[np.bool_], Reals]:
-        """Return all roots y, whether each passes as the physical one, and their residuals, for Im z <= 0."""
+        """Return all roots y, whether each passes the test for the law's root, and their residuals."""
         P, lead = self._equation
         s = monic_roots(P[1:] - z[..., None] * lead[1:])
         others = list(self.factors)
@@ -348,7 +350,7 @@ class RationalMap:
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u/a` of the smallest a from `prod_a (1 + u/a) = z y`, on the right branch."""
+        """Return `1 + u/a` of the smallest factor a, from `prod_a (1 + u/a) = z y`, on the right branch."""
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
@@ -356,14 +358,14 @@ class RationalMap:
 
     @cached_property
     def _y_at_zero(self) -> float:
-        """y where u equals minus the smallest factor."""
+        """The y at which z is zero, because u equals minus the smallest factor."""
         _, B = self._polynomials
         roots = poly.polyroots(B[0]).astype(complex)
         return float(roots.real[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real < 0)].max())
 
     @cached_property
     def _edge_radius(self) -> float:
-        """The z up to which the smallest factor is below 0.03."""
+        """The size of z up to which the smallest factor `1 + u/a` is below 0.03."""
         y = np.array(self._y_at_zero, dtype=complex)
         return float(
             0.03**self._smallest_count

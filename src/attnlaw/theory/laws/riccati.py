@@ -130,7 +130,7 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """Return theta and dtheta/dw at a real w = 1/z off the support, or None inside it.
+        """Return theta and dtheta/dw on the real line at w = 1/z off the support, or None inside it.
 
         Newton's steps start from the outer side, where psi is convex (concave below the bulk), so they do not
         overshoot.
@@ -191,7 +191,7 @@ class Riccati(Law):
         return np.asarray(np.where(side, g.conj(), g))
 
     def _theta(self, z: Complexes) -> Complexes:
-        """Return the root in the upper half plane, followed from far above each point down to it."""
+        """Return the root theta in the upper half plane, followed from far above each point down to it."""
         high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
         theta = np.full(z.shape, 1 / self.scale + 0.1j)
         for part in np.linspace(0.0, 1.0, DOWN):

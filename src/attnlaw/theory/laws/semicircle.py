@@ -29,13 +29,13 @@ class Semicircle(Law):
         return ((-2.0 * self.sigma, 2.0 * self.sigma),)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `sqrt(4 sigma^2 - x^2) / (2 pi sigma^2)`."""
+        """Return the density `sqrt(4 sigma^2 - x^2) / (2 pi sigma^2)`."""
         x = np.asarray(x, dtype=float)
         inside = np.maximum(4 * self.sigma**2 - x**2, 0.0)
         return np.asarray(np.sqrt(inside) / (2 * np.pi * self.sigma**2))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)`, on the branch with `g ~ 1/z`."""
+        """Return the transform `(z - sqrt(z^2 - 4 sigma^2)) / (2 sigma^2)`, on the branch with `g ~ 1/z`."""
         z = np.asarray(z, dtype=complex)
         cut = np.sqrt(z - 2 * self.sigma) * np.sqrt(z + 2 * self.sigma)
         return np.asarray((z - cut) / (2 * self.sigma**2))

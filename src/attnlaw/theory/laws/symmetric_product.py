@@ -62,7 +62,7 @@ class SymmetricProduct(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `k^2 abs(x) rho(k x^2)`, rho the density of `HeadNull(k)`; if k > 1, use the transform."""
+        """Return the density `k^2 abs(x) rho(k x^2)`, rho of `HeadNull(k)`; if k > 1, use the transform."""
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
             return super().density(x)
@@ -108,7 +108,7 @@ class SymmetricProduct(Law):
 
 @dataclass(frozen=True)
 class _Side:
-    """The positive singular values, `scale sqrt(x/k)` of the piece for the squares x."""
+    """The piece of the positive singular values `scale sqrt(x/k)`, from the piece of their squares x."""
 
     squares: Piece
     k: float

@@ -96,7 +96,7 @@ class TiedValuesLaw(Law):
         return (make_piece(*self.intervals[0], order),)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(1 + u)/x`, continued from far above the real line by Newton's method on `log x(v)`."""
+        """Return the transform `(1 + u)/x`, continued from far above the real line by Newton's method."""
         place = np.asarray(z).astype(complex)
         below = place.imag < 0
         x = np.where(below, place.conj(), place)
@@ -108,7 +108,7 @@ class TiedValuesLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return `int x^order dmu` by Lagrange's inversion of `x/v = F(u)`.
+        """Return the moment of this order, by Lagrange's inversion of `x/v = F(u)`.
 
         `u = sum_q h m_q v^(-q)`, m_q the moments of the jumps.
         """
@@ -126,13 +126,13 @@ class TiedValuesLaw(Law):
 
     @property
     def _letters(self) -> tuple[float, float, float]:
-        """`al`, `b` and the rate `gK/h`."""
+        """The letters al, b and the rate gK/h of the notation table."""
         square = self.beta**2
         al = 0.5 * square**2 * float(scipy.special.hyp1f1(1.0, 3.0, square))
         return al, self.heads * square / self.key_ratio, self.key_ratio / self.heads
 
     def _u(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """Return u and `v du/dv`."""
+        """Return u at v, and its logarithmic derivative `v du/dv`."""
         al, b, rate = self._letters
         R: Complexes = np.sqrt(al**2 + 4 * b * v)
         G, slope = _free_poisson(2 * v / (al + R), rate)
@@ -143,7 +143,7 @@ class TiedValuesLaw(Law):
         return self.heads * (one_plus_psi - 1), self.heads * growth
 
     def _place(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """Return x and `d log x / d log v`."""
+        """Return the eigenvalue x at v, and `d log x / d log v`."""
         u, growth = self._u(v)
         with np.errstate(all="ignore"):
             x, steep = v * (1 + u), 1 + growth / (1 + u)
@@ -193,7 +193,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def _lower_edge(self) -> float:
-        """The maximum of x while u runs from minus the smallest factor to minus the second."""
+        """The lower edge: the maximum of x for u from minus the smallest factor to minus the second."""
         first, second, *_ = self.factors
         if first == second:
             return 0.0

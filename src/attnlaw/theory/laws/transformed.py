@@ -98,7 +98,11 @@ SMALL = 1e-4
 
 @dataclass(frozen=True)
 class Rectification:
-    """`J`, `M1`, `chi`, the mass above the threshold, E and `slope = dchi/db`, for each member of a batch."""
+    """The integrals that state evolution needs, one value for each member of a batch.
+
+    J, M1, chi and E are those of the module's formulas. `mass` is the weight above the threshold, and `slope`
+    is the derivative of chi with respect to b.
+    """
 
     J: Reals
     M1: Reals
@@ -220,7 +224,7 @@ class Thresholded(Law):
 
     @property
     def distance(self) -> float:
-        """E, the squared distance of the thresholded matrix from the matrix without noise, per dimension.
+        """The squared distance E of the thresholded matrix from the matrix without noise, per dimension.
 
         >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
         >>> noise, far = FreeConvolution(MarchenkoPastur(0.5), 1.0), 99.0

@@ -186,7 +186,7 @@ class _State:
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
-        """Return R (draws, s, k) of the next block."""
+        """Return the root R (draws, s, k) of the next block's output covariance."""
         return {"attention": self._attention, "mlp": self._mlp}[kind]()
 
     def _attention(self) -> Array:

@@ -122,7 +122,7 @@ def output_law(
 def _row_of_all(
     layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
 ) -> tuple[Array, Array]:
-    """Return |L^T a_h|^2 of each head (draws, H) and Sigma_ii (draws or 1,), from a root of all tokens."""
+    """Return the two results of `heads.draw_row`, from a root of all tokens."""
     root = token_roots(layer, draws, draw)
     if normalise:
         root = unit_rows(root)
@@ -133,7 +133,7 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Return Sigma_ii of a token, (draws or 1,).
+    """Return the squared length Sigma_ii of a token, (draws or 1,).
 
     >>> squared_length(2 * np.eye(3)[None], 0).tolist()
     [4.0]

@@ -98,7 +98,7 @@ def _rotary_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Strea
 
 
 def _phases(layer: AttentionLayer) -> ComplexArray:
-    """Return e^(i theta_f (j - i)), (F, s, s)."""
+    """Return the rotary phases e^(i theta_f (j - i)), (F, s, s)."""
     i, j = np.indices((layer.tokens, layer.tokens))
     angles = np.asarray(layer.scores.frequencies)[:, None, None] * (j - i)
     return np.asarray(np.exp(1j * angles))
@@ -156,7 +156,7 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 
 
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
-    """Return R (draws, s, H q) such that each output coordinate is `R z` with z standard normal.
+    """Return R (draws, s, H q): given R, each output coordinate of the tokens is `R z`, z standard normal.
 
     `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`. Coordinates are independent given R.
 
@@ -191,7 +191,10 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw |L^T a_h|^2 of each head, (draws, H), and Sigma_ii, (draws,).
+    """Draw the squared lengths of what each head reads for one token, and of the token itself.
+
+    Returns:
+        |L^T a_h|^2 of each head, (draws, H), a_h the attention weights; and Sigma_ii, (draws,).
 
     >>> from attnlaw.theory.limit.wishart import streams
     >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))

@@ -106,14 +106,14 @@ class OutputLaw:
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """Return E y, which is zero unless inputs with a mean pass a residual."""
+        """Return the mean E y, which is zero unless inputs with a mean pass a residual."""
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:
         return jackknife(lambda mean: float(mean[1] - mean[0] ** 2), self._moments())
 
     def kurtosis(self) -> Estimate:
-        """Return E (y - E y)^4 / (Var y)^2, which is 3 for a Gaussian."""
+        """Return the kurtosis E (y - E y)^4 / (Var y)^2, which is 3 for a Gaussian."""
         return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
