@@ -37,7 +37,7 @@ from attnlaw.core.errors import require_extra
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.progress import Progress
 from attnlaw.spectra.measure import Selection, measure
-from attnlaw.theory.dynamics.rows import SHOWN, snapshot_indices
+from attnlaw.theory.dynamics.rows import SHOWN, density_curve, snapshot_indices
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
 from attnlaw.theory.learn.problem import Problem, Target
@@ -322,9 +322,7 @@ def theory_rows() -> tuple[Rows, Rows]:
 def _densities(path: Trajectory, time: float) -> Iterator[dict[str, Any]]:
     law = path.spectrum(time)
     edge = law.support[1]
-    angles = np.linspace(0.0, np.pi, POINTS + 2)[1:-1]
-    x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces]))
-    for place, height in zip(x.tolist(), law.density(x).tolist(), strict=True):
+    for place, height in density_curve(law, POINTS):
         yield {"time": time, "strength": place / edge, "density": height * edge}
 
 
@@ -334,10 +332,9 @@ def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
     for time in path.time[1:].tolist():
         edge = path.edge(time)
         for outlier in path.outliers(time):
-            left.setdefault(outlier.target, time)
-            row = {
+            yield {
+                "time": time,
                 "target": outlier.target,
-                "left_time": left[outlier.target],
+                "left_time": left.setdefault(outlier.target, time),
                 "strength": outlier.location / edge,
             }
-            yield {"time": time, **row}

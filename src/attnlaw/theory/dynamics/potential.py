@@ -29,10 +29,10 @@ from typing import Protocol
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from attnlaw.core.arrays import Reals
 from attnlaw.theory.learn.problem import Problem
+from attnlaw.theory.learn.risk import Softmax
 
 REACH = 7.5  # ends of the trapezoid rule, in standard deviations
 STEPS = 28.0  # 2 pi times the distance of the logistic function's first pole, over the step of the rule
@@ -250,7 +250,8 @@ class RowSoftmaxPotential:
         scale = np.where(first == second, np.sqrt(2.0), 1.0)
         z, y = np.split(_normals(2 * first.size, self.draws, self.scramble) * np.tile(scale, 2), 2, axis=1)
         scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
-        student, target = (self._all_rows(h, first, second) for h in (scores, np.sqrt(V) * z))
+        softmax = Softmax(self.beta)
+        student, target = (softmax.labels(h, self.tokens) for h in (scores, np.sqrt(V) * z))
         rest = student - target
         inner = np.sum(rest * student, axis=-1, keepdims=True)
         c = 2 * self.beta * student * (rest - inner)
@@ -261,16 +262,10 @@ class RowSoftmaxPotential:
         return np.array([2.0] + [1.0] * (self.tokens - 1))
 
     def _rows(self, q: float, m: float, V: float) -> tuple[Reals, Reals]:
-        z, y = np.split(_normals(2 * self.tokens, self.draws, self.scramble), 2, axis=1) * np.sqrt(
-            self._counts
-        )
+        normals = _normals(2 * self.tokens, self.draws, self.scramble)
+        z, y = np.split(normals, 2, axis=1) * np.sqrt(self._counts)
         scores = (m / np.sqrt(V)) * z + np.sqrt(max(q - m * m / V, 0.0)) * y
         return _softmax(self.beta * scores), _softmax(self.beta * np.sqrt(V) * z)
-
-    def _all_rows(self, h: Reals, first: NDArray[np.intp], second: NDArray[np.intp]) -> Reals:
-        full = np.empty((len(h), self.tokens, self.tokens))
-        full[:, first, second] = full[:, second, first] = self.beta * h
-        return _softmax(full)
 
 
 def _softmax(logits: Reals) -> Reals:
@@ -290,11 +285,7 @@ def _normals(dimension: int, draws: int, scramble: int) -> Reals:
     return np.asarray(scipy.stats.norm.ppf(sobol.random(draws)))
 
 
-def _linear(problem: Problem) -> tuple[Potential, ...]:
-    return (LinearPotential(problem.tokens, problem.noise, problem.target.second_moment),)
-
-
-def _softmax_rows(problem: Problem) -> tuple[Potential, ...]:
+def _softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
     """Return one potential for two tokens, or one for each scrambled sequence for more tokens."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:
@@ -304,18 +295,10 @@ def _softmax_rows(problem: Problem) -> tuple[Potential, ...]:
     )
 
 
-def _hermite2(problem: Problem) -> tuple[Potential, ...]:
-    return (HermitePotential(2, problem.target.second_moment),)
-
-
-def _hermite3(problem: Problem) -> tuple[Potential, ...]:
-    return (HermitePotential(3, problem.target.second_moment),)
-
-
 # The outputs whose dynamics is known, with the functions that make their potentials.
 POTENTIALS: dict[str, Callable[[Problem], tuple[Potential, ...]]] = {
-    "linear": _linear,
-    "softmax": _softmax_rows,
-    "hermite2": _hermite2,
-    "hermite3": _hermite3,
+    "linear": lambda problem: (LinearPotential(problem.tokens, problem.noise, problem.target.second_moment),),
+    "softmax": _softmax_potentials,
+    "hermite2": lambda problem: (HermitePotential(2, problem.target.second_moment),),
+    "hermite3": lambda problem: (HermitePotential(3, problem.target.second_moment),),
 }

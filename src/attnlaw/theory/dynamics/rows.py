@@ -14,6 +14,7 @@ from attnlaw.theory.dynamics.quantities import NAMES, StudentPath
 from attnlaw.theory.dynamics.schedule import Schedule
 from attnlaw.theory.dynamics.sgd import MeasuredTrajectory
 from attnlaw.theory.dynamics.trajectory import Trajectory, trajectory
+from attnlaw.theory.laws.law import Law
 from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolution
 
@@ -158,11 +159,15 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
 
 
 def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
-    law = path.spectrum(time)
-    angles = np.linspace(0.0, np.pi, POINTS + 2)[1:-1]
+    curve = density_curve(path.spectrum(time), POINTS)
+    return [{"time": time, "x": place, "density": value} for place, value in curve]
+
+
+def density_curve(law: Law, points: int) -> list[tuple[float, float]]:
+    """Return pairs (x, density) on every interval of a law, dense near its ends."""
+    angles = np.linspace(0.0, np.pi, points + 2)[1:-1]
     x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
-    pairs = zip(x.tolist(), law.density(x).tolist(), strict=True)
-    return [{"time": time, "x": place, "density": value} for place, value in pairs]
+    return list(zip(x.tolist(), law.density(x).tolist(), strict=True))
 
 
 def _track(path: Trajectory, time: float) -> list[dict[str, Any]]:

@@ -64,7 +64,7 @@ class Schedule:
     decay: float = 0.0
     width: float = 1.0
     scale: float = 0.7
-    scale_key: float | None = None  # of V0 where it is not that of U0 (untied)
+    scale_key: float | None = None
 
     def __post_init__(self) -> None:
         times = tuple(float(time) for time in np.ravel(np.asarray(self.times, dtype=float)))
@@ -75,14 +75,12 @@ class Schedule:
             "decay": {"minimum": 0},
             "width": {"greater_than": 0, "allow_infinite": True},
             "scale": {"greater_than": 0},
+            "scale_key": {"greater_than": 0},
         }
         object.__setattr__(self, "times", times if times[0] == 0 else (0.0, *times))
         for name, rule in rules.items():
-            object.__setattr__(self, name, check_value(name, getattr(self, name), float, **rule))
-        if self.scale_key is not None:
-            object.__setattr__(
-                self, "scale_key", check_value("scale_key", self.scale_key, float, greater_than=0)
-            )
+            if (value := getattr(self, name)) is not None or name != "scale_key":
+                object.__setattr__(self, name, check_value(name, value, float, **rule))
 
     @classmethod
     def of_run(cls, lr: float, batch: int, size: int, steps: int | Sequence[int], **rest: Any) -> Schedule:

@@ -154,10 +154,8 @@ def _train_student(
 ) -> _Run:
     student: Learner = student_dynamics(problem).learner.from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
-    rate, decay = (
-        eta / size,
-        eta * batch / size**2 * schedule.decay,
-    )  # lr/B, and gamma times the time of a step
+    rate = eta / size  # lr/B
+    decay = eta * batch / size**2 * schedule.decay  # gamma times the time of a step
     lost = np.full((size, size), math.nan)
     matrices, done = [student.matrix], 0
     for time in schedule.times[1:]:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 # reached LEARNED. A plateau lasts at least LASTING of the time until then, because the start of any curve is
 # flat in the logarithm of time.
 FLAT, LONG, LEARNED, LASTING = 0.01, 2.0, 0.5, 0.1
-FINE, CLOSER = 17, 3  # a recovery time is refined on so many times between two of the schedule, so often
+FINE, CLOSER = 17, 3  # a recovery time is refined CLOSER times, on FINE times of the interval that has it
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Trajectory(StudentPath):
         if last == 0:
             return 0.0
         times, alignment = self.time, self.alignment
-        for _ in range(0 if self.error else CLOSER):  # without errors of draws, a finer look pays
+        for _ in range(0 if self.error else CLOSER):  # finer than the error of draws would be useless
             between = np.linspace(times[last - 1], times[last], FINE)
             path = trajectory(self.problem, replace(self.schedule, times=tuple(between)))
             times, alignment = path.time[-FINE:], path.alignment[-FINE:]

@@ -54,7 +54,7 @@ from attnlaw.theory.limit.kernels import apply, kernel_map
 from attnlaw.theory.limit.layer import softmax
 from attnlaw.theory.limit.wishart import Array, bartlett, compress, symmetric_root
 
-_CHUNK = 2**18  # so many hidden units of all tokens are drawn together
+_CHUNK = 2**18  # hidden units, of all tokens, that are drawn at once
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:

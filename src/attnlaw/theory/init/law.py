@@ -133,8 +133,8 @@ def _entropy(p: Array) -> Array:
     return entropy
 
 
-REPLICATES = 4  # of a limit that is not random: each one samples its own heads
-_CHUNK = 2**19  # so many scores, or entries of queries, are drawn together
+REPLICATES = 4  # draws of a limit that is not random; they differ only by the heads they sample
+_CHUNK = 2**19  # scores, or entries of queries, that are drawn at once
 
 
 def initial_law(

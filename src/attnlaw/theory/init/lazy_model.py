@@ -199,9 +199,8 @@ def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
 
 
 def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
-    hook = torch.zeros(
-        (), requires_grad=True
-    )  # autograd needs an input with a gradient, and token ids have none
+    # Autograd needs an input with a gradient, and token ids have none.
+    hook = torch.zeros((), requires_grad=True)
     return _RowLookup.apply(hook, numbers, weight.matrix, padding_idx)
 
 

@@ -28,8 +28,8 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
 def run(view: ChartView) -> Drawings:
     """Draw spectra over steps of the run, and over times of the theory."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
-        beside = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
-        yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *beside), case)
+        tables = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
+        yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *tables), case)
 
 
 @chart(
