@@ -85,7 +85,6 @@ class Agreement:
         return next(row for row in self.comparisons if row.quantity == quantity)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one flat row for each quantity."""
         return [vars(row) | {"sizes": list(self.sizes), "sensing": self.sensing} for row in self.comparisons]
 
 

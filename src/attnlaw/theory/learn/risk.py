@@ -25,7 +25,7 @@ import scipy
 
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError
-from attnlaw.theory.learn.sensing import PairSensing, Sensing, SquareSensing, upper
+from attnlaw.theory.learn.sensing import Sensing, upper
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,6 @@ class HermiteLoss:
     quadratic: ClassVar[bool] = False
 
     def labels(self, fields: Reals, tokens: int) -> Reals:
-        """Return `h_k` of the fields."""
         if self.order == 2:
             return np.asarray((fields**2 - 1) / np.sqrt(2.0))
         return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
@@ -168,7 +167,7 @@ Loss = Linear | Softmax | Attended
 class Risk:
     """The data term of training: what the student sees, the loss of its output, and the labels."""
 
-    sensing: Sensing | PairSensing | SquareSensing
+    sensing: Sensing
     output: Loss
     labels: Reals
 

@@ -25,15 +25,14 @@ Untied attention, any S, pairs of query a and key b:
               theory solves exactly. With `all` pairs, (a, b) and (b, a) are seen through one matrix, and a
               token with itself through a symmetric one, as tokens would show them
 
-All four classes offer `fields(S) -> h`, its adjoint `adjoint(r) -> (d, d)` with `<fields(S), r> = Tr(S^T
-adjoint(r))`, which is symmetric if tied, and `gram()`, the matrix of `fields(adjoint(.))`. Tokens never form
-the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
+Tokens never form the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +49,29 @@ def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     rows, columns = np.triu_indices(size)
     rows.flags.writeable = columns.flags.writeable = False
     return rows, columns
+
+
+class Sensing(Protocol):
+    """What a student sees of a matrix: a linear map from S to its fields."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(samples, tokens, size)."""
+
+    def fields(self, matrix: Reals) -> Reals:
+        """Return h of shape (n, P)."""
+
+    def adjoint(self, weights: Reals) -> Reals:
+        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))`.
+
+        It is the sum of weight times sensing matrix over samples and pairs, and is symmetric if tied.
+        """
+
+    def gram(self) -> Reals:
+        """Return the inner products of the sensing matrices, the matrix of `fields(adjoint(.))`.
+
+        It has shape (nP, nP), samples first and then pairs.
+        """
 
 
 @dataclass(frozen=True)
@@ -70,12 +92,10 @@ class TokenSensing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(samples, tokens, size)."""
         tokens, samples, size = self.x.shape
         return samples, tokens, size
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return h of shape (n, P)."""
         samples, tokens, size = self.shape
         z = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
         first, second = upper(tokens)
@@ -99,7 +119,6 @@ class TokenSensing:
         return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Reals:
-        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         samples, tokens, size = self.shape
         first, second = upper(tokens)
         count = first.size
@@ -140,17 +159,14 @@ class MatrixSensing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(samples, tokens, size)."""
         return self.rows.shape[0] // (self.tokens * (self.tokens + 1) // 2), self.tokens, self.size
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return h of shape (n, P)."""
         i, j = upper(self.size)
         coordinates = matrix[i, j] * np.where(i == j, 1.0, np.sqrt(2.0))
         return (self.rows @ coordinates).reshape(self.shape[0], -1)
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum weight times sensing matrix over samples and pairs."""
         i, j = upper(self.size)
         coordinates = weights.reshape(-1) @ self.rows
         g = np.zeros((self.size, self.size))
@@ -158,11 +174,7 @@ class MatrixSensing:
         return g
 
     def gram(self) -> Reals:
-        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         return self.rows @ self.rows.T
-
-
-Sensing = TokenSensing | MatrixSensing
 
 
 def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
@@ -196,12 +208,10 @@ class PairSensing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(samples, tokens, size)."""
         tokens, samples, size = self.x.shape
         return samples, tokens, size
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return h of shape (n, P)."""
         samples, _, size = self.shape
         seen = (self.x.reshape(-1, size) @ matrix).reshape(self.x.shape)
         h = np.empty((samples, len(self.places)))
@@ -226,7 +236,6 @@ class PairSensing:
         return np.asarray(g / np.sqrt(size))
 
     def gram(self) -> Reals:
-        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         samples, _, size = self.shape
         count = len(self.places)
         check_dense(samples * count, samples * count, ", or a {weight_decay} of at least 0.02", size)
@@ -255,17 +264,13 @@ class SquareSensing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(samples, tokens, size)."""
         return self.samples, self.tokens, self.size
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return h of shape (n, P)."""
         return (self.rows @ matrix.reshape(-1)).reshape(self.samples, -1)
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum weight times sensing matrix over samples and pairs."""
         return np.asarray((weights.reshape(-1) @ self.rows).reshape(self.size, self.size))
 
     def gram(self) -> Reals:
-        """Return the inner products of the sensing matrices, shape (nP, nP), samples first and then pairs."""
         return self.rows @ self.rows.T

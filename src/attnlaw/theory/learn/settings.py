@@ -7,6 +7,7 @@ shares its rules through `ProblemRules`.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, setting, settings_dataclass
@@ -15,6 +16,7 @@ from attnlaw.theory.learn.outputs import LOSSES, OUTPUTS, Output
 from attnlaw.theory.learn.student import STUDENTS
 
 PROBLEM = "The problem"
+problem_setting = partial(setting, panel=PROBLEM, sweepable=True)
 LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares fit into float64
 
 
@@ -172,43 +174,29 @@ class ProblemRules:
 class ProblemSettings(ProblemRules, Settings):
     """The problem: a target, the amount and kind of data, and the student that learns it."""
 
-    alpha: float = setting(
-        0.2,
-        "Samples over d²: α = n/d².",
-        symbol="α",
-        greater_than=0,
-        sweepable=True,
-        panel=PROBLEM,
-        slider_range=(0.02, 2),
+    alpha: float = problem_setting(
+        0.2, "Samples over d²: α = n/d².", symbol="α", greater_than=0, slider_range=(0.02, 2)
     )
-    tokens: int = setting(
-        1, "Tokens per sample.", symbol="T", minimum=1, sweepable=True, panel=PROBLEM, slider_range=(1, 8)
-    )
-    output: str = setting(
+    tokens: int = problem_setting(1, "Tokens per sample.", symbol="T", minimum=1, slider_range=(1, 8))
+    output: str = problem_setting(
         "linear",
         "What labels show of the scores: linear, softmax (of rows), or hardmax (bayes only).",
         choices=OUTPUTS,
-        sweepable=True,
-        panel=PROBLEM,
     )
-    beta: float = setting(
+    beta: float = problem_setting(
         1.0,
         "Inverse temperature of the softmax.",
         symbol="β",
         greater_than=0,
         slider_range=(0.1, 10),
         active_if=("output", "uses_temperature"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    loss: str = setting(
+    loss: str = problem_setting(
         "squared",
         "What training lowers: squared errors of the softmax, or the cross-entropy of the attended key (one "
         "query, two keys).",
         choices=LOSSES,
         active_if=(("output", "selects_key"), ("student", "trainer")),
-        sweepable=True,
-        panel=PROBLEM,
     )
     soft_labels: bool = setting(
         False,
@@ -216,23 +204,19 @@ class ProblemSettings(ProblemRules, Settings):
         active_if=("loss", "draws_labels"),
         panel=PROBLEM,
     )
-    attention: str = setting(
+    attention: str = problem_setting(
         "tied",
         "Whether queries and keys share their factor: S = WWᵀ/√(md), or W_Q W_Kᵀ/√(md).",
         choices=ATTENTIONS,
-        sweepable=True,
-        panel=PROBLEM,
     )
-    pairs: str = setting(
+    pairs: str = problem_setting(
         "cross",
         "Which pairs (query, key) untied attention shows: cross (keys of another sequence), causal, distinct "
         "(both orders). Tied attention shows all.",
         choices=PAIRS,
         active_if=("attention", "paired"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    target_rank: float = setting(
+    target_rank: float = problem_setting(
         0.5,
         "Rank of the target over d: κ₀ = m₀/d.",
         symbol="κ₀",
@@ -240,36 +224,28 @@ class ProblemSettings(ProblemRules, Settings):
         maximum=1e9,
         slider_range=(0.05, 1.5),
         excluded_by=("target_exponent", "target_eigenvalues"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    target_spike: float | None = setting(
+    target_spike: float | None = problem_setting(
         None,
         "One eigenvalue (untied: singular value) of the target outside its bulk.",
         greater_than=0,
         slider_range=(0.5, 10),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    target_exponent: float | None = setting(
+    target_exponent: float | None = problem_setting(
         None,
         "Instead of a rank: eigenvalues k^−γ, k = 1..d; up to γ = 1/2 their second moment diverges.",
         symbol="γ",
         greater_than=0.5,
         slider_range=(0.6, 3),
         excluded_by="target_eigenvalues",
-        sweepable=True,
-        panel=PROBLEM,
     )
-    target_dimension: int = setting(
+    target_dimension: int = problem_setting(
         1_000_000,
         "The d of the target's exponent.",
         minimum=1,
         maximum=10**7,
         slider_range=(100, 1_000_000),
         requires="target_exponent",
-        sweepable=True,
-        panel=PROBLEM,
     )
     target_eigenvalues: str | None = setting(
         None,
@@ -279,36 +255,26 @@ class ProblemSettings(ProblemRules, Settings):
         panel=PROBLEM,
         metavar="FILE",
     )
-    noise: float = setting(
-        0.0,
-        "Label noise, a variance.",
-        symbol="Δ",
-        minimum=0,
-        sweepable=True,
-        panel=PROBLEM,
-        slider_range=(0, 2),
+    noise: float = problem_setting(
+        0.0, "Label noise, a variance.", symbol="Δ", minimum=0, slider_range=(0, 2)
     )
-    weight_decay: float = setting(
+    weight_decay: float = problem_setting(
         0.1,
         "Penalty: λ̃ = √κ λ on factors W of ratio κ (factorized; untied 2√κ λ), λ on S (direct).",
         symbol="λ",
         minimum=0,
         slider_range=(0, 2),
         active_if=("student", "penalised"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    width: float | None = setting(
+    width: float | None = problem_setting(
         None,
         "Width of the factors, κ = m/d, where it is less than the rank that they would learn.",
         symbol="κ",
         greater_than=0,
         slider_range=(0.05, 1),
         active_if=("student", "has_factors"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    flow_time: float | None = setting(
+    flow_time: float | None = problem_setting(
         None,
         "Stop full-batch gradient flow on the fixed data set at this time, t = 2d·lr·steps (direct student; "
         "not one-pass SGD).",
@@ -316,7 +282,5 @@ class ProblemSettings(ProblemRules, Settings):
         greater_than=0,
         slider_range=(0.01, 100),
         active_if=("student", "has_flow"),
-        sweepable=True,
-        panel=PROBLEM,
     )
-    student: str = setting("factorized", "Who learns.", choices=STUDENTS, sweepable=True, panel=PROBLEM)
+    student: str = problem_setting("factorized", "Who learns.", choices=STUDENTS)

@@ -173,7 +173,6 @@ class _Channel:
         return np.asarray(self.teacher + root * away)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """Average over the draws once."""
         problem = self.problem
         sigma, gradient, H, solved = self._proximal(E, theta, V)
         B = label_response(sigma, self.labels, problem.beta)

@@ -78,7 +78,6 @@ class Thresholds:
     peak_error: float | None
 
     def describe(self) -> dict[str, Any]:
-        """Return each threshold by its name."""
         return dict(vars(self))
 
 
@@ -135,7 +134,7 @@ def recovery(k0: float) -> float:
 
     The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
     """
-    return 0.5 * _least_dimension(k0, sides=1)[0]
+    return 0.5 * _least_dimension(k0, sides=1)
 
 
 def untied_recovery(k0: float) -> float:
@@ -144,20 +143,20 @@ def untied_recovery(k0: float) -> float:
     >>> round(untied_recovery(0.3), 6)
     0.725255
     """
-    return _least_dimension(k0, sides=2)[0]
+    return _least_dimension(k0, sides=2)
 
 
-def _least_dimension(k0: float, sides: int) -> tuple[float, float]:
-    """Return `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` and its t."""
+def _least_dimension(k0: float, sides: int) -> float:
+    """Return `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + sides (1-k0)^2 int_t^2 (x-t)^2 rho_sc}`."""
     if k0 >= 1:
-        return 1.0, 0.0
+        return 1.0
 
     def slope(t: float) -> float:
         return k0 * t - sides * (1 - k0) * _semicircle_tail(t)[0]
 
     t = float(scipy.optimize.brentq(slope, 0.0, 2.0, xtol=1e-14))
     rest = 1 - k0
-    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1], t
+    return 1 - rest**2 + k0 * rest * t**2 + sides * rest**2 * _semicircle_tail(t)[1]
 
 
 def bayes_recovery(target: Target) -> float:
@@ -172,10 +171,7 @@ def bayes_recovery(target: Target) -> float:
     """
     if target.dimension is not None:
         return 0.5 * (1 - 1 / target.dimension)
-    shares: dict[float, float] = {}
-    for value, weight in target.values.atoms:
-        shares[value] = shares.get(value, 0.0) + weight
-    return 0.5 * (1 - sum(share**2 for share in shares.values()))
+    return 0.5 * (1 - sum(share**2 for share in _shares(target).values()))
 
 
 def untied_bayes_recovery(target: Target) -> float:
@@ -188,10 +184,15 @@ def untied_bayes_recovery(target: Target) -> float:
     """
     if target.dimension is not None:
         return 1 - 0.5 / target.dimension
+    return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in _shares(target).items())
+
+
+def _shares(target: Target) -> dict[float, float]:
+    """Return the weight of each value that a fraction of the target's eigenvalues shares."""
     shares: dict[float, float] = {}
     for value, weight in target.values.atoms:
         shares[value] = shares.get(value, 0.0) + weight
-    return 1 - sum(share**2 / (1 if value == 0 else 2) for value, share in shares.items())
+    return shares
 
 
 def feasibility(k0: float) -> float:

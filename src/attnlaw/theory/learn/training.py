@@ -25,8 +25,7 @@ MEMORY = 20
 MOST_STEPS = 20_000
 
 
-def never_stop() -> None:
-    """The check of a run that is never stopped."""
+def never_stop() -> None: ...
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from attnlaw.core.errors import InputError, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
-from attnlaw.core.settings import setting, setting_like, settings_dataclass
+from attnlaw.core.settings import setting, setting_fields, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb, attempt
 from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.data import SENSINGS
@@ -57,23 +57,11 @@ class LearnSettings(ProblemSettings):
 
         Raises an `InputError` if the target cannot be read, or if it makes the problem impossible.
         """
-        paired = ATTENTIONS[self.attention].paired
-        return Problem(
-            alpha=self.alpha,
-            tokens=self.tokens,
-            output=self.output,
-            beta=self.beta,
-            loss=self.loss,
-            soft_labels=self.soft_labels,
-            target=stated_target(self, Target.product if paired else Target.marchenko_pastur),
-            noise=self.noise,
-            weight_decay=self.weight_decay,
-            student=self.student,
-            attention=self.attention,
-            pairs=self.pairs if paired else None,
-            width=self.width,
-            flow_time=self.flow_time,
-        )
+        shared = {field.name for field in fields(Problem)} & setting_fields(ProblemSettings).keys()
+        stated = {name: getattr(self, name) for name in shared}
+        if not ATTENTIONS[self.attention].paired:
+            return Problem(**stated | {"pairs": None}, target=stated_target(self, Target.marchenko_pastur))
+        return Problem(**stated, target=stated_target(self, Target.product))
 
 
 @settings_dataclass
