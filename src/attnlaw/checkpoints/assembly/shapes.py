@@ -186,9 +186,6 @@ class Shapes:
         )
 
 
-FULL = "full_attention"
-
-
 def layer_type(config: Config, number: int) -> str | None:
     """Return the attention type of a layer in config.json, if it has types of layers."""
     types = config.values.get("layer_types")
@@ -199,7 +196,7 @@ def layer_type(config: Config, number: int) -> str | None:
 def layer_config(config: Config, number: int, inner_size: str) -> Config:
     """Return the config of one layer: that of the model, with the sizes that differ in this layer."""
     values = dict(config.values)
-    if "global_head_dim" in config and layer_type(config, number) == FULL:
+    if "global_head_dim" in config and layer_type(config, number) == "full_attention":
         values |= {"head_dim": values["global_head_dim"], "num_key_value_heads": None}
     per_layer = values.get("per_layer_config")
     sizes = per_layer.get(str(number), per_layer.get(number)) if isinstance(per_layer, Mapping) else None

@@ -33,6 +33,37 @@ MOST_ARRAY_ENTRIES = 4096  # longer arrays belong to the tokenizer
 MOST = 2**26  # bytes of a header; the largest vocabularies need 20 MB
 MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
 MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
+# Types that numpy can read; all others are decoded to float32.
+NUMPY_TYPES: dict[str, Any] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+# Keys of a GGUF header after the architecture's name, and those of config.json for the same size.
+SIZES = {
+    "block_count": "num_hidden_layers",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "rope.dimension_count": "rotary_dim",
+    "rope.freq_base": "rope_theta",
+    "expert_count": "num_experts",
+    "expert_weights_scale": "routed_scaling_factor",
+}
+# llama.cpp fixes the activation in the code of each architecture.
+ACTIVATIONS = {
+    "llama": "silu",
+    "qwen2": "silu",
+    "qwen2moe": "silu",
+    "qwen3": "silu",
+    "qwen3moe": "silu",
+    "gemma": "gelu_pytorch_tanh",
+    "gemma2": "gelu_pytorch_tanh",
+    "gemma3": "gelu_pytorch_tanh",
+    "gpt2": "gelu_new",
+    "bert": "gelu",
+}
 
 
 @dataclass(frozen=True)
@@ -136,39 +167,6 @@ class _Cursor:
             self.skip(count * struct.calcsize(SCALARS[kind]))
             return None
         return [self.scalar(SCALARS[kind]) for _ in range(count)]
-
-
-# Types that numpy can read; all others are decoded to float32.
-NUMPY_TYPES: dict[str, Any] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
-# Keys of a GGUF header after the architecture's name, and those of config.json for the same size.
-SIZES = {
-    "block_count": "num_hidden_layers",
-    "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.layer_norm_epsilon": "layer_norm_eps",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "attn_logit_softcapping": "attn_logit_softcapping",
-    "rope.dimension_count": "rotary_dim",
-    "rope.freq_base": "rope_theta",
-    "expert_count": "num_experts",
-    "expert_weights_scale": "routed_scaling_factor",
-}
-# llama.cpp fixes the activation in the code of each architecture.
-ACTIVATIONS = {
-    "llama": "silu",
-    "qwen2": "silu",
-    "qwen2moe": "silu",
-    "qwen3": "silu",
-    "qwen3moe": "silu",
-    "gemma": "gelu_pytorch_tanh",
-    "gemma2": "gelu_pytorch_tanh",
-    "gemma3": "gelu_pytorch_tanh",
-    "gpt2": "gelu_new",
-    "bert": "gelu",
-}
 
 
 class GgufFile(Tensors):

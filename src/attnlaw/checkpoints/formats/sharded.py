@@ -24,6 +24,11 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.files import links_outside, read_bounded
 
 MOST_NAME = 255  # bytes in the name of a file
+PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
+PARAMS = "params.json"
+WORDS = "tok_embeddings"
+# The axis along which the parts of a module's weight are joined.
+AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
 
 
 class ShardedTensors(Tensors):
@@ -84,13 +89,6 @@ def _inside(index: Path, file: str) -> Path:
             "copy the file, or name it directly"
         )
     return shard
-
-
-PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
-PARAMS = "params.json"
-WORDS = "tok_embeddings"
-# The axis along which the parts of a module's weight are joined.
-AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2": 1, WORDS: 1}
 
 
 class ConsolidatedTensors(Tensors):

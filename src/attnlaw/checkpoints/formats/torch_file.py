@@ -30,72 +30,8 @@ from attnlaw.checkpoints.tensors import InMemoryTensors
 from attnlaw.core.errors import InputError, require_extra
 
 PLAIN = (str, int, float, bool, type(None))
-
-
-def table_of(value: Any) -> Mapping[str, Any]:
-    """Return the entries of a table or a Namespace by name; nothing for other values."""
-    entries = vars(value) if isinstance(value, Namespace) else value
-    return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
-
-
-def plain_entries(value: Any) -> dict[str, Any]:
-    """Return the entries of a table that are numbers, texts, booleans or None.
-
-    >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
-    {'hidden_size': 8}
-    """
-    return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
-
-
 SIDES = ("encoder", "decoder")
 FAIRSEQ, SOUND = "fairseq", "fairseq_wav2vec2"  # values of `model_type` in the files of the families
-
-
-def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sizes in a fairseq checkpoint under config.json's names; nothing for other checkpoints.
-
-    >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
-    >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
-    {'embed_dim': 8, 'attention_heads': 2, 'normalize_before': True, 'norm_first': True}
-    """
-    arguments = _arguments(checkpoint)
-    if not any(f"{side}_embed_dim" in arguments for side in SIDES):
-        return {}
-    sides = {side: _side(arguments, side) for side in SIDES}
-    first = any(side["norm_first"] for side in sides.values())
-    kind = SOUND if "conv_feature_layers" in arguments else FAIRSEQ
-    plain = {key: value for key, value in arguments.items() if isinstance(value, str)}
-    return {**plain, **sides, "norm_first": first, "model_type": kind}
-
-
-def current_name(name: str) -> str:
-    """Return the name that newer versions of fairseq give to a tensor.
-
-    >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
-    'decoder.sentence_encoder.layernorm_embedding.weight'
-    """
-    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
-
-
-def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of the model; for a fine-tuned model, those of the wav2vec model inside it."""
-    arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
-    inner = table_of(arguments.get("w2v_args"))
-    return table_of(inner.get("model")) or inner or arguments
-
-
-def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
-    sizes = {
-        key.removeprefix(f"{side}_"): value for key, value in arguments.items() if key.startswith(f"{side}_")
-    }
-    both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}
-    return {
-        **sizes,
-        **both,
-        "norm_first": bool(sizes.get("normalize_before") or arguments.get("layer_norm_first")),
-    }
-
-
 # Where training programs put the weights inside a checkpoint, tried in this order.
 NESTED_UNDER = ("state_dict", "model_state_dict", "model", "module", "net", "params")
 ALLOWED = (Namespace,)
@@ -224,3 +160,63 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
         f"{source}: holds no named tensors (looked at the top and under {', '.join(NESTED_UNDER)}); "
         "save the model's state_dict"
     )
+
+
+def table_of(value: Any) -> Mapping[str, Any]:
+    """Return the entries of a table or a Namespace by name; nothing for other values."""
+    entries = vars(value) if isinstance(value, Namespace) else value
+    return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
+
+
+def plain_entries(value: Any) -> dict[str, Any]:
+    """Return the entries of a table that are numbers, texts, booleans or None.
+
+    >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
+    {'hidden_size': 8}
+    """
+    return {key: entry for key, entry in table_of(value).items() if isinstance(entry, PLAIN)}
+
+
+def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes in a fairseq checkpoint under config.json's names; nothing for other checkpoints.
+
+    >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
+    >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
+    {'embed_dim': 8, 'attention_heads': 2, 'normalize_before': True, 'norm_first': True}
+    """
+    arguments = _arguments(checkpoint)
+    if not any(f"{side}_embed_dim" in arguments for side in SIDES):
+        return {}
+    sides = {side: _side(arguments, side) for side in SIDES}
+    first = any(side["norm_first"] for side in sides.values())
+    kind = SOUND if "conv_feature_layers" in arguments else FAIRSEQ
+    plain = {key: value for key, value in arguments.items() if isinstance(value, str)}
+    return {**plain, **sides, "norm_first": first, "model_type": kind}
+
+
+def current_name(name: str) -> str:
+    """Return the name that newer versions of fairseq give to a tensor.
+
+    >>> current_name("decoder.sentence_encoder.emb_layer_norm.weight")
+    'decoder.sentence_encoder.layernorm_embedding.weight'
+    """
+    return name.replace(".emb_layer_norm.", ".layernorm_embedding.")
+
+
+def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of the model; for a fine-tuned model, those of the wav2vec model inside it."""
+    arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
+    inner = table_of(arguments.get("w2v_args"))
+    return table_of(inner.get("model")) or inner or arguments
+
+
+def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
+    sizes = {
+        key.removeprefix(f"{side}_"): value for key, value in arguments.items() if key.startswith(f"{side}_")
+    }
+    both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}
+    return {
+        **sizes,
+        **both,
+        "norm_first": bool(sizes.get("normalize_before") or arguments.get("layer_norm_first")),
+    }

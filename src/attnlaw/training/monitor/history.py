@@ -47,6 +47,10 @@ from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MODES
 
 HeadKey = tuple[Any, ...]  # the location of a head, as in its row
 LEAST_OVERLAP = 0.25  # of a mode's vectors in two measurements
+SHUFFLES = 999
+LOCATION_NAMES = tuple(column.name for column in LOCATION)
+FACTOR_SIZES = ("factor_imbalance", "factor_difference")
+HEAD_QUANTITIES = ("means", "modes")  # need the factors of heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +144,6 @@ def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, 
     return values[:count], q_left @ u[:, :count], q_right @ v[:count].T
 
 
-SHUFFLES = 999
-
-
 @dataclass(frozen=True)
 class OrderAgreement:
     """How well modes follow "stronger first": `tau` from -1 (weaker first) to 1, with its p-value."""
@@ -178,11 +179,6 @@ def stronger_first(
     return OrderAgreement(
         score / pairs, (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES), pairs
     )
-
-
-LOCATION_NAMES = tuple(column.name for column in LOCATION)
-FACTOR_SIZES = ("factor_imbalance", "factor_difference")
-HEAD_QUANTITIES = ("means", "modes")  # need the factors of heads
 
 
 @dataclass(frozen=True)
