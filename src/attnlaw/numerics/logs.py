@@ -11,11 +11,7 @@ LN10 = float(np.log(10.0))
 
 
 def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return ln of the sum of exponentials along the last axis, or -inf for a sum of zeros.
-
-    Args:
-        logs: natural logarithms, of any shape.
-        counts: how often each term counts; once by default.
+    """Return ln of the sum of exponentials along the last axis, each counted `counts` times.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])
@@ -34,11 +30,9 @@ def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
 
 
 def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
-    """Fit the exponent with which `errors` follow `ratios`.
+    """Return the least-squares slope of log error against log ratio, and its standard error.
 
-    Returns:
-        The least-squares slope of log error against log ratio, and its standard error (None below three
-            points).
+    The standard error is None below three points.
 
     >>> slope, error = fit_exponent([1, 2, 4, 8], [1, 0.5, 0.25, 0.125])
     >>> round(slope, 12), error < 1e-12

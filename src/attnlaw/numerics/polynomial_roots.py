@@ -11,15 +11,9 @@ from attnlaw.core.arrays import Complexes
 
 
 def monic_roots(coefficients: Complexes) -> Complexes:
-    """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`.
+    """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n).
 
     They are eigenvalues of companion matrices, improved by two Newton steps if these reduce the residual.
-
-    Args:
-        coefficients: c_1 to c_n along the last axis, shape (..., n).
-
-    Returns:
-        Roots of shape (..., n).
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]

@@ -62,11 +62,7 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """Return `int_theta^pi F` of cosine series.
-
-    Args:
-        coefficients: cosine series of several functions F, shape (functions, ..., count).
-        theta: angles of shape (...).
+    """Return `int_theta^pi F` of cosine series, shape (functions, ..., count), at angles of shape (...).
 
     >>> F = np.sin(midpoint_angles(32)) ** 2
     >>> value = integral_above(cosine_coefficients(F)[None], np.array(np.pi / 2))
@@ -81,14 +77,10 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """Return the angle at which an increasing cosine series reaches `level`, which must be in its range.
+    """Return the angle where an increasing cosine series, shape (..., count), reaches `level`, shape (...).
 
-    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
-    `x = middle - half cos(theta)`.
-
-    Args:
-        coefficients: cosine series, shape (..., count).
-        level: values of shape (...).
+    The level must be in the range of the series. Newton's method stays inside a bracket. It starts at the
+    angle of the first two terms, which is exact for `x = middle - half cos(theta)`.
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

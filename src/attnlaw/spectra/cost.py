@@ -18,11 +18,9 @@ NARROW = 4.6
 
 
 def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
-    """Return the operations for the spectrum of one matrix, in units of those of a float64 matrix product.
+    """Return the operations for the spectrum of a matrix, in units of those of a float64 matrix product.
 
-    Args:
-        approximate: whether the spectrum is approximated.
-        single: whether the arithmetic is float32.
+    `single` means float32.
 
     >>> matrix_operations(8192, 28672, True) < matrix_operations(8192, 28672, False)
     True
@@ -39,10 +37,8 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
     """Return the operations for the spectrum of a product of thin factors.
 
-    The factors are made triangular twice, as stored and as applied.
-
-    Args:
-        every: whether the (1,1) norm sums all entries instead of a sample.
+    The factors are made triangular twice, as stored and as applied. With `every`, the (1,1) norm sums all
+    entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)

@@ -39,11 +39,7 @@ ACCURACY = 0.005
 
 
 def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -> Estimate:
-    """Estimate the sum of absolute entries of `left @ right`, with its standard error.
-
-    Args:
-        lengths: Euclidean norms of the columns of the product.
-        seed: the same seed gives the same sample.
+    """Estimate the sum of absolute entries of `left @ right`, whose columns have the norms `lengths`.
 
     >>> ones = np.ones((3, 200))
     >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)

@@ -73,14 +73,7 @@ class FactorSizes:
 def factor_sizes(
     left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
 ) -> FactorSizes | None:
-    """Return the sizes of a pair of factors, or None if they exceed float64.
-
-    Args:
-        left: triangular factor of A with its power of two.
-        right: triangular factor of B with its power of two.
-        sides: numbers of rows of A and B.
-        rotary: planes that positions turn, if any.
-    """
+    """Return the sizes of factors with `sides` rows from their roots, or None if they exceed float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
         a, b = left[0] * share, right[0] / share
@@ -139,11 +132,9 @@ def gauge_of(block: Attention, kind: str) -> str | None:
 def block_factors(
     model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
 ) -> list[FactorSizes | None]:
-    """Return the sizes of the factors of every head of a block.
+    """Return the sizes of the factors of every head, from the roots of the stored factors.
 
-    Args:
-        shape: shape of the product A B^T of one head.
-        roots: triangular factors of the stored A and B of every head.
+    `shape` is the shape of the product of one head.
     """
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads

@@ -47,13 +47,10 @@ class KrylovRun:
 def lanczos(
     gram: Operator, starts: Reals, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
 ) -> KrylovRun:
-    """Run Lanczos's method from each column of `starts`, in lockstep.
+    """Run Lanczos's method from each column of `starts`, in lockstep; `gram` multiplies by the matrix.
 
-    Every vector is orthogonalised twice against the earlier ones of its start.
-
-    Args:
-        gram: multiplies a block of columns by the matrix.
-        should_stop: called once, after `FIRST_CHECK` steps; the run ends if it returns True.
+    Every vector is orthogonalised twice against the earlier ones of its start. The run ends after
+    `FIRST_CHECK` steps if `should_stop` returns True for it.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -99,10 +96,6 @@ def largest_value(gram: Operator, size: int) -> Estimate:
 
     The value is a lower bound, and the error says how far above it the true one may be. The start is the same
     in every run.
-
-    Args:
-        gram: multiplies a block of columns by the matrix.
-        size: number of rows of the matrix.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0

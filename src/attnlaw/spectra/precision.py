@@ -59,10 +59,7 @@ def rounding(dtype: str) -> float | None:
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
     """Return the smallest s / s_1 at which float32 adds less error than storing did.
 
-    Args:
-        eigenvalues: of the Gram matrix.
-        shape: shape of the matrix.
-        rounding: relative error u of the stored entries.
+    `eigenvalues` are those of the Gram matrix, and `rounding` is u.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"

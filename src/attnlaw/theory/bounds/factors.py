@@ -200,11 +200,7 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """Return ln alpha like `log_alphas`, from spectral norms with the preceding norm folded in.
-
-    Returns:
-        One estimate for each application; None if the norm before some matrix is unknown.
-    """
+    """Return ln alpha from spectral norms with the preceding norm folded in; None if one is unknown."""
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]

@@ -40,13 +40,7 @@ class LogError:
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of a logarithm that a spectrum determines.
-
-        Args:
-            spectrum: the approximate spectrum.
-            value: computes the logarithm from a spectrum.
-            norms: how far spectral norms may move the logarithm.
-        """
+        """Return the error of the logarithm `value(spectrum)`; spectral norms may move it by `norms`."""
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -55,10 +49,7 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """Return the error of a weighted sum of logarithms.
-
-    Args:
-        terms: (matrix, weight, error of the logarithm). Terms of the same matrix err together.
+    """Return the error of a sum of weighted logarithms, given (matrix, weight, error of the logarithm).
 
     >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
     0.05099019513592785

@@ -104,11 +104,7 @@ def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> st
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Return bound, typical size and probable maximum of a head's logits.
-
-    Args:
-        sizes: sizes of the queries and keys of the head (`spectra.scores`).
-        scores: how the model turns queries and keys into logits: scale, cap, clipping, rotary positions.
+    """Return bound, typical size and probable maximum of the logits of a head with these sizes.
 
     >>> part = ScorePart(np.array([3.0]), 0.0, 0.0, 0.0, (4.0, 4.0))
     >>> logits = logits_of(ScoreSizes(part, (part,)), Scores(0.5))

@@ -36,14 +36,7 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     """Return the time at which a coefficient of size tau is half-way: `ln(tau/a^2)/(8 tau)`.
 
     This is the leading order in a. The time decreases with tau only if tau > e a^2. Below that, the start is
-    larger than the threshold.
-
-    Args:
-        threshold: tau, of any shape.
-        init: a, the start of the factors.
-
-    Raises:
-        InputError: a threshold is not above e a^2.
+    larger than the threshold, and an `InputError` is raised.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
@@ -59,12 +52,9 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
 
 def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
-    """Return beta of each coefficient at a time of the flow, exactly.
+    """Return beta of each coefficient phi (any shape) at a time of the flow, exactly.
 
-    Args:
-        phi: targets, of any shape.
-        init: a, the start of the factors.
-        time: broadcasts against `phi`.
+    `time` broadcasts against `phi`, and the factors start at `init`.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
     [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]

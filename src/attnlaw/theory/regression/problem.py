@@ -125,10 +125,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """Return `w_g = pi_target_g / pi_g`, the ratio of target share to sample share of each group.
-
-    Args:
-        largest: larger weights are cut to this one.
+    """Return `w_g = pi_target_g / pi_g` of each group, cut off at `largest`.
 
     >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
     [0.25, 2.0]
