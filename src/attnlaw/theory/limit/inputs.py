@@ -45,7 +45,7 @@ LARGEST = 1e15
 
 
 class Inputs(Protocol):
-    """The interface of tokens that a layer can read."""
+    """The interface of tokens that a layer can read. A root of a matrix is any L with `L L^T` equal to it."""
 
     @property
     def tokens(self) -> int:
