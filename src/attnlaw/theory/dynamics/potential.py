@@ -115,7 +115,7 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return `4 E c^2` with c = 2 (h_k(h) - h_k(h*)) h_k'(h). Gauss-Hermite quadrature is exact."""
+        """Return sigma2 = 4 E c^2, c = 2 (h_k(h) - h_k(h*)) h_k'(h). Gauss-Hermite quadrature is exact."""
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
@@ -131,9 +131,9 @@ class HermitePotential:
 class SoftmaxPotential:
     """The potential of a row softmax of two tokens, `Phi = 4 E (s(b v) - s(b v*))^2`.
 
-    Here s is the logistic function, and the differences of scores (v, v*) have the covariance 3 [[q, m], [m,
-    V]] with `V = Q* + Delta/2`. The label noise is inside the softmax of the target, so it changes V but not
-    m.
+    Here s is the logistic function. The differences of scores (v, v*) have the covariance
+    `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside the softmax of the target, so it
+    changes V but not m.
     """
 
     beta: float
@@ -154,7 +154,7 @@ class SoftmaxPotential:
         return factor * float(G), factor * float(H)
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return `12 E c^2 + 4 E c_1 c_2` with c = 4 b (s - s*) s (1-s).
+        """Return sigma2 = 12 E c^2 + 4 E c_1 c_2 with c = 4 b (s - s*) s (1-s).
 
         c_1 and c_2 belong to the two rows, whose differences v have the correlation 1/3. If c_jk are the
         coefficients of c in normalised Hermite polynomials of two normals, then
@@ -169,16 +169,16 @@ class SoftmaxPotential:
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
-        """Return first entries of student (z, y) and target (z, 1) on the points of the rule, and weights."""
+        """Return the outputs of student and target at the points of the rule, and their weights."""
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
         return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
-        """Return the step of the rule, which is fine enough for q up to 2.5 V.
+        """Return the step of the rule. It is fine enough for q up to 2.5 V.
 
-        Beyond that it follows the next power of 2 above q/V, so that few different rules are made.
+        For a larger q it depends on the next power of 2 above q/V, so that few different rules are made.
         """
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
@@ -186,7 +186,10 @@ class SoftmaxPotential:
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return points z >= 0 and y of two normals, and weights (z, y) for integrands that are even."""
+    """Return points z and y and weights (z, y) of the trapezoid rule for two independent normals.
+
+    All integrands are even, so points with z >= 0 are enough.
+    """
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
     z = y[y >= 0]
@@ -196,7 +199,10 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return weighted normalised Hermite polynomials at z and y, and `3^-(j+k)` for odd j + k, else 0."""
+    """Return weighted Hermite polynomials at the points z and y, and factors `3^-(j+k)` of their products.
+
+    The factors are 0 for even j + k.
+    """
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
     full = _normalised(y) * (step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi))[:, None]
@@ -207,7 +213,7 @@ def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
 
 
 def _normalised(x: Reals) -> Reals:
-    """Return `He_k(x)/sqrt(k!)` for all k below `MEHLER`, shape (x, k)."""
+    """Return the normalised Hermite polynomials `He_k(x)/sqrt(k!)` for k below `MEHLER`, shape (x, k)."""
     columns = [np.ones_like(x), x]
     for k in range(2, MEHLER):
         columns.append((x * columns[-1] - np.sqrt(k - 1) * columns[-2]) / np.sqrt(k))

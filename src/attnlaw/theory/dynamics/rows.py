@@ -129,7 +129,7 @@ def trajectory_with_rows(
 
     Args:
         spectrum: also compute densities at five times, and the tracks of the target's spikes.
-        statics: also compute the least error that students reach which keep all their samples.
+        statics: also compute the least errors of students that keep all their samples.
     """
     path = trajectory(problem, schedule)
     static_rows = _statics(path) if statics else []

@@ -44,7 +44,7 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a student is looked at, how fast it learns, and where it starts.
+    """How a student is trained: when it is measured, how fast it learns, and where it starts.
 
     Args:
         times: ascending times tau = lr * steps/d; 0 is added as the first one.
@@ -91,7 +91,7 @@ class Schedule:
                 their rate by `sqrt(m d)`.
             batch: samples in a step.
             size: the dimension d.
-            steps: the numbers of steps after which the student is looked at.
+            steps: numbers of steps after which the student is measured.
             rest: other fields of the schedule.
         """
         times = [lr * step / size for step in np.ravel(steps)]

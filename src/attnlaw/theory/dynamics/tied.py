@@ -96,7 +96,7 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
 
 @dataclass(frozen=True)
 class TiedStart:
-    """What a trajectory keeps: nodes x and weights p of the target, scale and width of the start."""
+    """The constants of a trajectory: nodes x and weights p of the target, scale and width of the start."""
 
     x: Reals
     p: Reals
@@ -123,7 +123,7 @@ class TiedState:
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
-    """Return the state that has log e and F on the nodes.
+    """Compute norm, overlap, trace and error of the student from log e and F on the nodes.
 
     The error `E = <(1/u - x)^2> + c <g/u>` keeps its digits near recovery.
 
@@ -144,7 +144,10 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u. Logarithms, because late theta e and F span hundreds of decades."""
+    """Return log theta, g, 1 - g and 1/u if no F is negative.
+
+    The computation uses logarithms, because late in time theta e and F span hundreds of decades.
+    """
     with np.errstate(divide="ignore"):
         log_F = np.log(F)
     y = log_theta(start, log_e - log_F, guess)
@@ -153,7 +156,10 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return the same for some F < 0, by Newton on `theta - <F/(e + F/theta)>/kappa - 1/s` from above."""
+    """Return log theta, g, 1 - g and 1/u if some F is negative.
+
+    Newton's method finds the root of `theta - <F/(e + F/theta)>/kappa - 1/s` from above.
+    """
     e, p, least = np.exp(log_e), start.p, 1 / start.scale
     theta = least if start.width == math.inf else least + max(float(p @ (F / e)), 0.0) / start.width
     for _ in range(100 if start.width < math.inf else 0):
@@ -171,6 +177,10 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
     """Return the root y = log theta of `<g> - 1 + kappa (1 - e^-y/s) = 0`, g = expit(y + log e - log F).
 
     The left side increases in y and is negative at theta = 1/s. Newton steps stay inside a bracket.
+
+    Args:
+        log_ratio: log e - log F on the nodes.
+        guess: a value near the root, from which the search starts.
     """
     least = -math.log(start.scale)
     if start.width == math.inf:
@@ -286,7 +296,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return how much noise changes q, m and t at each time, shape (PAIRS, times, 3)."""
+    """Return how much the gradient noise changes norm, overlap and trace, shape (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -353,7 +363,10 @@ def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Genera
 def _path(
     potential: Potential, target: Reals, S: Complexes, schedule: Schedule, rng: np.random.Generator | None
 ) -> Reals:
-    """Return q, m and t of each matrix at each time; the second half gets the opposite noise."""
+    """Return norm, overlap and trace of each matrix at each time.
+
+    If `rng` is given, it draws noise, which has the opposite sign in the second half of the matrices.
+    """
     numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
     step = min(STEP, NOISY / eta) if 0 < 4 * eta * float(target.mean()) <= 1 else STEP
@@ -386,9 +399,9 @@ def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
 
 
 def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """Return `(1 + Y) S (1 + Y)` with Y = size X and X Hermitian, E |X_ij|^2 = 1/d.
+    """Add a half step of noise to the matrices: `(1 + Y) S (1 + Y)`.
 
-    The second half of the matrices gets -Y.
+    Y = size X with X Hermitian and E |X_ij|^2 = 1/d. The second half of the matrices gets -Y.
     """
     count, d = len(S) // 2, S.shape[1]
     A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))

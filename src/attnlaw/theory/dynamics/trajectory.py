@@ -104,10 +104,10 @@ class Trajectory(StudentPath):
 
     @cached_property
     def plateaus(self) -> tuple[tuple[float, float], ...]:
-        """Begin and end of each stretch of time on which the alignment changes by less than 0.01.
+        """The start and the end of each stretch of time on which the alignment changes by less than 0.01.
 
-        Only stretches before the alignment reaches 0.5 count. Their end is at least twice their begin, and
-        they last a tenth of the time until 0.5 is reached (or of all time, if it is not reached).
+        Only stretches before the alignment reaches 0.5 count. They end at twice the time of their start or
+        later. They last a tenth of the time until 0.5 is reached, or of all time if it is not reached.
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size

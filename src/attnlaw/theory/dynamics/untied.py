@@ -57,7 +57,7 @@ class Factors:
 
     @property
     def numbers(self) -> Reals:
-        """The numbers q1, q2, m1, m2 of each start, shape (starts, 4)."""
+        """The order parameters q1, q2, m1, m2 of each start, shape (starts, 4)."""
         return order_parameters(self.U @ self.V.conj().swapaxes(1, 2), self.target)
 
 
@@ -70,7 +70,7 @@ class ObservedPairs:
     potential: Potential
 
     def gains(self, numbers: Reals) -> tuple[float, float, float, float]:
-        """Return G1, G2, H1, H2 at q1, q2, m1, m2."""
+        """Return the gains G1, G2, H1, H2 at the order parameters q1, q2, m1, m2."""
         q1, q2, m1, m2 = numbers
         total = self.a1 + self.a2
         G, H = self.potential.gains(
@@ -79,7 +79,11 @@ class ObservedPairs:
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Reals, Reals, float]:
-        """Return q_eff, m_eff and Q_eff, given q1, q2, m1, m2 in the last axis."""
+        """Return the norm q_eff and the overlap m_eff that labels show, and Q_eff of the target.
+
+        Args:
+            numbers: the order parameters q1, q2, m1, m2 in the last axis.
+        """
         total = self.a1 + self.a2
         q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
         m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
@@ -158,7 +162,7 @@ def _project_out(V: Matrices, others: tuple[Matrices, ...]) -> Matrices:
 
 
 def _targets(query: Matrices, key: Matrices) -> Matrices:
-    """Return targets `W_Q W_K^H` with Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
+    """Return targets `W_Q W_K^H` with matched moments: Tr M* = Tr M*^2 = 0 and Tr M* M*^H/d = 1."""
     for _ in range(6):
         key = _project_out(key, (query,))
         M = query @ key.conj().swapaxes(1, 2)
@@ -169,7 +173,7 @@ def _targets(query: Matrices, key: Matrices) -> Matrices:
 
 
 def order_parameters(M: Matrices, target: Matrices) -> Reals:
-    """Return q1, q2, m1, m2 of each matrix M, shape (starts, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each matrix M, shape (starts, 4)."""
     pairs = (
         ("kij,kij->k", M.conj()),
         ("kij,kji->k", M),
@@ -232,17 +236,17 @@ def states(
 def path(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Reals:
-    """Return q1, q2, m1, m2 of each start at each time, shape (starts, times, 4)."""
+    """Return the order parameters q1, q2, m1, m2 of each start at each time, shape (starts, times, 4)."""
     return np.stack([factors.numbers for factors in states(observed, start, schedule, tokens, rng)], axis=1)
 
 
 def _noise(
     mean: Reals, strength: float, tokens: int, shape: tuple[int, ...], rng: np.random.Generator
 ) -> Matrices:
-    """Return the noise N of a step with linear output. The second half of the starts gets the opposite noise.
+    """Draw the gradient noise N of a step, with the opposite sign in the second half of the starts.
 
-    `s1 = 4 (T^2 D1 + T D2)` and `s2 = 4 (T D1 + T^2 D2)`, with D1 and D2 the q1 and q2 of M - M*. N = a X +
-    b X^H has a +- b = sqrt(s1 +- s2).
+    For the linear output `s1 = 4 (T^2 D1 + T D2)` and `s2 = 4 (T D1 + T^2 D2)`, with D1 and D2 the q1 and q2
+    of M - M*. Then `N = a X + b X^H` with `a +- b = sqrt(s1 +- s2)`.
     """
     q1, q2, m1, m2 = mean
     D1, D2, T = q1 - 2 * m1 + 1, q2 - 2 * m2, tokens

@@ -45,10 +45,10 @@ class NormPlacement:
 
 @dataclass(frozen=True)
 class WidthLimit:
-    """What stays the same while the width grows.
+    """What stays the same while the width grows: the number of heads, or their width.
 
-    Either the number of heads stays and they become wider (`random`: their scores stay random in the limit),
-    or their width stays and their number grows.
+    Args:
+        random: the number stays, heads become wider, and their scores stay random in the limit.
     """
 
     name: str
@@ -99,9 +99,9 @@ class Deviations:
     """Standard deviations of the entries of each kind of matrix.
 
     Args:
-        inner: of the matrices of an MLP, or of a router, that read the residual stream.
-        residual: of matrices that write to the residual stream.
-        head: of an output head that is not the embedding, and of BERT's transform.
+        inner: matrices of an MLP, or of a router, that read the residual stream.
+        residual: matrices that write to the residual stream.
+        head: an output head that is not the embedding, and BERT's transform.
     """
 
     embedding: float

@@ -149,7 +149,10 @@ class Chain:
         return compress(np.concatenate([token, *fixed], axis=1))
 
     def _frames(self, k: int) -> Array:
-        """Return k standard normal rows over sqrt(N); with LayerNorm the first coordinate is along 1."""
+        """Return k normal rows over sqrt(N), in coordinates that span them.
+
+        With LayerNorm the first coordinate is along 1.
+        """
         n = self.model.width
         if not self.model.centred:
             return bartlett(k, n, (self.draws,), self.rng) / math.sqrt(n)
@@ -164,7 +167,7 @@ class Chain:
 
     @property
     def x(self) -> Array:
-        """The tokens, (draws, s, r)."""
+        """The tokens in the coordinates of the state, (draws, s, r)."""
         return self.root[:, : len(self.tokens)]
 
     @property
@@ -188,7 +191,7 @@ class Chain:
         return normalised
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
-        """Return scores and weights of all heads, (draws, H, s, s), and R of what the heads add."""
+        """Return scores and weights of all heads, (draws, H, s, s), and the factor R of their output."""
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
         p = capped(self.head_scores(t) * scale, model.score_cap)
@@ -200,7 +203,7 @@ class Chain:
         return p, weights, gain * symmetric_root(gram_of(joined))
 
     def head_scores(self, t: Array) -> Array:
-        """Return q . k of heads of finite width, (draws, H, s, s)."""
+        """Return the scores q . k of heads of finite width, before they are scaled, (draws, H, s, s)."""
         turned = self.model.frequencies or self.model.query_key_norm
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
@@ -209,7 +212,10 @@ class Chain:
         return np.repeat(shared, self.model.heads // self.model.key_value_heads, axis=1)
 
     def _plain_scores(self, t: Array) -> Array:
-        """Return q . k = N std_Q std_K T N_a B_g^T T^T. B_g is Bartlett's factor of keys, N_a is normal."""
+        """Return scores without rotary positions, `N std_Q std_K T N_a B_g^T T^T`.
+
+        B_g is Bartlett's factor of the keys, and N_a has standard normal entries.
+        """
         model, draws, m = self.model, self.draws, t.shape[-1]
         keys = self._repeat_for_heads(bartlett(m, model.head_width, (draws, model.key_value_heads), self.rng))
         core = self.rng.standard_normal((draws, model.heads, m, keys.shape[-1])) @ np.swapaxes(keys, -1, -2)
@@ -218,7 +224,7 @@ class Chain:
         return p
 
     def _rotary_scores(self, t: Array) -> Array:
-        """Return q . k of queries and keys with all d numbers, after their norm and their rotation."""
+        """Return scores of queries and keys that are normalised or rotated, with all d numbers of a head."""
         model, root_n = self.model, math.sqrt(self.model.width)
         q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
         k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))
@@ -239,7 +245,7 @@ class Chain:
         return rows
 
     def mlp(self, h: Array) -> Array:
-        """Return R of what the MLP, or its experts, add."""
+        """Return the factor R of the output of the MLP, or of its experts."""
         gram = experts_gram if self.model.experts else hidden_gram
         return (
             symmetric_root(gram(self.model, compress(h), self.units, self.rng))
@@ -247,7 +253,10 @@ class Chain:
         )
 
     def add(self, r: Array) -> None:
-        """Add `R Z` to the tokens: normal coordinates along the state, Bartlett's factor across it."""
+        """Add the output `R Z` of a block to the tokens.
+
+        Its coordinates along the state are normal. Across the state they are Bartlett's factor.
+        """
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))
         across = r @ bartlett(k, n - rank, (self.draws,), self.rng)
@@ -275,7 +284,8 @@ class LayerState:
 
     Args:
         gram: Gram matrix of the tokens over N, (draws, s, s).
-        scores, weights: (draws, H, s, s). None for the embeddings, the layer before the first.
+        scores: shape (draws, H, s, s); None for the embeddings, which come before the first layer.
+        weights: softmax of the scores, with the same shape.
     """
 
     gram: Array
@@ -284,7 +294,7 @@ class LayerState:
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:
-    """Yield the embeddings and then every layer. The chain is changed on the way."""
+    """Yield the embeddings and then every layer, and change the state of the chain on the way."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
     yield LayerState(gram_of(state.x))

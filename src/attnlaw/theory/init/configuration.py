@@ -1,4 +1,4 @@
-"""An `Architecture` from a config.json.
+"""Read an `Architecture` from a config.json.
 
 The keys of the model family give the sizes, and its `[init]` table gives the deviations.
 """

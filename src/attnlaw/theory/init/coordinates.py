@@ -2,7 +2,7 @@
 
 In the standard parametrisation (SP) the change of logits grows with the width N. In muP (Yang and Hu, arXiv
 2011.14522, 2203.03466) it has a limit. The model is a GPT-2 of two layers with heads of width 16 and a head
-that is not tied. All matrices train; gains and biases do not. The check is theirs. That it runs on lazy
+that is not tied. All matrices train; gains and biases do not. The check is theirs; running it on lazy
 matrices, which are never drawn, is an extension by attnlaw.
 
 | parametrisation | std of embeddings, hidden matrices, head | rates of the same                   |

@@ -1,6 +1,6 @@
-"""The law of an untrained Transformer: layer by layer, its logits and its loss.
+"""The law of an untrained Transformer, for each layer, for its logits and for its loss.
 
-These are measured in every layer of every draw. Padding is left out.
+In every layer of every draw these numbers are measured. Padding is left out.
 
 | name           | of a layer                                                                                |
 |----------------|-------------------------------------------------------------------------------------------|
@@ -97,7 +97,7 @@ MEASURES = ("rms", "cosine", "effective_rank", "entropy", "score_sd")
 
 
 def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict[str, Array]:
-    """Return the measures of a layer, by name, (draws,) each.
+    """Return the measures of a layer by name, each of shape (draws,).
 
     Args:
         allowed: s x s, true if token i sees token j.
@@ -149,11 +149,14 @@ def initial_law(
     units: int = 0,
     progress: Progress = no_progress,
 ) -> InitialLaw:
-    """Compute the law of an untrained model for given tokens. It is exact at every finite width.
+    """Compute the law of an untrained model for given tokens.
+
+    The law of the layers is exact at every finite width if `units` is 0. In the loss, the sum over a
+    vocabulary of more than 4096 ids is approximated by a normal one.
 
     Args:
         architecture: the model, for example `Architecture.from_config("gpt2")`.
-        tokens: only which ids are equal matters, not which ids they are.
+        tokens: the token ids. The law depends only on which of them are equal.
         draws: number of initialisations.
         width: another width to scale the model to; None is its own, infinity is the limit. Gains and the
             variances of embeddings stay the same.
@@ -280,10 +283,9 @@ def _summarise(
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Return the slope of log(1 - cosine) over layers in every draw.
+    """Return the slope of log(1 - cosine) over layers in every draw, or None if there are too few layers.
 
-    It ends before the first layer whose tokens are parallel to rounding. None if fewer than two layers are
-    left.
+    Layers from the first one whose tokens are parallel to rounding are left out.
     """
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())

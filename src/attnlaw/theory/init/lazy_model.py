@@ -94,12 +94,12 @@ class LazyMatrix:
         return answer
 
     def gradient_norm(self) -> float:
-        """Return |dL/dW|_F over all uses since the last step."""
+        """Return the Frobenius norm of dL/dW over all uses since the last step."""
         d, x = self._gradient()
         return math.sqrt(max(float(((d @ d.T) * (x @ x.T)).sum()), 0.0))
 
     def step(self, rate: float) -> None:
-        """Make a step of SGD, and forget the uses."""
+        """Make a step of SGD along the gradient of all uses, and forget the uses."""
         d, x = self._gradient()
         self.steps.append((rate * d, x))
         self.uses.clear()
@@ -111,7 +111,11 @@ class LazyMatrix:
         return d, x
 
     def _split_rows(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Return C and (T, Q) with rows = `C known + T Q`, Q orthonormal and orthogonal to `known`."""
+        """Split rows into a part in the span of `known` and the rest.
+
+        Returns:
+            C and (T, Q) such that the rows are `C known + T Q`. Q is orthonormal and orthogonal to `known`.
+        """
         c = rows @ known.T
         rest = rows - c @ known
         again = rest @ known.T  # a second projection removes rounding errors
@@ -153,7 +157,7 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
-    """Rows of W by their numbers. The matrix keeps the pair (one-hot numbers, gradient), without padding."""
+    """Rows of W by their numbers. The matrix keeps one-hot vectors, without padding, and the gradient."""
 
     @staticmethod
     def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:
@@ -299,7 +303,7 @@ def _replace_matrices(
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield every matrix or stack of matrices: the name of its module, the module, its own name, itself."""
+    """Yield every matrix or stack of matrices: the name of its module, the module, its key and the tensor."""
     for owner, module in model.named_modules():
         for key, weight in module._parameters.items():
             if weight is not None and weight.ndim > 1:

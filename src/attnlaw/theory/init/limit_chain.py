@@ -77,7 +77,7 @@ class LimitChain(Chain):
         return p, weights, symmetric_root(scale * share * gram_of(mixed))
 
     def _gaussian_scores(self, t: Array) -> Array:
-        """Return q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s), which is Gaussian given T."""
+        """Return the scores q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s), Gaussian given T."""
         model, std = self.model, self.model.deviations
         gains = [math.sqrt(model.width) * deviation for deviation in (std.query, std.key)]
         q, k = (self._normalised(gain, t)[:, None] for gain in gains)
@@ -94,7 +94,7 @@ class LimitChain(Chain):
         return p
 
     def _normalised(self, gain: float, t: Array) -> Array:
-        """Return rows of queries or keys over sqrt(d), of length one if queries and keys have a norm."""
+        """Return queries or keys over sqrt(d), with length one if the model normalises queries and keys."""
         if not self.model.query_key_norm:
             return gain * t
         lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)

@@ -34,11 +34,13 @@ class InitialLogits:
     """The logits of all ids at every token.
 
     Args:
-        token_logits: of the u different ids among the tokens, (draws, s, u). None if they have no limit.
-        covariance: C of the logits of each of the other ids.
-        others: the number of these.
-        zeros: 1 if the padding id is not among the tokens, so that its logit is 0; else 0.
-        cap: cap of the logits.
+        token_logits: logits of the u different ids among the tokens, (draws, s, u). None if they have no
+            limit.
+        covariance: covariance C of the logits of each other id, (draws, s, s).
+        others: number of other ids, without padding.
+        zeros: 1 if the head is tied and the padding id is not among the tokens, so that its logit is 0; else
+            0.
+        cap: cap of the logits; None is no cap.
     """
 
     token_logits: Array | None

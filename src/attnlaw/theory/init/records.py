@@ -102,15 +102,15 @@ class LayerLaw:
 class InitialLaw(BriefRepr):
     """The law of an untrained model for given tokens, over initialisations.
 
-    A field is None if there is no such number. In the limit, logits of the tokens' own ids do not exist with
-    a tied head.
+    A field is None if there is no such number. With a tied head, logits of the tokens' own ids have no
+    limit.
 
     Args:
         model_width: N; None in the limit of infinite width.
-        random: whether initialisations differ. A limit may not be random.
+        random: whether initialisations differ. Some limits are not random.
         layers: the embeddings and then each layer.
         logit_sd: deviation of the logit of an id that is not among the tokens.
-        loss: mean loss of the next token (BERT: of every token itself). Compare it with `uniform_loss`, ln
+        loss: mean loss of the next token (BERT: of every token itself), to compare with `uniform_loss`, ln
             V.
         own_probability: probability that a place gives to its own id.
         own_cosine: cosine of the last tokens with their own embeddings (tied head).
