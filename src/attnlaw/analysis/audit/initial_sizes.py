@@ -56,18 +56,18 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
 
 def initial_spread(std: Deviations, block: Attention) -> float:
     """Return the root mean square score of isotropic tokens over initialisations, at most the cap."""
-    how, d = block.scores, float(block.head_size)
-    if how.rotary is not None and how.rotary.scale is not None:  # YaRN scales what it rotates
-        d += min(how.rotary.size, d) * (how.rotary.scale**4 - 1)
+    scores, d = block.scores, float(block.head_size)
+    if scores.rotary is not None and scores.rotary.scale is not None:  # YaRN scales what it rotates
+        d += min(scores.rotary.size, d) * (scores.rotary.scale**4 - 1)
     gains = [
         _gain(norm, deviation, view.shape[0])
         for norm, deviation, view in (
-            (how.query_norm, std.query, block.query),
-            (how.key_norm, std.key, block.key),
+            (scores.query_norm, std.query, block.query),
+            (scores.key_norm, std.key, block.key),
         )
     ]
-    spread = how.scale * math.sqrt(d) * math.prod(gains)
-    return spread if how.cap is None else min(how.cap, spread)
+    spread = scores.scale * math.sqrt(d) * math.prod(gains)
+    return spread if scores.cap is None else min(scores.cap, spread)
 
 
 def _gain(norm: Norm | None, deviation: float, fan_in: int) -> float:

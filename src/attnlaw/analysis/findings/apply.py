@@ -37,7 +37,7 @@ def run_detectors(
     levels, thresholds = dict(levels or {}), dict(thresholds or {})
     left_out = {*ignore, *(name for name, level in levels.items() if level == OFF)}
     for name in (*left_out, *levels, *thresholds):
-        require_detector(name)
+        _require_detector(name)
     for name, level in levels.items():
         if level not in (*LEVELS, OFF):
             raise InputError(f"level {level!r} of {name}: expected one of {', '.join((OFF, *LEVELS))}")
@@ -45,7 +45,7 @@ def run_detectors(
     for name, detector in DETECTORS.items():
         if name not in left_out:
             threshold = _threshold(detector, thresholds)
-            for hit in detector.detect(subject, threshold):
+            for hit in detector.detect(subject, threshold or 0.0):
                 level = levels.get(name) or hit.level or detector.level
                 meaning = f"{hit.detail}; {detector.meaning}" if hit.detail else detector.meaning
                 value = hit.value if hit.value is None or math.isfinite(hit.value) else None
@@ -53,31 +53,25 @@ def run_detectors(
     return sorted(all_findings, key=lambda finding: -LEVELS.index(finding.level))
 
 
-def require_detector(name: str) -> Detector:
-    """Return the detector of this name.
-
-    Raises:
-        InputError: if there is none; the message suggests the nearest name.
-    """
-    if name in DETECTORS:
-        return DETECTORS[name]
-    close = difflib.get_close_matches(name, DETECTORS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(DETECTORS)}"
-    raise InputError(f"{name}: no such rule of findings; {hint}")
+def _require_detector(name: str) -> None:
+    if name not in DETECTORS:
+        close = difflib.get_close_matches(name, DETECTORS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(DETECTORS)}"
+        raise InputError(f"{name}: no such rule of findings; {hint}")
 
 
 def _threshold(detector: Detector, given: Mapping[str, float]) -> float | None:
     if detector.name not in given:
         return detector.threshold
-    asked: Any = given[detector.name]
+    value: Any = given[detector.name]
     if detector.threshold is None:
         raise InputError(f"threshold of {detector.name}: this rule has none; ignore it, or change its level")
-    number = isinstance(asked, int | float) and not isinstance(asked, bool) and math.isfinite(asked)
-    if not number or asked < detector.least:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < detector.least:
         raise InputError(
-            f"threshold of {detector.name}: {asked!r}; expected a number, {detector.least:g} or more"
+            f"threshold of {detector.name}: {value!r}; expected a number, {detector.least:g} or more"
         )
-    return float(asked)
+    return float(value)
 
 
 MOST_LOCATIONS = 4
@@ -90,7 +84,7 @@ class FindingGroup:
     Args:
         rule: name of the detector.
         count: number of findings.
-        places: where they are, farthest past the threshold first; at most four.
+        locations: where they are, farthest past the threshold first; at most four.
         value: the value that is farthest past the threshold.
         meaning: of the only finding, or of the detector if there are several.
     """
@@ -113,9 +107,9 @@ class FindingGroup:
         """The value and the threshold; empty if there is nothing to compare."""
         if self.value is None or self.threshold is None:
             return ""
-        often = " at most" if self.count > 1 and self.value > self.threshold else ""
-        often = " at least" if self.count > 1 and self.value < self.threshold else often
-        return f"{self.value:.4g}{often} (threshold {self.threshold:.4g})"
+        limit = " at most" if self.count > 1 and self.value > self.threshold else ""
+        limit = " at least" if self.count > 1 and self.value < self.threshold else limit
+        return f"{self.value:.4g}{limit} (threshold {self.threshold:.4g})"
 
     @property
     def sentence(self) -> str:
@@ -177,5 +171,5 @@ def count_by_level(counts: Mapping[str, int]) -> str:
     >>> count_by_level({"note": 2, "warning": 0, "error": 1})
     '1 error, 2 notes'
     """
-    there = [(level, counts.get(level) or 0) for level in reversed(LEVELS)]
-    return ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in there if count)
+    levels = [(level, counts.get(level) or 0) for level in reversed(LEVELS)]
+    return ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in levels if count)

@@ -14,10 +14,11 @@ from attnlaw.analysis.columns import LEVELS
 from attnlaw.analysis.findings import duplicates, orientation, scan, sizes
 from attnlaw.analysis.findings.evidence import Hit, Subject, TensorLocation
 from attnlaw.core.variants import by_name
+from attnlaw.theory.bounds.logits import FLOAT16
 
 NOTE, WARNING, ERROR = LEVELS
 
-Detect = Callable[[Subject, float | None], Iterator[Hit]]
+Detect = Callable[[Subject, float], Iterator[Hit]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Detector:
         name: its name in rows and settings.
         level: how grave its findings are, unless a `Hit` says otherwise.
         threshold: the number that a value must pass; None if there is nothing to choose.
-        detect: yields what it finds in a model, given the threshold.
+        detect: yields what it finds in a model, given the threshold (0 if there is none).
         when: the condition in words.
         meaning: what a finding says about the model.
         remedy: what the user can do.
@@ -111,7 +112,7 @@ DETECTORS = by_name(
     Detector(
         "beyond-float16",
         WARNING,
-        scan.LARGEST_FLOAT16,
+        FLOAT16,
         scan.beyond_float16,
         "an entry is larger than float16 can hold",
         "cast to float16 the entry becomes infinite",
@@ -241,7 +242,7 @@ DETECTORS = by_name(
     Detector(
         "logit-overflow",
         WARNING,
-        scan.LARGEST_FLOAT16,
+        FLOAT16,
         sizes.logit_overflow,
         "the bound of a head's logits (`logit_bound`) is above it",
         "no range of float16 is guaranteed: some input may overflow it (real inputs reach 0.02 to 0.3 of it)",

@@ -155,23 +155,23 @@ def _attentions(layer: StoredLayer) -> Iterator[tuple[Attention, tuple[str, str]
         yield layer.cross, CROSS
 
 
-def duplicate_layers(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def duplicate_layers(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_layers, threshold):
         of = f"{pair.stack or ''} layer {pair.layer}".strip()
         yield Hit(pair.location, min(pair.qk, pair.vo), f"repeats {of}: QK {pair.qk:.3f}, VO {pair.vo:.3f}")
 
 
-def duplicate_heads(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
     for pair in _nearest(subject.evidence.similar_heads, threshold):
         detail = f"repeats head {pair.head}: QK {pair.qk:.3f}, VO {pair.vo:.3f}"
         yield Hit(pair.location, min(pair.qk, pair.vo), detail)
 
 
-def _nearest(pairs: Iterable[Similarity], threshold: float | None) -> Iterator[Similarity]:
+def _nearest(pairs: Iterable[Similarity], threshold: float) -> Iterator[Similarity]:
     """For each location, yield its nearest pair if both cosines pass the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
     for pair in pairs:
         known = nearest.get(pair.location)
         if known is None or min(pair.qk, pair.vo) > min(known.qk, known.vo):
             nearest[pair.location] = pair
-    return (pair for pair in nearest.values() if threshold is not None and min(pair.qk, pair.vo) > threshold)
+    return (pair for pair in nearest.values() if min(pair.qk, pair.vo) > threshold)

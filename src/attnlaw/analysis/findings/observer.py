@@ -36,7 +36,6 @@ from attnlaw.analysis.findings.evidence import Balance, Evidence, Orientation, S
 from attnlaw.analysis.findings.orientation import TOUCHING, Float32Array, side_grams, worst_orientation
 from attnlaw.analysis.findings.scan import (
     FLOATS,
-    LARGEST_FLOAT16,
     MAP,
     OTHER,
     Scan,
@@ -53,6 +52,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.arrays import Reals
 from attnlaw.core.errors import InputError, printable
+from attnlaw.theory.bounds.logits import FLOAT16
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Observer:
             seen = scan(array)
             role, _ = self._index.roles(name, member)
             dtype = self._plain.tensors.dtype(name)
-            strange = seen.not_finite or (seen.peak or 0.0) > LARGEST_FLOAT16
+            strange = seen.not_finite or (seen.peak or 0.0) > FLOAT16
             note = TensorNote(
                 name,
                 member,

@@ -90,9 +90,9 @@ def worst_orientation(
     return [] if worst is None else [worst]
 
 
-def transposed(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def transposed(subject: Subject, threshold: float) -> Iterator[Hit]:
     for fit in subject.evidence.orientations:
-        more = fit.head_side - fit.residual_side
-        if threshold is not None and more > threshold and fit.head_side > LEAST_FIT:
+        excess = fit.head_side - fit.residual_side
+        if excess > threshold and fit.head_side > LEAST_FIT:
             detail = f"fits the stream by {fit.residual_side:.2f}, transposed by {fit.head_side:.2f}"
-            yield Hit(fit.location, more, detail)
+            yield Hit(fit.location, excess, detail)

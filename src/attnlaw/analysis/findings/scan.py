@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import ml_dtypes
@@ -31,7 +32,6 @@ from attnlaw.checkpoints.blocks import Attention, Norm, Product, View
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.errors import InputError
-from attnlaw.theory.bounds.logits import FLOAT16
 
 MAP, EMBEDDING, GAIN, VECTOR, OTHER = ROLES = ("map", "embedding", "gain", "vector", "other")
 EMBEDDING_KINDS = ("embedding", "unembedding")
@@ -59,16 +59,16 @@ def known_tensors(model: Model) -> TensorRoles:
         tensor_location = TensorLocation(
             location.layer, location.stack, location.kind, expert=location.expert
         )
-        for view in _views_in_order(product):
+        for view in _with_earlier(product.views):
             known = roles.get((view.tensor, view.member))
             if known is None or known[0] == EMBEDDING:
                 roles[view.tensor, view.member] = role, tensor_location
             elif known[1].layer == tensor_location.layer:
                 kind = tensor_location.kind if known[1].kind == tensor_location.kind else None
                 roles[view.tensor, view.member] = role, replace(tensor_location, kind=kind)
-    for beside in (model.embedding_view, model.unembedding_view):
-        if beside is not None:
-            roles.setdefault((beside.tensor, beside.member), (EMBEDDING, TensorLocation()))
+    for embedding in (model.embedding_view, model.unembedding_view):
+        if embedding is not None:
+            roles.setdefault((embedding.tensor, embedding.member), (EMBEDDING, TensorLocation()))
     for layer in model.layers:
         tensor_location = TensorLocation(layer.index, layer.stack)
         for view in layer.views:
@@ -82,9 +82,9 @@ def known_tensors(model: Model) -> TensorRoles:
     return TensorRoles(roles)
 
 
-def _views_in_order(product: Product) -> Iterator[View]:
-    """Yield the views of a product, each followed by the views that are applied before it."""
-    for view in product.views:
+def _with_earlier(views: Iterable[View]) -> Iterator[View]:
+    """Yield the views, each followed by those that are applied before it."""
+    for view in views:
         current: View | None = view
         while current is not None:
             yield current
@@ -116,7 +116,6 @@ CODES = {
     "Q5_1": ("range", 31),
 }
 FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-LARGEST_FLOAT16 = FLOAT16
 
 
 @dataclass(frozen=True)
@@ -193,16 +192,9 @@ def _distinct(bits: NDArray[Any]) -> NDArray[np.intp]:
 def _digest(bits: NDArray[Any]) -> bytes:
     entries = bits.ravel()
     sample = entries[:: max(1, entries.size // SAMPLED_ENTRIES)]
-    return hashlib.blake2b(
-        sample.tobytes(),
-        digest_size=16,
-        salt=str(bits.dtype.itemsize).encode(),
-        person=_shape_hash(bits.shape),
-    ).digest()
-
-
-def _shape_hash(shape: tuple[int, ...]) -> bytes:
-    return hashlib.blake2b(str(shape).encode(), digest_size=16).digest()
+    size = str(bits.dtype.itemsize).encode()
+    shape = hashlib.blake2b(str(bits.shape).encode(), digest_size=16).digest()
+    return hashlib.blake2b(sample.tobytes(), digest_size=16, salt=size, person=shape).digest()
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:
@@ -212,9 +204,9 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
     """
     if code not in CODES or array.shape[-1] % GRID:
         return None
-    of, steps = CODES[code]
+    divided, steps = CODES[code]
     blocks = _blocks(array.reshape(-1, array.shape[-1])).astype(np.float64)
-    whole = np.ptp(blocks, axis=1) if of == "range" else np.abs(blocks).max(axis=1)
+    whole = np.ptp(blocks, axis=1) if divided == "range" else np.abs(blocks).max(axis=1)
     step = float(np.mean((whole / steps) ** 2))
     signal = float(np.mean(blocks**2))
     return float(10 * np.log10(12 * signal / step)) if step > 0 and np.isfinite(signal) else None
@@ -238,48 +230,48 @@ def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
             yield tensor
 
 
-def not_finite(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def not_finite(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _tensors_without_masks(subject):
         if tensor.not_finite:
             yield Hit(tensor.location, tensor.not_finite, f"{tensor.not_finite} entries")
 
 
-def zero_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def zero_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         if tensor.zero and tensor.role in (MAP, EMBEDDING, GAIN):
             yield Hit(tensor.location, 0.0)
 
 
-def constant_tensor(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def constant_tensor(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in subject.evidence.tensors:
         filled = tensor.constant and tensor.peak and tensor.role in (MAP, EMBEDDING)
         if filled and len(tensor.shape) > 1:
             yield Hit(tensor.location, tensor.peak, f"every entry has magnitude {tensor.peak:.4g}")
 
 
-def zero_rows(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def zero_rows(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
         zeros = tensor.zero_rows + tensor.zero_columns
-        if zeros > (threshold or 0) and not tensor.not_finite:
+        if zeros > threshold and not tensor.not_finite:
             yield Hit(
                 tensor.location, zeros, f"{tensor.zero_rows} rows and {tensor.zero_columns} columns as stored"
             )
 
 
-def beyond_float16(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def beyond_float16(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _tensors_without_masks(subject):
-        if tensor.peak is not None and threshold is not None and tensor.peak > threshold:
+        if tensor.peak is not None and tensor.peak > threshold:
             yield Hit(tensor.location, tensor.peak)
 
 
-def coarse_grid(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
-        coarse = tensor.distinct is not None and threshold is not None and tensor.distinct <= threshold
+        coarse = tensor.distinct is not None and tensor.distinct <= threshold
         if coarse and not (tensor.quantised or tensor.constant):
             yield Hit(tensor.location, tensor.distinct, f"of {GRID} neighbours, in a file of {tensor.dtype}")
 
 
-def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Yield one hit for each code, at the tensor that it rounds most."""
     by_dtype: dict[str, list[StoredTensor]] = {}
     for tensor in subject.evidence.tensors:
@@ -294,7 +286,7 @@ def quantised(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         yield Hit(worst.location, worst.decibels, f"{len(tensors)} {plural} of code {code}{range_}")
 
 
-def identical(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
     for tensor in _nonzero_matrices(subject):
         if tensor.twin is not None and not tensor.constant:
             yield Hit(tensor.location, 0.0, f"the same bits as {tensor.twin}")
@@ -305,16 +297,12 @@ def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
 
     Norms before a matrix count too, and so do the biases and norms that its logits need.
     """
-    leaves = model.network.leaves()
-    known: dict[str, bool] = {}
-    locations = set()
-    for location, product in leaves:
-        for name in _tensors(location, product):
-            if name not in known:
-                known[name] = _is_damaged(model, name)
-        if any(known[name] for name in _tensors(location, product)):
-            locations.add(location)
-    return frozenset(locations)
+    is_damaged = cache(partial(_is_damaged, model))
+    return frozenset(
+        location
+        for location, product in model.network.leaves()
+        if any(is_damaged(name) for name in _tensors(location, product))
+    )
 
 
 def _tensors(location: MatrixLocation, product: Product) -> Iterator[str]:
@@ -324,18 +312,11 @@ def _tensors(location: MatrixLocation, product: Product) -> Iterator[str]:
     if isinstance(product.block, Attention):
         norms = product.block.norms(location.kind)
         if KINDS[location.kind].scores:  # logits depend on biases and inner norms
-            how, views = product.block.scores, [*_with_earlier_views(product.block.views(location.kind))]
-            norms = (*norms, how.query_norm, how.key_norm, *(view.norm for view in views))
+            scores, views = product.block.scores, [*_with_earlier(product.block.views(location.kind))]
+            norms = (*norms, scores.query_norm, scores.key_norm, *(view.norm for view in views))
             biases = [view.bias for view in views] + [norm.bias for norm in norms if norm is not None]
     gains = [norm.gain for norm in norms if norm is not None]
     yield from (name for name in (*gains, *biases) if name is not None)
-
-
-def _with_earlier_views(views: Iterable[View]) -> Iterator[View]:
-    """Yield the views, each followed by those that are applied before it."""
-    for view in views:
-        yield view
-        yield from _with_earlier_views([view.after] if view.after else [])
 
 
 def _is_damaged(model: Model, name: str) -> bool:

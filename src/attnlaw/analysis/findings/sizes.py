@@ -40,20 +40,20 @@ def layer_matrices(subject: Subject) -> pl.DataFrame:
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
     """Return a norm as the model applies it if that is known for all these rows, else as it is stored."""
-    known = rows[f"{name}_applied"]
-    return known if known.null_count() == 0 else rows[name]
+    applied = rows[f"{name}_applied"]
+    return rows[name] if applied.null_count() else applied
 
 
-def dead_map(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         sizes = norms_as_applied(rows, "frobenius_norm")
         usual = sizes.median()
         for row, size in zip(rows.iter_rows(named=True), sizes, strict=True):
-            if isinstance(usual, float) and usual > 0 and size < (threshold or 0) * usual:
+            if isinstance(usual, float) and usual > 0 and size < threshold * usual:
                 yield Hit(location_of(row), size / usual, f"of the median Frobenius norm of {kind}")
 
 
-def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Compare medians over the heads of a layer, in logarithms; skip layers of zeros."""
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
@@ -63,25 +63,25 @@ def norm_outlier(subject: Subject, threshold: float | None) -> Iterator[Hit]:
             for stack, layer, size in layers.iter_rows()
             if size is not None and size > 0
         }
-        if len(logs) < 2 or threshold is None:
+        if len(logs) < 2:
             continue
         middle = median(logs.values())
         spread = MAD * median(abs(value - middle) for value in logs.values())
         for (stack, layer), value in logs.items():
-            away = abs(value - middle)
-            if away > log(threshold) and away > DEVIATIONS * spread:
+            distance = abs(value - middle)
+            if distance > log(threshold) and distance > DEVIATIONS * spread:
                 side = "above" if value > middle else "below"
                 detail = f"a factor {side} the median layer"
-                yield Hit(TensorLocation(layer, stack, str(kind)), exp(away), detail)
+                yield Hit(TensorLocation(layer, stack, str(kind)), exp(distance), detail)
 
 
-def rank_deficient(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
     """Compare the rank with the full rank; skip approximate spectra, whose ranks are estimates."""
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
         full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
         share = row["numerical_rank"] / full
-        if threshold is not None and share < threshold:
+        if share < threshold:
             level = "warning" if share < MOSTLY else None
             yield Hit(location_of(row), share, f"rank {row['numerical_rank']} of {full}", level)
 
@@ -89,45 +89,45 @@ def rank_deficient(subject: Subject, threshold: float | None) -> Iterator[Hit]:
 LEVEL = 0.01  # of the null test of one matrix
 
 
-def random_head(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def random_head(subject: Subject, threshold: float) -> Iterator[Hit]:
     rows = layer_matrices(subject).filter(pl.col("random_p_value").is_not_null())
     for pair in (SELF, CROSS):
-        both = rows.filter(pl.col("kind").is_in(pair))
-        by_head = both.group_by("stack", "layer", "head", maintain_order=True).agg(
+        heads = rows.filter(pl.col("kind").is_in(pair))
+        by_head = heads.group_by("stack", "layer", "head", maintain_order=True).agg(
             pl.len(), pl.col("random_p_value").min()
         )
         for stack, layer, head, count, least in by_head.iter_rows():
-            if count == 2 and threshold is not None and least > threshold:
+            if count == 2 and least > threshold:
                 location = TensorLocation(layer, stack, None if pair == SELF else CROSS[0], head)
                 yield Hit(location, least, "the smaller p-value of QK and VO")
 
 
-def untrained_layer(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def untrained_layer(subject: Subject, threshold: float) -> Iterator[Hit]:
     rows = layer_matrices(subject).filter(pl.col("random_p_value").is_not_null())
     by_layer = rows.group_by("stack", "layer", maintain_order=True).agg(
         pl.len(), (pl.col("random_p_value") > LEVEL).sum().alias("random")
     )
     for stack, layer, tested, random in by_layer.iter_rows():
-        if threshold is not None and random > threshold * tested:
+        if random > threshold * tested:
             detail = f"{random} of {tested} matrices do not differ from noise"
             yield Hit(TensorLocation(layer, stack), random / tested, detail)
 
 
-def untrained_model(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def untrained_model(subject: Subject, threshold: float) -> Iterator[Hit]:
     chance = subject.chance
-    if chance is not None and threshold is not None and chance > threshold:
+    if chance is not None and chance > threshold:
         yield Hit(TensorLocation(), chance, "the chance of so many matrices unlike noise in a fresh model")
 
 
-def saturated_scores(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def saturated_scores(subject: Subject, threshold: float) -> Iterator[Hit]:
     return _above(subject, "logit_typical", threshold, "the spread of logits over isotropic tokens")
 
 
-def logit_overflow(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def logit_overflow(subject: Subject, threshold: float) -> Iterator[Hit]:
     return _above(subject, "logit_bound", threshold, "the bound of logits")
 
 
-def _above(subject: Subject, column: str, threshold: float | None, detail: str) -> Iterator[Hit]:
+def _above(subject: Subject, column: str, threshold: float, detail: str) -> Iterator[Hit]:
     for row in layer_matrices(subject).filter(pl.col(column) > threshold).iter_rows(named=True):
         yield Hit(location_of(row), row[column], detail)
 
@@ -148,7 +148,7 @@ def rms(matrix: Reals) -> float:
         return float(np.sqrt(np.dot(entries, entries) / entries.size))
 
 
-def unbalanced(subject: Subject, threshold: float | None) -> Iterator[Hit]:
+def unbalanced(subject: Subject, threshold: float) -> Iterator[Hit]:
     groups: dict[tuple[str, str | None], list[Balance]] = {}
     for balance in subject.evidence.balances:
         groups.setdefault((balance.pair, balance.location.kind), []).append(balance)
@@ -158,6 +158,6 @@ def unbalanced(subject: Subject, threshold: float | None) -> Iterator[Hit]:
         usual = median(balance.ratio for balance in balances)
         for balance in balances:
             factor = max(balance.ratio / usual, usual / balance.ratio)
-            if threshold is not None and factor > threshold:
+            if factor > threshold:
                 detail = f"{pair} is {balance.ratio:.3g}, in the model's median {usual:.3g}"
                 yield Hit(balance.location, factor, detail)

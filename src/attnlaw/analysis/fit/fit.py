@@ -114,12 +114,12 @@ def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
     values = without_round_off(spectrum)
     if null is None:
         return _unfitted("random", values.size, "latent attention has no null here")
-    seen = null.compare(values)
-    if seen.p_value is None:
+    comparison = null.compare(values)
+    if comparison.p_value is None:
         return _unfitted("random", values.size, "one singular value, or all of them are zero")
     mean_square = float(np.mean(values**2))
     below = np.searchsorted(null.pooled, values[::-1] / np.sqrt(mean_square)) / null.pooled.size
-    limit, scale = null.law, seen.scale
+    limit, scale = null.law, comparison.scale
     log_density = None if limit is None else limit.log_density(values**2 / mean_square) - np.log(mean_square)
     x, density = null.curve
     return Fit(
@@ -128,15 +128,15 @@ def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
         parameters={"scale": scale},
         errors={"scale": None if scale is None else scale * null.scale_deviation},
         statistics={
-            "wasserstein": seen.wasserstein,
-            "outliers": seen.outliers,
+            "wasserstein": comparison.wasserstein,
+            "outliers": comparison.outliers,
             "draws": null.draws.shape[0],
-            "edge": seen.edge,
-            "edge_scale": seen.edge_scale,
+            "edge": comparison.edge,
+            "edge_scale": comparison.edge_scale,
         },
         ks=ks_distance(below),
         log_likelihood=None if log_density is None else mean_log(log_density),
-        p_value=seen.p_value,
+        p_value=comparison.p_value,
         curve=None if scale is None else (x * scale, density / scale),
     )
 

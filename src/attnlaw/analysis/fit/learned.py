@@ -279,9 +279,9 @@ def resolution(values: Reals, limited: bool = True) -> float:
     (0.0663, 0.0123)
     """
     squares = (values / values.max()) ** 2
-    many = float(squares.sum() ** 2 / (squares**2).sum())
+    effective_count = float(squares.sum() ** 2 / (squares**2).sum())
     first, per_octave = RESOLUTION_TERMS[limited]
-    return (first + per_octave * math.log2(values.size / LEAST_VALUES)) / many
+    return (first + per_octave * math.log2(values.size / LEAST_VALUES)) / effective_count
 
 
 def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, Reals, Reals]:

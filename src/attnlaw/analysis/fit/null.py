@@ -234,10 +234,10 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
     null = None if obstacle(spectrum) else null_of_spectrum(spectrum, seed)
     if null is None:
         return None
-    seen = null.compare(without_round_off(spectrum))
-    if seen.p_value is None:
+    comparison = null.compare(without_round_off(spectrum))
+    if comparison.p_value is None:
         return None
-    return NullTest(seen.p_value, seen.outliers, null.draws.shape[0], null_shape(spectrum))
+    return NullTest(comparison.p_value, comparison.outliers, null.draws.shape[0], null_shape(spectrum))
 
 
 class NullPreparer:
