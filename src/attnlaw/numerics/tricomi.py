@@ -33,7 +33,9 @@ REACH = 2.5  # growth exponent of a solution over half a step: about one digit i
 
 @dataclass(frozen=True)
 class Cut:
-    """f on the steps [edges[k], edges[k+1]]: `f = exp(scale_k) sum_j coefficients_kj t^j`, -1 <= t <= 1.
+    """Tricomi's function f on its cut, as one polynomial for each step [edges[k], edges[k+1]].
+
+    On step k, `f = exp(scale_k) sum_j coefficients_kj t^j` with -1 <= t <= 1.
 
     Args:
         start: the point with f = 1.

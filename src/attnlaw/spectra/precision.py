@@ -47,7 +47,7 @@ UNIFORM = 0.42
 
 
 def rounding(dtype: str) -> float | None:
-    """Return u for weights stored in `dtype`; None if that has more than 16 bits.
+    """Return the relative rounding error u of weights stored in `dtype`; None above 16 bits.
 
     >>> rounding("float32") is None, rounding("bfloat16") == 8 * rounding("float16") == rounding("Q4_K")
     (True, True)

@@ -72,7 +72,7 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """Computes the sizes of the queries and keys of a block's heads; it reads what the heads share once."""
+    """A function for the sizes of queries and keys of a block's heads; it reads shared tensors once."""
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm

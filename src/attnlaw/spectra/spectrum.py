@@ -81,7 +81,7 @@ class Applied:
 
     @property
     def stable_rank(self) -> float | None:
-        """None for a zero matrix, or if not all values are known."""
+        """Squared ratio of Frobenius to spectral norm; None for a zero matrix, or without all values."""
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
@@ -175,12 +175,12 @@ class Spectrum:
 
     @property
     def stable_rank(self) -> float | None:
-        """None for a zero matrix."""
+        """Sum of squared values over the largest square; None for a zero matrix."""
         return float(np.sum(self.counts * self._relative**2)) if self.spectral > 0 else None
 
     @property
     def effective_rank(self) -> float | None:
-        """None for a zero matrix."""
+        """Exponential of the entropy of the normalised values; None for a zero matrix."""
         if self.spectral == 0:
             return None
         positive = self._relative > 0
@@ -209,7 +209,7 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """None if the smallest value is zero or unknown, or if the ratio exceeds float64."""
+        """Largest over smallest value; None if the smallest is zero or unknown, or the ratio overflows."""
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None

@@ -44,7 +44,7 @@ MOST_SLOPES = 200_000
 
 
 class NoEndError(Exception):
-    """A stage evaluated more slopes than any stage that has an end."""
+    """The integrator evaluated more slopes than any stage of the flow that has an end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +219,7 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class CompletionPrediction:
-    """The limit of a vanishing start, in the directions of one draw.
+    """The matrix that training reaches as its start vanishes, for one draw of the start's directions.
 
     Args:
         kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".

@@ -1,4 +1,4 @@
-"""Attention after one score step and a threshold, against training to the end.
+"""Attention learned by one score step and a threshold, compared with training to the end.
 
 At one token and a linear output (see `theory.learn.problem`), the step
 `phi = sqrt(d)/(2n) sum_i h_i (x_i x_i^T - I)` is `S* + delta GOE`, where S* is the teacher and
@@ -49,7 +49,7 @@ class OneStep:
 
 
 def one_step_law(problem: Problem) -> FreeConvolution:
-    """Return the law of the eigenvalues of phi.
+    """Return the law of the eigenvalues of the score step phi.
 
     >>> round(one_step_law(Problem(alpha=0.3, noise=0.5)).sigma ** 2, 6)
     2.916667

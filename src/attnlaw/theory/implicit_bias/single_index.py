@@ -140,7 +140,7 @@ class MeasuredIndex:
 
 
 def moments(problem: SingleIndex) -> tuple[float, float, float]:
-    """Return mu, E y^2 and E y^2 g^2.
+    """Return the moments mu = E g f(g), E y^2 and E y^2 g^2 of the labels.
 
     >>> [round(moment, 6) for moment in moments(SingleIndex(link="identity", noise=0.5))]
     [1.0, 1.5, 3.5]
@@ -157,7 +157,7 @@ def apply_link(problem: SingleIndex, z: Reals) -> Reals:
 
 
 def threshold(problem: SingleIndex, length: float) -> float:
-    """Return tau for labels with |y| = `length`."""
+    """Return the threshold tau of coefficients for labels y with |y| = `length`."""
     return problem.threshold * float(np.sqrt(2 * np.log(problem.dimension))) * length / problem.samples
 
 

@@ -50,7 +50,7 @@ class EffectiveRanks:
     R: Reals
 
     def at(self, k: int) -> tuple[float, float]:
-        """Return r_k and R_k."""
+        """Return the effective ranks r_k and R_k of the tail after k directions."""
         place = check_value("k", k, int, minimum=0, maximum=self.r.size - 1)
         return float(self.r[place]), float(self.R[place])
 

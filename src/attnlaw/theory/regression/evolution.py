@@ -49,17 +49,17 @@ NODES = 12
 
 
 def mean_square_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return E (nu - mean of omega)^2 = 1 - 2m + q1 + (q - q1)/K."""
+    """Return the mean square error of the mean of K learners, 1 - 2m + q1 + (q - q1)/K."""
     return 1 - 2 * m + q1 + (q - q1) / learners
 
 
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return P(the mean and nu have different signs) = arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
+    """Return how often the mean of K learners has the wrong sign: arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return P(the majority of signs differs from the sign of nu); a tie counts one half.
+    """Return how often the majority of K learners has the wrong sign; a tie counts one half.
 
     Given zeta, the part that all learners share, their signs are independent of each other and of nu. Because
     ties count one half, an even number of learners votes like one learner fewer.
@@ -79,7 +79,10 @@ def vote_error(m: float, q: float, q1: float, learners: float) -> float:
 
 
 def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
-    """Return P(nu > 0 | zeta), with nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta."""
+    """Return the probability that the teacher nu is positive, given the shared part zeta of the scores.
+
+    Here nu = (m/q1^(1/2)) zeta + (1 - m^2/q1)^(1/2) eta, with eta standard normal.
+    """
     rest = max(1 - m * m / q1, np.finfo(float).tiny)
     return np.asarray(scipy.special.ndtr(m / math.sqrt(q1 * rest) * zeta))
 
@@ -163,11 +166,11 @@ class _Modes:
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
     def response(self, Vh: float) -> float:
-        """Return V."""
+        """Return V, the response of a score to its label."""
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
-        """Return m and q."""
+        """Return the overlaps m with the teacher and q of a learner with itself."""
         D = self.ridge + Vh * self.o
         m = mh * float(self.weights @ (self.seen / D))
         return m, float(self.weights @ (self.o * (mh**2 * self.seen + qh * self.o) / D**2))
@@ -246,7 +249,7 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 
 
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
-    """Return Vh, mh and qh.
+    """Return Vh, mh and qh of the state equations.
 
     Label -1 mirrors label 1. For label 1, omega has density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
     """

@@ -48,7 +48,7 @@ class RidgeFixedPoint:
 
     @property
     def leverages(self) -> Reals:
-        """The leverages t_g."""
+        """Leverage t_g of each group on the target."""
         groups, target = self.problem.covariances
         b = _traces(_products(groups, self.R), _products(target[None], self.R))[:, 0] / self.problem.samples
         return np.asarray(np.linalg.solve(np.eye(b.size) - self._slopes, b))
@@ -156,7 +156,7 @@ def solve(problem: Regression) -> RidgeFixedPoint:
 
 
 def _form(problem: Regression) -> tuple[float, float]:
-    """Return (rho, mu); raise an `InputError` if there is no ridge and no unique answer."""
+    """Return the factors (rho, mu) of the ridge; raise an `InputError` if there is no unique fit."""
     n, p = problem.samples, problem.dimension
     if problem.ridge > 0:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)
