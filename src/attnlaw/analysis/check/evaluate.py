@@ -11,6 +11,7 @@ from attnlaw.analysis.check.locations import KEYS, location_of
 from attnlaw.analysis.check.rules import BASELINE, OFF, GateRule, RuleFile, Tables
 from attnlaw.analysis.check.tables import Baseline, identity
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
+from attnlaw.analysis.findings import Detector
 from attnlaw.checkpoints.settings import layer_range
 
 COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
@@ -161,7 +162,7 @@ def judge(
     tables: Tables,
     rows: Rows,
     findings: pl.DataFrame | None = None,
-    rules_for_findings: Mapping[str, Any] | None = None,
+    detectors: Mapping[str, Detector] | None = None,
     baseline: Baseline | None = None,
 ) -> Verdicts:
     """Return the verdicts of a rule file on one model.
@@ -173,7 +174,7 @@ def judge(
         tables: declared columns by table.
         rows: returns a table by its name. It is called only for tables that a rule needs.
         findings: a table with the columns of an audit's findings.
-        rules_for_findings: the rules that looked for findings, by name.
+        detectors: the detectors that looked for findings, by name.
         baseline: earlier results, whose findings count as known.
     """
     known = set() if baseline is None else baseline.known_identities()
@@ -183,8 +184,8 @@ def judge(
         tuple(_judge_rule(rule, tables, rows, baseline) for rule in rule_file.rules),
         () if findings is None else _findings_by_level(rule_file, findings, known),
         {
-            name: finding_rule
-            for name, finding_rule in (rules_for_findings or {}).items()
+            name: detector
+            for name, detector in (detectors or {}).items()
             if _level(rule_file, name, "note") != OFF
         },
         rule_file.fail_on,

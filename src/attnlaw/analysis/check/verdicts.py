@@ -21,6 +21,7 @@ from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
+from attnlaw.analysis.findings import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
 
@@ -108,7 +109,7 @@ class Verdicts:
 
     Args:
         location: the file that reports point at.
-        rules_for_findings: the rules that looked for findings, by name.
+        detectors: the detectors that looked for findings, by name.
         fail_on: the lowest level that fails the gate.
         baseline: the directory of the baseline whose findings are known, if one was given.
     """
@@ -117,7 +118,7 @@ class Verdicts:
     location: str
     rules: tuple[Verdict, ...]
     findings: tuple[GateFinding, ...]
-    rules_for_findings: Mapping[str, Any] = field(default_factory=dict)
+    detectors: Mapping[str, Detector] = field(default_factory=dict)
     fail_on: str = "error"
     baseline: str | None = None
 
@@ -170,10 +171,10 @@ class Verdicts:
             parts.append(f"{len(failed or self.failed_rules)} of {_many(judged, 'rule')} failed{below}")
         elif judged:
             parts.append("the rule holds" if judged == 1 else f"all {judged} rules hold")
-        if self.rules_for_findings:
+        if self.detectors:
             which = " or ".join(level for level in LEVELS if is_at_least(level, self.fail_on))
             what = "finding" if self.baseline is None else "new finding"
-            nothing = f"no {what} of level {which} by {_many(len(self.rules_for_findings), 'rule')}"
+            nothing = f"no {what} of level {which} by {_many(len(self.detectors), 'rule')}"
             parts.append(f"{_many(len(findings), what)} of level {which}" if findings else nothing)
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 

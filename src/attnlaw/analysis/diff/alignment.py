@@ -115,7 +115,11 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 
 
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
-    """Return the same for the half of a head whose factor was rounded, with the deviation of `uniform`."""
+    """Return the share of one half of a head's update in some directions, if its factor was rounded.
+
+    The mean follows from the steps. The standard deviation is that of `uniform`, the estimate for random
+    vectors.
+    """
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)
     return Estimate(float(inside @ weights / weights.sum()), uniform.error)

@@ -1,6 +1,7 @@
 """Compare two opened models: first every stored tensor, then the maps that the tensors make.
 
-Tensors and blocks are compared in threads, each read on its own, so neither model is in memory as a whole.
+A map is the matrix QK or VO of a head, or a feed-forward matrix. Tensors and blocks are compared in threads,
+each read on its own, so neither model is in memory as a whole.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ SCALES_SUFFIX = " with scales"
 
 
 def edge(steps: Reals) -> float:
-    """Return about the largest singular value of the errors of rounding with these steps."""
+    """Estimate the largest singular value of the errors of rounding with these steps."""
     variances = steps**2 / 12
     return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
 

@@ -195,7 +195,8 @@ def _total(comparison: ModelComparison, name: str) -> int:
 
 
 def _percent(values: Sequence[float]) -> str:
-    """
+    """Format shares as a range of percents.
+
     >>> _percent([0.118, 0.63]), _percent([0.0017])
     ('12 to 63 percent', '0.17 percent')
     """

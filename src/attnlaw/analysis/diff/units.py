@@ -1,7 +1,8 @@
 """The units in which two models are compared: an attention block, a feed-forward block, or one matrix.
 
-A unit reads the tensors that belong together, so neither model is ever in memory as a whole. Maps whose
-tensors are all identical are not read again. Maps with a tensor that is not finite have no numbers.
+A unit reads the tensors that belong together, and compares the maps that they make: the matrices QK and VO of
+heads, and feed-forward matrices. Maps whose tensors are all identical are not read again. Maps with a tensor
+that is not finite have no numbers.
 """
 
 from __future__ import annotations

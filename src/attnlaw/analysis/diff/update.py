@@ -157,7 +157,9 @@ class ProductVectors:
 
     @classmethod
     def of(cls, left: Reals, right: Reals) -> ProductVectors:
-        """Compute them from the factors, n x d and d x m, by two QR factorisations and the SVD of the core.
+        """Compute the singular values and vectors of a product from its factors, n x d and d x m.
+
+        It takes the QR factorisations of both factors and the SVD of a d x d core.
 
         >>> found = ProductVectors.of(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
         >>> found.values, abs(found.leading("left", 1)).ravel()
@@ -196,13 +198,16 @@ class MatrixVectors:
 
     @classmethod
     def of(cls, matrix: Reals) -> MatrixVectors:
-        """Compute all of them."""
+        """Compute all singular values and vectors of a matrix."""
         squares, vectors = np.linalg.eigh(_gram(matrix))
         return cls(matrix, np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1])
 
     @classmethod
     def first(cls, matrix: Reals, count: int) -> MatrixVectors:
-        """Compute the first `count`: by Lanczos if they are few, else by a partial eigendecomposition."""
+        """Compute the first `count` singular values and vectors of a matrix.
+
+        Lanczos finds them if they are few, else a partial eigendecomposition.
+        """
         size = min(matrix.shape)
         if count <= FEW * size:
             start = np.random.default_rng(0).standard_normal(size)

@@ -335,13 +335,16 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """Return z_y - max over k != y of z_k. Of several largest logits, the first counts as predicted."""
+    """Return the predicted logit minus the largest other logit.
+
+    Of several largest logits, the first is predicted.
+    """
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
 
 def smooth_margin(logits: Any) -> Any:
-    """Return z_y - log sum over k != y of exp z_k, which may be negative."""
+    """Return the predicted logit minus the log-sum-exp of the others, which may be negative."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).logsumexp(dim=1)
 

@@ -59,8 +59,8 @@ def _rules(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
         if rule.level != OFF:
             yield _rule(rule.rule, rule.level, rule.asked)
     levels = {finding.rule: finding.level for finding in verdicts.findings}
-    for name, finding_rule in verdicts.rules_for_findings.items():
-        yield _rule(name, levels.get(name, finding_rule.level), finding_rule.meaning)
+    for name, detector in verdicts.detectors.items():
+        yield _rule(name, levels.get(name, detector.level), detector.meaning)
 
 
 def _rule(name: str, level: str, text: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _suite(verdicts: Verdicts) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=printable(verdicts.model))
     for rule in verdicts.rules:
         suite.append(_junit_rule(rule, verdicts))
-    for name in verdicts.rules_for_findings:
+    for name in verdicts.detectors:
         suite.append(
             _finding(name, [finding for finding in verdicts.findings if finding.rule == name], verdicts)
         )
@@ -224,8 +224,8 @@ def _section(verdicts: Verdicts) -> str:
         lines += _table(("", "rule", "asked for", "rows that hold", "found", "where it fails"), rows)
     if verdicts.findings:
         lines += _table(("", "finding", "where", "what it means"), _finding_rows(verdicts))
-    elif verdicts.rules_for_findings:
-        lines += [f"Nothing was found by the {len(verdicts.rules_for_findings)} rules for findings.", ""]
+    elif verdicts.detectors:
+        lines += [f"Nothing was found by the {len(verdicts.detectors)} rules for findings.", ""]
     return "\n".join(lines)
 
 

@@ -54,16 +54,17 @@ def show_case(result: CheckResult, console: Console) -> None:
 
 
 def print_explanation(name: str, as_json: bool) -> None:
-    """Print when the rule of a finding applies, what the finding means, and what to do about it."""
+    """Print when a detector reports a finding, what the finding means, and what to do about it."""
     if name not in DETECTORS:
         raise BadSetting("explain", f"no such rule; {nearest(name, DETECTORS)}", name)
-    rule = DETECTORS[name]
+    detector = DETECTORS[name]
     if as_json:
-        print_json({field: getattr(rule, field) for field in EXPLAINED})
+        print_json({field: getattr(detector, field) for field in EXPLAINED})
         return
-    threshold = "" if rule.threshold is None else f", threshold {value_text(rule.threshold)}"
-    output.print(Text(f"{rule.name}: {rule.level}{threshold}", style="bold"), soft_wrap=True)
-    for title, text in (("found when", rule.when), ("means", rule.meaning), ("what to do", rule.remedy)):
+    threshold = "" if detector.threshold is None else f", threshold {value_text(detector.threshold)}"
+    output.print(Text(f"{detector.name}: {detector.level}{threshold}", style="bold"), soft_wrap=True)
+    lines = {"found when": detector.when, "means": detector.meaning, "what to do": detector.remedy}
+    for title, text in lines.items():
         output.print(Text(f"{title}: {text}"))
 
 

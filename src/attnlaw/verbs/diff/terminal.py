@@ -119,7 +119,8 @@ def _tensor_columns(rows: pl.DataFrame) -> list[Column]:
 
 
 def _percent(value: Any) -> str:
-    """
+    """Format a share as percent, or a huge ratio as a factor.
+
     >>> _percent(0.2345), _percent(0.00166), _percent(0.0), _percent(None)
     ('23.4%', '0.166%', '0%', '')
     """
