@@ -65,11 +65,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparisons of all quantities, and the distance of the spectra at the largest size.
-
-    Args:
-        spectrum_distance: Kolmogorov-Smirnov distance of eigenvalues and predicted law.
-    """
+    """The comparisons of all quantities, and the Kolmogorov-Smirnov distance of the largest spectrum."""
 
     comparisons: tuple[Comparison, ...]
     sizes: tuple[int, ...]

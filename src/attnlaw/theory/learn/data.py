@@ -51,35 +51,6 @@ def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator
     return MatrixSensing(rows.reshape(-1, dimension), tokens, size)
 
 
-def fresh_draws(
-    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
-) -> tuple[Reals, Reals]:
-    """Return the fields of a student's matrix and of the target's eigenvalues on fresh sequences."""
-    fresh = draw_sensing(name, samples=TEST_SEQUENCES, tokens=tokens, size=target.size, rng=rng)
-    return fresh.fields(matrix), fresh.fields(np.diag(target))
-
-
-def fresh_gaussian(
-    name: str, matrix: Reals, target: Reals, tokens: int, rng: np.random.Generator
-) -> tuple[Reals, Reals]:
-    """Draw fields of a student's matrix and of the target's eigenvalues under fresh Gaussian matrices.
-
-    They are Gaussian with covariance [[q, m], [m, Q]].
-    """
-    first, second = upper(tokens)
-    scale = np.where(first == second, np.sqrt(2.0), 1.0)
-    return correlated(matrix, np.diag(target), scale * rng.standard_normal((2, TEST_SEQUENCES, first.size)))
-
-
-def correlated(matrix: Reals, target: Reals, z: Reals) -> tuple[Reals, Reals]:
-    """Turn independent Gaussians z (2, ...) into fields of two matrices with covariance [[q, m], [m, Q]]."""
-    size = len(matrix)
-    q, m, Q = (
-        float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
-    )
-    return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
-
-
 def draw_pairs(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> PairSensing:
@@ -113,25 +84,6 @@ def draw_squares(
     return SquareSensing(rows, samples, tokens, size)
 
 
-def fresh_pairs(
-    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
-) -> tuple[Reals, Reals]:
-    """Return the fields of a student's and of the target's matrix on fresh sequences."""
-    fresh = draw_pairs(TEST_SEQUENCES, tokens, pairs, len(matrix), rng, queries)
-    return fresh.fields(matrix), fresh.fields(target)
-
-
-def fresh_squares(
-    matrix: Reals, target: Reals, tokens: int, pairs: str, rng: np.random.Generator, queries: int | None
-) -> tuple[Reals, Reals]:
-    """Draw fields of a student's and of the target's matrix under fresh Gaussian matrices.
-
-    They are Gaussian with covariance [[q, m], [m, Q]].
-    """
-    z = rng.standard_normal((2, TEST_SEQUENCES, PAIRS[pairs].count(tokens, queries)))
-    return correlated(matrix, target, z)
-
-
 @dataclass(frozen=True)
 class SensingChoice:
     """A way in which a student sees a matrix.
@@ -139,20 +91,18 @@ class SensingChoice:
     Args:
         draws: by attention, the function that draws the training data. It is `draw(samples, tokens, size,
             rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
-        fresh: by attention, the function that returns the fields of student and target on new data. It is
-            `fresh(name, matrix, target, tokens, rng)` with the target's eigenvalues if tied, and
-            `fresh(matrix, target, tokens, pairs, rng, queries)` with the target's matrix if untied.
         dense: returns rows and columns of the largest array for `(samples, tokens, entries, size)`, where
             `entries` is the number of observed entries of a sample.
         remedy: what the message about too large an array suggests besides a smaller size.
+        gaussian: whether students see Gaussian matrices instead of tokens.
     """
 
     name: str
     label: str
     draws: Mapping[str, Callable[..., Any]]
-    fresh: Mapping[str, Callable[..., tuple[Reals, Reals]]]
     dense: Callable[[int, int, int, int], tuple[int, int]]
     remedy: str
+    gaussian: bool = False
 
 
 def _token_rows(samples: int, tokens: int, entries: int, size: int) -> tuple[int, int]:
@@ -164,7 +114,6 @@ SENSINGS = by_name(
         "tokens",
         "Gaussian tokens",
         {"tied": draw_tokens, "untied": draw_pairs},
-        {"tied": fresh_draws, "untied": fresh_pairs},
         _token_rows,
         " or {samples}",
     ),
@@ -172,7 +121,6 @@ SENSINGS = by_name(
         "signed",
         "Gaussian tokens, each sample with a random sign",
         {"tied": draw_signed},
-        {"tied": fresh_draws},
         _token_rows,
         " or {samples}",
     ),
@@ -180,17 +128,17 @@ SENSINGS = by_name(
         "goe",
         "symmetric Gaussian matrices of the same covariance",
         {"tied": draw_matrices},
-        {"tied": fresh_gaussian},
         lambda samples, tokens, entries, size: (samples * entries, size * (size + 1) // 2),
         ", or {sensing} tokens",
+        gaussian=True,
     ),
     SensingChoice(
         "ginibre",
         "Gaussian matrices with independent entries",
         {"untied": draw_squares},
-        {"untied": fresh_squares},
         lambda samples, tokens, entries, size: (samples * entries, size * size),
         ", or {sensing} tokens",
+        gaussian=True,
     ),
 )
 
@@ -276,3 +224,27 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
                 noise[block, columns] = group.noise
                 reached += group.share
     return weights, noise
+
+
+def fresh_fields(
+    problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
+) -> tuple[Reals, Reals]:
+    """Return the fields of a student's and of the target's matrix (d, d) on `TEST_SEQUENCES` new samples.
+
+    Under Gaussian matrices they are drawn from their covariance [[q, m], [m, Q]].
+    """
+    tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
+    if SENSINGS[sensing].gaussian:
+        z = rng.standard_normal((2, TEST_SEQUENCES, entries(problem)))
+        if problem.sides == 1:
+            first, second = upper(tokens)
+            z = np.where(first == second, np.sqrt(2.0), 1.0) * z
+        q, m, Q = (
+            float(np.vdot(*pair)) / size for pair in ((matrix, matrix), (matrix, target), (target, target))
+        )
+        return m / np.sqrt(Q) * z[0] + np.sqrt(max(q - m * m / Q, 0.0)) * z[1], np.sqrt(Q) * z[0]
+    if problem.sides == 1:
+        data: Sensing = draw_sensing(sensing, samples=TEST_SEQUENCES, tokens=tokens, size=size, rng=rng)
+    else:
+        data = draw_pairs(TEST_SEQUENCES, tokens, problem.pairs or "", size, rng, queries)
+    return data.fields(matrix), data.fields(target)

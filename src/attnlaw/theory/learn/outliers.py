@@ -24,11 +24,7 @@ from attnlaw.theory.learn.target import Target
 
 @dataclass(frozen=True)
 class Outlier:
-    """A target eigenvalue outside the bulk, and where the trained matrix shows it.
-
-    Args:
-        overlap: squared overlap of the two eigenvectors.
-    """
+    """A target eigenvalue outside the bulk, its place in the trained matrix, and the squared overlap."""
 
     target: float
     location: float

@@ -69,8 +69,7 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 class BestDecay:
     """The weight decay of least estimation error, and the prediction there.
 
-    Args:
-        remark: a warning if the least error is at an end of the range searched.
+    `remark` is a warning if the least error is at an end of the range searched.
     """
 
     weight_decay: float

@@ -13,10 +13,9 @@ import numpy as np
 import scipy
 
 from attnlaw.core.arrays import Reals
-from attnlaw.theory.learn.data import SENSINGS, TEST_SEQUENCES, draw_risk, hidden_target
+from attnlaw.theory.learn.data import TEST_SEQUENCES, draw_risk, fresh_fields, hidden_target
 from attnlaw.theory.learn.prediction import trace_or_nuclear_norm
 from attnlaw.theory.learn.problem import Problem
-from attnlaw.theory.learn.risk import Risk
 
 Check = Callable[[], None]  # called in every step of a solver; raises to end the training
 RESIDUAL = 1e-4  # a training run with a larger residual is reported as not converged
@@ -30,14 +29,7 @@ def never_stop() -> None: ...
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained matrix.
-
-    Args:
-        matrix: S of shape (d, d).
-        residual: how far S misses its optimality condition.
-        steps: number of steps of the solver.
-        solver: name of the solver.
-    """
+    """A trained matrix S (d, d), the residual of its optimality condition, the steps and the solver."""
 
     matrix: Reals
     residual: float
@@ -128,39 +120,18 @@ def train_once(
         **trace_or_nuclear_norm(problem, float(eigenvalues.sum()) / size),
         "rank_fraction": float(np.mean(eigenvalues != 0.0)),
     }
-    error_on_fresh = problem.prediction_error(values["estimation_error"])
-    if error_on_fresh is None:
-        values |= _on_fresh_sequences(problem, risk, sensing, (target, teacher), matrix, rng)
-    else:
-        values["prediction_error"] = error_on_fresh
-    if problem.observed_output.queries is not None and values["norm"] > 0:
+    prediction_error = problem.prediction_error(values["estimation_error"])
+    queries, tokens = problem.observed_output.queries, problem.tokens
+    if prediction_error is None:
+        student, clean = fresh_fields(problem, sensing, matrix, teacher, rng)
+        prediction_error = (
+            risk.output.loss(student, risk.output.labels(clean, tokens), tokens)[0] / TEST_SEQUENCES
+        )
+        if queries is not None:
+            wrong = (student[:, 0] > student[:, 1]) != (clean[:, 0] > clean[:, 1])
+            values["wrong_keys"] = float(wrong.mean())
+    values["prediction_error"] = prediction_error
+    if queries is not None and values["norm"] > 0:
         cosine = values["overlap"] / np.sqrt(values["norm"] * np.vdot(teacher, teacher) / size)
         values["angle"] = float(np.arccos(np.clip(cosine, -1.0, 1.0)))
     return TrainingRun(trained, values, eigenvalues)
-
-
-def _on_fresh_sequences(
-    problem: Problem,
-    risk: Risk,
-    sensing: str,
-    target: tuple[Reals, Reals],
-    matrix: Reals,
-    rng: np.random.Generator,
-) -> dict[str, float]:
-    """Return the mean loss of a student over fresh sequences with clean labels, and how often it errs.
-
-    Args:
-        target: eigenvalues (singular values) of the target, and its matrix.
-    """
-    fresh = SENSINGS[sensing].fresh[problem.attention]
-    queries, tokens = problem.observed_output.queries, problem.tokens
-    if problem.sides == 1:
-        student, teacher = fresh(sensing, matrix, target[0], tokens, rng)
-    else:
-        student, teacher = fresh(matrix, target[1], tokens, problem.pairs, rng, queries)
-    loss, _ = risk.output.loss(student, risk.output.labels(teacher, tokens), tokens)
-    errors = {"prediction_error": loss / TEST_SEQUENCES}
-    if queries is not None:
-        wrong = (student[:, 0] > student[:, 1]) != (teacher[:, 0] > teacher[:, 1])
-        errors["wrong_keys"] = float(wrong.mean())
-    return errors

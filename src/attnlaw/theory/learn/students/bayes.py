@@ -38,12 +38,7 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True)
 class BayesPoint:
-    """The solution of a batch.
-
-    Args:
-        a: noise level of what the posterior sees.
-        resolved: False if the error is zero up to rounding (exact recovery).
-    """
+    """The solution of a batch; `resolved` is False if the error is zero up to rounding (exact recovery)."""
 
     a: Reals
     E: Reals

@@ -57,13 +57,7 @@ from attnlaw.theory.learn.training import Check, Trained
 
 @dataclass(frozen=True)
 class RidgePoint:
-    """The solution of a batch.
-
-    Args:
-        delta: noise level.
-        s: shrinkage.
-        residual: what the equation for V misses.
-    """
+    """The solution of a batch: noise level delta, shrinkage s, V, E, and what the equation for V misses."""
 
     delta: Reals
     s: Reals

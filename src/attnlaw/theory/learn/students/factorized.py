@@ -63,11 +63,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """The solution of a batch.
-
-    Args:
-        resolved: False if the scan ended without a root. Then delta and E are bounds.
-    """
+    """The solution of a batch; delta and E are bounds if `resolved` is False (the scan found no root)."""
 
     delta: Reals
     eps: Reals
