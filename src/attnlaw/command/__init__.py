@@ -35,7 +35,7 @@ class UsageError(Exception):
 
 
 class GuardedOutput:
-    """Standard output whose errors are raised as `OutputClosed`, unlike those of files and connections."""
+    """Standard output that raises `OutputClosed`, to distinguish its errors from those of files."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def prepare_streams() -> None:
-    """Replace closed streams, guard standard output, and allow letters that a terminal cannot show."""
+    """Replace closed streams, guard standard output, and print "?" for letters that cannot be shown."""
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

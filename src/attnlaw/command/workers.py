@@ -38,7 +38,7 @@ class WorkerOptions(OutputOptions):
 
     @property
     def backend(self) -> Backend | None:
-        """The checked choice of workers; None without any, so that the study package is not imported."""
+        """The checked choice of workers; None without any. The study package is imported only for workers."""
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
         from attnlaw.study.backends import Backend

@@ -54,7 +54,7 @@ def charts_html(result: Result | InputError) -> str:
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
     """Draw a chart for the macro `figure`.
 
-    The style sheet scales it by its width in pixels, the last value.
+    The last value is its width in pixels, with which the style sheet scales it.
     """
     svg = inline_svg(chart, name)
     width = re.search(r'\bwidth="(\d+)', svg)

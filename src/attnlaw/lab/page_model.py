@@ -18,7 +18,7 @@ from attnlaw.verbs import VERBS, find_verb
 
 @dataclass(frozen=True)
 class State:
-    """What a page computes: a verb with the settings that differ from their defaults.
+    """The computation of a page: a verb with the settings that differ from their defaults.
 
     `simulation_arguments` are the further settings of the simulation; None if it does not run.
     """
@@ -59,9 +59,9 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb; `fixed` are settings that it was opened with, such as a path.
+    """The page of a verb.
 
-    They have no control.
+    `fixed` are settings that the page was opened with, such as a path. They have no control.
     """
 
     verb: Verb[Any, Any]
@@ -89,7 +89,7 @@ class PageModel:
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
         """Return the state for these values of the controls.
 
-        With the values in `beside`, those of the simulation's controls, the simulation runs, too.
+        `beside` are the values of the simulation's controls; with them, the simulation runs, too.
         """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:

@@ -63,7 +63,7 @@ class Application:
 def _cache_plugin_lookup() -> None:
     """Let marimo read the metadata of installed packages once, not whenever cells run.
 
-    This patches an internal function; other versions of marimo that do not have it stay as they are.
+    This patches an internal function of marimo. If a version does not have it, nothing is changed.
     """
     with suppress(ImportError, AttributeError):
         from marimo._entrypoints import registry

@@ -63,7 +63,7 @@ class Panel:
     def aside_html(self) -> str:
         """Return the controls as a column.
 
-        (marimo's sidebar shows each of them twice, and one lags behind.)
+        marimo's own sidebar would show each of them twice, and one would lag behind.
         """
         return lab_html("aside", self._groups())
 

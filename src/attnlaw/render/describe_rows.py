@@ -81,13 +81,13 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
 
 
 def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether another case has all known values of this one, and more."""
+    """Return whether another case has the same known values, and further ones."""
     known = {name: value for name, value in values.items() if value is not None}
     return other != values and all(other[name] == value for name, value in known.items())
 
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the tables of variants behind the columns of a verb's rows and tables, by column."""
+    """Return the table of variants (records with labels and colours) of each column that has one."""
     known = setting_fields(verb.settings).items()
     tables = {
         name: setting.rule.choices for name, setting in known if isinstance(setting.rule.choices, Mapping)

@@ -112,7 +112,7 @@ def run_figure(
 
 
 def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
-    """Write the comparisons of all runs as CSV. Return whether there are any; without, nothing is written."""
+    """Write the comparisons of all runs as CSV, if there are any. Return whether there are."""
     table = quantity_frame(COMPARISON, (line for figure_run in runs for line in figure_run.lines))
     if table.height:
         write_all({path: table.write_csv().encode()})

@@ -116,7 +116,7 @@ class DaskEngine(Engine):
             self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """Take the next tasks of one kind: a full batch, fewer near the end, one after an accident."""
+        """Take the next tasks of one kind: a full batch, fewer near the end, one after a failure."""
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
         if first.task.group is not None:  # in small batches, a task would cost as much as alone

@@ -72,7 +72,9 @@ class TimeUp(BaseException):
 
 @dataclass
 class Engine:
-    """Computes tasks in this process. A task that exits the process ends the run; on a cluster it does not.
+    """An engine that computes tasks in this process.
+
+    A task that exits the process ends the run; on a cluster it does not.
 
     Args:
         folder: directory of the store, to which tasks write their tables.

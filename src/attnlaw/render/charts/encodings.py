@@ -77,7 +77,10 @@ def colour_encoding(
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the dashes for each value of a column. There is no legend without options for it."""
+    """Return the dashes for each value of a column.
+
+    `legend` are options of the legend; without any, there is none.
+    """
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     return alt.StrokeDash(
         f"{column}:N", title=None, scale=scale, legend=alt.Legend(**legend) if legend else None

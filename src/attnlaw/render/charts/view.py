@@ -49,7 +49,7 @@ Drawings = Iterator[Drawing]
 
 
 class ChartView:
-    """What charts read of a result: its rows that did not fail, and its tables; NaN is null.
+    """The part of a result that charts read: rows that did not fail, and tables. NaN is null.
 
     Attributes:
         rows: with the column `case`, by which tables refer to them.

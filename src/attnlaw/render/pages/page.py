@@ -62,7 +62,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a page shows of one directory: the results of its verbs, and their figures."""
+    """The results of one directory on a page, and their figures."""
 
     results: Sequence[Result]
     figures: Sequence[Figure]
@@ -327,7 +327,7 @@ def explorer_data(
 
 
 def rows_section(link: str, example: str) -> Section:
-    """Return the table of all rows, with a filter for which `example` is a condition."""
+    """Return the section with the table of all rows; its filter shows the condition `example`."""
     title = f"All {link.lower()}"
     return Section("rows", title, macros("sections.html").rows(title, example), link)
 
@@ -335,7 +335,7 @@ def rows_section(link: str, example: str) -> Section:
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
 ) -> list[tuple[str, str]]:
-    """Return label and text of those numbers that a row has, in short or with their errors."""
+    """Return (label, text) pairs of the named numbers that a row has, with their errors if `errors`."""
     return [
         (
             verb.label(name),

@@ -1,1 +1,1 @@
-"""The terminal: numbers, tables and progress, and the view of any verb without one of its own."""
+"""The terminal: numbers, tables, progress, and the view of verbs that have no view of their own."""
