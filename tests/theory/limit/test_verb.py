@@ -176,6 +176,23 @@ def test_what_one_width_cannot_do_the_others_still_do(tmp_path):
     assert wide.width == 3
 
 
+def test_compare_widths_raises_or_collects_the_error_of_a_width():
+    stack, errors = Depth(AttentionLayer(GivenInputs(np.eye(3)))), {}
+    rows = compare_widths(stack, (2, 3), 100, 0, errors=errors)
+    assert ([row.width for row in rows], list(errors)) == ([3], [2])
+    with pytest.raises(InputError, match="rank 3, and tokens of width 2"):
+        compare_widths(stack, (2, 3), 100, 0)
+
+
+def test_each_layer_of_a_table_is_built_once(monkeypatch):
+    widths, check = [], AttentionLayer.__post_init__
+    monkeypatch.setattr(
+        AttentionLayer, "__post_init__", lambda layer: (widths.append(layer.width), check(layer))
+    )
+    attnlaw.limit(width=[16, 64, math.inf], draws=100)
+    assert sorted(widths) == [16, 64, math.inf]
+
+
 def test_an_id_outside_the_vocabulary_is_named():
     with pytest.raises(
         BadSetting, match=r"ids: found 999999, outside the vocabulary of .*; choose from 0 to"
