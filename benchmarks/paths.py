@@ -115,7 +115,7 @@ def head_laws(claims: Claims) -> None:
 
 def many_tokens(claims: Claims) -> None:
     """The law of one token's output among 4096 random ones."""
-    from attnlaw.theory.limit import AttentionLayer, RandomInputs, finite, output_law
+    from attnlaw.theory.limit import AttentionLayer, RandomInputs, output_law, sampler
     from attnlaw.theory.limit.wishart import streams
 
     layer = AttentionLayer(RandomInputs(4096), heads=2, width=1024)
@@ -123,7 +123,7 @@ def many_tokens(claims: Claims) -> None:
     began = time.process_time()
     output_law(layer, 400, seed=0)
     between = time.process_time()
-    finite._row_of_all(layer, 0, 4, streams(0), normalise=False)
+    sampler._row_of_all(layer, 0, 4, streams(0), normalise=False)
     ended = time.process_time()
     ours, before = (between - began) / 400, (ended - between) / 4
     claims.add(

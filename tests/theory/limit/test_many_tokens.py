@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from attnlaw.theory.limit import AttentionLayer, RandomInputs, ScoreSettings, finite, output_law
+from attnlaw.theory.limit import AttentionLayer, RandomInputs, ScoreSettings, output_law, sampler
 from attnlaw.theory.limit.heads import can_draw_row, draw_row
 from attnlaw.theory.limit.wishart import streams
 
@@ -38,7 +38,7 @@ def test_the_row_has_the_law_of_the_row_of_all_tokens(width, token, scores, shar
         RandomInputs(5, shared=shared), heads=2, width=width, head_width=head_width, scores=scores
     )
     row_moments = moments(*draw_row(layer, token, DRAWS, streams(1)))
-    direct = moments(*finite._row_of_all(layer, token, DRAWS, streams(2), normalise=False))
+    direct = moments(*sampler._row_of_all(layer, token, DRAWS, streams(2), normalise=False))
     apart = row_moments.mean(axis=0) - direct.mean(axis=0)
     error = np.sqrt((row_moments.var(axis=0) + direct.var(axis=0)) / DRAWS)
     assert np.all(np.abs(apart) <= 4.5 * error + 1e-12)

@@ -2,7 +2,6 @@
 
 from attnlaw.theory.limit.depth import Depth, PathPoint, StackLaw, StackSample, sample_stack, stack_law
 from attnlaw.theory.limit.distance import Distances, distances, kernel_kl
-from attnlaw.theory.limit.finite import output_law, sample
 from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.layer import AttentionLayer, Sample, ScoreSettings, WeightVariances
 from attnlaw.theory.limit.limit import (
@@ -14,6 +13,7 @@ from attnlaw.theory.limit.limit import (
     score_covariance,
 )
 from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
+from attnlaw.theory.limit.sampler import output_law, sample
 
 __all__ = [
     "AttentionLayer",

@@ -30,12 +30,12 @@ import numpy as np
 
 from attnlaw.core.estimate import Estimate
 from attnlaw.core.settings import check_value
-from attnlaw.theory.limit.finite import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.theory.limit.heads import attention_root, score_matrices
 from attnlaw.theory.limit.inputs import LARGEST_SIZE, cosine_matrix, gram_of, mean_cosine
 from attnlaw.theory.limit.kernels import ACTIVATIONS, apply, kernel_map
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, mean_of
+from attnlaw.theory.limit.sampler import check_token, chunks, score_variance, token_roots, unit_rows
 from attnlaw.theory.limit.wishart import (
     Array,
     Streams,

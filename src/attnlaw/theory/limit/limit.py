@@ -35,11 +35,11 @@ from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 from attnlaw.theory.limit.depth import Depth, StackLaw, stack_law
 from attnlaw.theory.limit.distance import distances, kernel_kl
-from attnlaw.theory.limit.finite import chunk_size, chunks, output_law
 from attnlaw.theory.limit.heads import can_draw_row, score_matrices
 from attnlaw.theory.limit.inputs import MOST_MEMORY, ROOT_ARRAYS
 from attnlaw.theory.limit.layer import AttentionLayer
 from attnlaw.theory.limit.mixture import OutputLaw, gaussian_law
+from attnlaw.theory.limit.sampler import chunk_size, chunks, output_law
 from attnlaw.theory.limit.wishart import Array, streams
 
 

@@ -14,7 +14,6 @@ from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import Settings, setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb
 from attnlaw.theory.limit.depth import Depth
-from attnlaw.theory.limit.finite import MOST_DRAWS
 from attnlaw.theory.limit.inputs import (
     LARGEST_SIZE,
     GivenInputs,
@@ -27,6 +26,7 @@ from attnlaw.theory.limit.kernels import ACTIVATIONS
 from attnlaw.theory.limit.layer import MASKS, SCALINGS, AttentionLayer, ScoreSettings, check_head_width
 from attnlaw.theory.limit.limit import WidthRow, at_width, compare_widths, density_of
 from attnlaw.theory.limit.mixture import BATCHES
+from attnlaw.theory.limit.sampler import MOST_DRAWS
 
 TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
 FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
