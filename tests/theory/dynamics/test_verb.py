@@ -53,7 +53,7 @@ def test_sgd_beside_the_theory() -> None:
 
 @pytest.mark.slow
 def test_what_as_many_samples_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnlaw.theory.dynamics.rows.COMPARED", 2)
+    monkeypatch.setattr("attnlaw.theory.dynamics.rows.SAMPLE_COUNTS", 2)
     (case,) = VERB.cases({"times": "0.01:0.05:2", "learning_rate": 0.05, "noise": 0.5, "statics": True})
     (result,) = VERB.run([case], lambda done, total: None)
     alpha, kept, bayes, _ = collect_tables(VERB, [result])["statics"].row(-1)
