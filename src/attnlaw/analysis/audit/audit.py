@@ -191,10 +191,10 @@ def _measure_undamaged(
         damaged = damaged_locations(model) if tolerant else frozenset()
         if not damaged:
             raise
-    rest = replace(selection, excluded=damaged)
-    if not any(rest.includes(location) for location, _ in model.network.leaves()):
+    undamaged = replace(selection, excluded=damaged)
+    if not any(undamaged.includes(location) for location, _ in model.network.leaves()):
         return model.network.map(lambda *_: None)
-    return measure(model, rest, jobs, progress, NullPreparer())
+    return measure(model, undamaged, jobs, progress, NullPreparer())
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
@@ -237,8 +237,11 @@ def model_findings(
         audits = [audit_model(source, options=tolerant)]
     else:
         audits = [audit(ModelSettings.parse({"model": source, **options}, "findings"), tolerant)]
-    every = (run_detectors(known.subject, ignore, levels, thresholds) for known in audits)
-    return [finding for group in every for finding in group]
+    return [
+        finding
+        for audited in audits
+        for finding in run_detectors(audited.subject, ignore, levels, thresholds)
+    ]
 
 
 def spectrum_at(source: Any, **location: Any) -> Spectrum:
@@ -264,8 +267,8 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     if not isinstance(source, Result | Audit):
         source = audit(ModelSettings.parse({"model": source}, "audit"))
     matrices, spectra = source.matrices, source.spectra
-    met = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in location.items())
-    rows = matrices.with_row_index("_row").filter(met)
+    at_location = pl.all_horizontal(pl.col(name).eq_missing(value) for name, value in location.items())
+    rows = matrices.with_row_index("_row").filter(at_location)
     description = ", ".join(f"{name} {value}" for name, value in location.items())
     if rows.height != 1:
         raise InputError(

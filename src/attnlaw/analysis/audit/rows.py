@@ -55,9 +55,8 @@ def matrix_table(
     contributions = iter(parts)
     std = initial_deviations(model)
     rows = []
-    for test, ((location, product), (_, spectrum)) in zip(
-        tests, _measured_leaves(model.network, spectra), strict=True
-    ):
+    leaves = measured_leaves(model.network, spectra)
+    for test, (location, product, spectrum) in zip(tests, leaves, strict=True):
         part = None if location.layer is None else next(contributions, None)
         values = {
             **location_row(model.name, location),
@@ -74,13 +73,13 @@ def matrix_table(
     return quantity_frame(MATRICES, rows)
 
 
-def _measured_leaves(
+def measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
-) -> Iterator[tuple[tuple[MatrixLocation, Product], tuple[MatrixLocation, Spectrum]]]:
-    """Yield the leaves of both trees that were measured."""
-    for product, (location, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
+) -> Iterator[tuple[MatrixLocation, Product, Spectrum]]:
+    """Yield location, product and spectrum of every matrix that was measured."""
+    for (location, product), (_, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
-            yield product, (location, spectrum)
+            yield location, product, spectrum
 
 
 def _spectrum_values(product: Product, spectrum: Spectrum) -> Row:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from attnlaw.analysis.atlas.compare import atlas_entry
-from attnlaw.analysis.audit.rows import log10
+from attnlaw.analysis.audit.rows import log10, measured_leaves
 from attnlaw.analysis.columns import LEVELS, TOWERS
 from attnlaw.analysis.findings.apply import count_by_level
 from attnlaw.analysis.findings.detectors import DETECTORS, Finding
@@ -62,11 +62,11 @@ def case_values(
         reason: why there are no proxies.
     """
     network = model.network
-    inside = {location.layer for location, _ in network.leaves() if location.layer is not None}
+    layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
     values: dict[str, Any] = {
         "family": model.family,
-        "depth": None if network.towers else (network.depth or len(inside)) + len(network.other_layers),
-        "distinct_layers": len(inside) + len(network.other_layers),
+        "depth": None if network.towers else (network.depth or len(layers)) + len(network.other_layers),
+        "distinct_layers": len(layers) + len(network.other_layers),
         "hidden_size": network.hidden_size,
         "head_count": model.heads,
         "matrix_count": matrices,
@@ -84,8 +84,8 @@ def case_values(
         return values
     if samples is not None:
         whole = bounds.values["spectrum_adaptive"]
-        over = Estimate(whole.value - log(samples) / 2, whole.error)
-        values["proxy_over_sqrt_samples_log10"] = log10(over)
+        divided = Estimate(whole.value - log(samples) / 2, whole.error)
+        values["proxy_over_sqrt_samples_log10"] = log10(divided)
     return values | {"value_of_adaptivity": bounds.adaptivity, "rank_count": bounds.rank_count}
 
 
@@ -113,10 +113,10 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
     """Return which norms are shown, and the kinds of matrix whose norm layer is not known."""
     unknown: dict[str, None] = {}
     folded = False
-    for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
-        if spectrum is not None and spectrum.applied is None:
+    for location, product, spectrum in measured_leaves(model.network, spectra):
+        if spectrum.applied is None:
             unknown[location.kind] = None
-        elif spectrum is not None:
+        else:
             folded |= product.norm != NO_NORM
     return {"norms": "applied" if folded and not as_stored else "stored", "norms_unknown": list(unknown)}
 
@@ -125,8 +125,8 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
     """Count the heads whose logits may exceed the range of a type, and name those without a bound."""
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
-    for (location, product), (_, spectrum) in zip(model.network.leaves(), spectra.leaves(), strict=True):
-        if spectrum is not None and KINDS[location.kind].scores and isinstance(product.block, Attention):
+    for location, product, _ in measured_leaves(model.network, spectra):
+        if KINDS[location.kind].scores and isinstance(product.block, Attention):
             reason = why_no_bound(model, location, product.block)
             if reason is not None:
                 reasons.setdefault(reason, {})[replace(location, head=None)] = None

@@ -147,8 +147,8 @@ def _open_units(
     """Open a model and list all its units by number: once in each worker, until the checkpoint changes."""
     model = settings.open()
     groups = tuple(GROUPS) if model.network.layers else ()
-    every = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
-    return model, TensorIndex.of(model), {unit.first: unit for unit in every}
+    units = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
+    return model, TensorIndex.of(model), {unit.first: unit for unit in units}
 
 
 def measure_unit(
