@@ -76,7 +76,7 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Average over the grid. Values that depend on omega alone have shape (nodes, 1)."""
+        """Return the average of values over the grid. Values of omega alone have shape (nodes, 1)."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
@@ -106,7 +106,7 @@ class AttendedKey:
 
     @property
     def curvature(self) -> float:
-        """`E l''` if the student is the target."""
+        """Mean curvature `E l''` of the loss if the student equals the target."""
         z, weights = self._axis
         chosen = scipy.special.expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))

@@ -101,7 +101,10 @@ class ObservationGroup(Settings):
 
 @dataclass(frozen=True)
 class Channel:
-    """`alpha_k d^2` observations of weight w_k and noise D_k, in units where each has signal variance Q."""
+    """A group of `alpha_k d^2` observations that share a weight w_k in the loss and a noise variance D_k.
+
+    The units are such that the signal of each observation has the variance Q.
+    """
 
     alpha: float
     weight: float
@@ -237,7 +240,7 @@ class Problem(ProblemRules):
 
     @property
     def sides(self) -> int:
-        """2 if the theory works with singular values of both signs, else 1."""
+        """Number of signs in the spectrum of the theory: 2 for singular values (untied), else 1."""
         return ATTENTIONS[self.attention].sides
 
     @property

@@ -8,9 +8,9 @@ T(T+1)/2 observations. Mode k is learned once `s_k > delta`, one after the other
     I = 1/(2 gamma - 1) + 6 - 8/(1 + gamma) + 3/(1 + 2 gamma)      factorized
     I = 1/(2 gamma - 1) + 2 - 1/(1 + 2 gamma)                      Bayes
 
-Each observation of untied attention shares twice as many unknowns: the law is the same with N/2 for N pairs
-(ours, from the same equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 -
-1/(2 gamma))` with noisy ones. Letters are explained in `attnlaw.theory.learn.problem`.
+An untied S has twice as many unknowns, so the law is the same with N/2 for N pairs (ours, from the same
+equations). So E falls as `(N/d)^-(2 gamma - 1)` with clean labels and as `(N/d)^-(1 - 1/(2 gamma))` with
+noisy ones. Letters are explained in `attnlaw.theory.learn.problem`.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class TokenSensing:
         return np.asarray(self.signs[:, None] * h / np.sqrt(size))
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum weight times `(sym(x_a x_b^T) - delta_ab I) / sqrt(d)` over samples and pairs."""
+        """Return the sum of weight times `(sym(x_a x_b^T) - delta_ab I) / sqrt(d)` over samples and pairs."""
         _, tokens, size = self.shape
         weights = self.signs[:, None] * weights
         first, second = upper(tokens)
@@ -226,7 +226,7 @@ class PairSensing:
         return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Sum weight times `(x_a z_b^T - delta I) / sqrt(d)` over samples and pairs."""
+        """Return the sum of weight times `(x_a z_b^T - delta I) / sqrt(d)` over samples and pairs."""
         size = self.shape[2]
         u = np.zeros_like(self.x)
         for p, (a, b) in enumerate(self.places):

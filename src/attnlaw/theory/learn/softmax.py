@@ -185,7 +185,7 @@ class _Channel:
         )
 
     def response(self, E: float, theta: float, V: float) -> float:
-        """Return the response, with `K G = A^-1 H / V` for the matrix A of Newton's method."""
+        """Return `2 alpha E tr[(K G)^2]`, with `K G = A^-1 H / V` for the matrix A of Newton's method."""
         *_, H, solved = self._proximal(E, theta, V)
         product = np.einsum("prn,rqn->pqn", solved, H)
         square = np.einsum("pqn,qpn->n", product, product).mean() / V**2
@@ -291,14 +291,17 @@ def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
 
 
 def angle(Q: float, E: float, gap: float) -> float:
-    """Return theta for `gap = Q* - m`."""
+    """Return the angle theta between the student's error and the target, from E and `gap = Q* - m`."""
     return float(np.arctan2(np.sqrt(max(E - gap * gap / Q, 0.0)), gap / np.sqrt(Q)))
 
 
 def fixed_point(
     channel: SoftmaxChannel, student: StudentUpdate, start: Start, tolerance: float
 ) -> SoftmaxPoint:
-    """Iterate in `log E`, theta and `log V`: V is of averages one up to the inverse weight decay."""
+    """Solve for the fixed point of a channel and a student, by accelerated iteration.
+
+    The unknowns are `log E`, theta and `log V`, because V ranges from order one to the inverse weight decay.
+    """
     problem = channel.problem
 
     def unknowns(E: float, theta: float, V: float) -> Reals:
@@ -327,7 +330,7 @@ def fixed_point(
 
 
 def noise_level(problem: Problem, averages: ChannelAverages) -> float:
-    """Return `a = sqrt(qhat)/mhat`, or the least level that rounding does not hide."""
+    """Return the noise level `a = sqrt(qhat)/mhat`, but at least the one that rounding does not hide."""
     return max(float(np.sqrt(averages.qhat)) / averages.mhat, problem.target.least_noise_level)
 
 

@@ -70,7 +70,10 @@ def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
 
 
 def _interpolate_angles(values: Reals) -> Reals:
-    """Interpolate values at a few midpoints of the angle (intervals, nodes) to 4096, by cosine series."""
+    """Interpolate functions of the angle from a few midpoints to 4096, by their cosine series.
+
+    The values have shape (intervals, nodes).
+    """
     coefficients = cosine_coefficients(values)[:, :ANGLES]
     padded = np.zeros((len(values), ANGLES))
     padded[:, : coefficients.shape[1]] = coefficients

@@ -184,7 +184,7 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Draw areas of `value` over `alpha` that add up, with a colour for each `part`."""
+    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error."""
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),

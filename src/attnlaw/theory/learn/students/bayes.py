@@ -48,7 +48,7 @@ class BayesPoint:
 
 
 def denoising_error(target: Target, a: Reals) -> Reals:
-    """Return `E(a)` for a batch of noise levels.
+    """Return the error `E(a)` of the best denoiser for a batch of noise levels a.
 
     >>> denoising_error(Target.marchenko_pastur(0.5), np.array([0.1, 1.0, 100.0])).round(4).tolist()
     [0.0074, 0.3969, 0.9999]
@@ -96,7 +96,7 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """Return the relative error of an E that is a difference of terms of this size."""
+    """Return the relative rounding error of E, if E is a difference of terms of this size."""
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
@@ -130,7 +130,7 @@ def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Inf
 
 
 def label_information(q: float, V: float) -> float:
-    """Return `E sum_y Z g^T K g`.
+    """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
     V times it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3). Away from the corner k = 0
     the labels answer one at a time, and each has the information `f(k_a)`, `f = phi^2/(Phi(k) Phi(-k))`.

@@ -118,8 +118,8 @@ def all_pairs(
     Self pairs (noise Delta, centred by Tr S/sqrt(d)) show only the symmetric part. The sum and the difference
     of a pair's two orders (noise Delta/2 each) show one part each. So the parts are two ridge problems on
     d^2/2 unknowns. The symmetric part has the channels (alpha T, 2, Delta/2) and (alpha T (T-1)/2, 2,
-    Delta/4), the antisymmetric part only the second. A factorized student has no such theory, because its
-    penalty does not act on the singular values of the parts.
+    Delta/4), the antisymmetric part only the second. A factorized student has no such theory, because what it
+    learns is not a map of singular values.
 
     Args:
         symmetric_share: share of Q* in the symmetric part, 1/2 for a generic target.

@@ -15,7 +15,7 @@ has `alpha_k d^2` observations of weight w_k and noise D_k.
 For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2 alpha_T delta^2 - Delta/2`.
 
 Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have singular values with both signs in place of eigenvalues, and
-`f(x) = sign(x) (abs(x) - b)_+`. Each observation shares twice as many unknowns, so `Vhat = sum alpha_k
+`f(x) = sign(x) (abs(x) - b)_+`. An untied S has twice as many unknowns, so `Vhat = sum alpha_k
 c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)` and `b = lt/Vhat`. These are the same equations at alpha_k/2 and
 lt/2, with integrals over both sides.
 
@@ -141,9 +141,13 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """Return what `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)` misses, over `sum 2 alpha_k c_k^2`.
+    """Return how far the equation for delta is from being solved, and the quantities at this delta.
 
-    The other results are eps, the cut, the integrals, V, and the left side over the same sum.
+    The equation is `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)`. Both sides are divided by `sum 2 alpha_k
+    c_k^2`.
+
+    Returns:
+        The difference, eps, the cut, the integrals, V, and the left side.
     """
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
@@ -272,7 +276,7 @@ def _factors_start(batch: ProblemBatch) -> tuple[Reals, Reals, Reals]:
 
 def _factors_step(problem: Problem, averages: ChannelAverages) -> tuple[float, ...]:
     Q, a = problem.target.second_moment, noise_level(problem, averages)
-    # If untied, each observation shares twice as many unknowns, and b = lt/mhat.
+    # An untied S has twice as many unknowns, so b = lt/mhat.
     b, r = 2 / problem.sides * problem.weight_decay / averages.mhat, averages.mhat / averages.Vhat
     parts = rectify(Truncated(problem.target.law, np.array([a]), problem.sides), np.array([b]))
     J, M1, chi, mass, near = (float(v[0]) for v in (parts.J, parts.M1, parts.chi, parts.mass, parts.E))
