@@ -332,7 +332,10 @@ def _component_nodes(
     high: Reals,
     count: int,
 ) -> Nodes:
-    """Return nodes on components; positions are measured from the first atom until the last step."""
+    """Return the nodes on some components of Biane's curve.
+
+    Positions are measured from a component's first atom and shifted only at the end, to keep their digits.
+    """
     theta = midpoint_angles(count)
     start, end = low, s[last] - s[first] + high
     half = 0.5 * (end - start)

@@ -94,7 +94,7 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals above b, (5, batch), for all members or those indexed by `which`."""
+        """Return the five integrals of the class above b, (5, batch), for all members or those in `which`."""
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
@@ -215,7 +215,10 @@ class FreeConvolution(Law):
         return np.concatenate(x), np.concatenate(weights)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the boundary value at real points (by the base law's method), else use subordination."""
+        """Return `g(z)`: at real points the limit from above, in closed form or by the boundary curve.
+
+        Other points are solved by subordination.
+        """
         z = np.asarray(z)
         if np.iscomplexobj(z):
             return self._subordinate(z.astype(complex))

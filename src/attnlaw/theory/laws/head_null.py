@@ -102,7 +102,7 @@ class HeadNull(Law):
 
 @dataclass(frozen=True)
 class _Layout:
-    """The support as a smooth image `R = middle + half cos(theta)`, for every ratio up to 1."""
+    """The piece that covers the support by `R = middle + half cos(theta)`, smooth for every ratio up to 1."""
 
     c: float
 

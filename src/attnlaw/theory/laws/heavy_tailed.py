@@ -163,7 +163,7 @@ class HighTemperatureMP(Law):
 
     @property
     def _top(self) -> float:
-        """The y at which f stops oscillating; at least 1."""
+        """The end, in y, of the stretch on which Tricomi's function f oscillates; at least 1."""
         a, b = self.a, self.b
         return max(a + 2 * b + 2 * float(np.sqrt(max(b * b + a * b, 0.0))), 1.0)
 

@@ -40,7 +40,7 @@ class Piece(Protocol):
     def high(self) -> float: ...
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
-        """Return `x` and `dx/dtheta`."""
+        """Return the points x at angles theta, and `dx/dtheta` there."""
         ...
 
 
@@ -208,7 +208,7 @@ class Law(ABC):
         return points[weights > 0], weights[weights > 0]
 
     def moment(self, order: int) -> float:
-        """Return `int x^order dmu`."""
+        """Return the moment `int x^order dmu`."""
         x, w = self.nodes()
         return float(w @ x**order + sum(weight * place**order for place, weight in self.atoms))
 

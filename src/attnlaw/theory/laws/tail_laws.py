@@ -66,12 +66,14 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """Return `x_min^k (alpha - 1)/(alpha - 1 - k)`, k the order; infinite if `k >= alpha - 1`."""
+        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`; infinite if
+        `k >= alpha - 1`.
+        """
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `-(alpha - 1)/(alpha x_min) 2F1(1, alpha; alpha + 1; z/x_min)`."""
+        """Return the transform `-(alpha - 1)/(alpha x_min) 2F1(1, alpha; alpha + 1; z/x_min)`."""
         z = np.asarray(z)
         factor = -(self.alpha - 1) / (self.alpha * self.x_min)
         g = factor * scipy.special.hyp2f1(1.0, self.alpha, self.alpha + 1, z.astype(complex) / self.x_min)
@@ -113,7 +115,7 @@ class Lognormal(Law):
         return np.asarray(np.exp(self.log_density(x)))
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return `-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
+        """Return the log-density `-s^2/2 - log(sqrt(2 pi) sigma x) - log P(s > s_min)`."""
         x = np.asarray(x, dtype=float)
         inside = (x >= self.x_min) & (x > 0)
         log_x = np.log(np.where(inside, x, 1.0))
@@ -134,7 +136,9 @@ class Lognormal(Law):
         return np.asarray(np.maximum(x, self.x_min))
 
     def moment(self, order: int) -> float:
-        """Return `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`, k the order."""
+        """Return the moment of order k,
+        `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
+        """
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):
             return float(np.exp(order * self.mu + 0.5 * (order * self.sigma) ** 2 + tail))

@@ -77,7 +77,7 @@ class TiedValuesLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The ratios a with `x = 0` at `u = -a`, ascending: from n, the output and the rank of the keys."""
+        """The values a with `x = 0` at `u = -a`, ascending: 1, the output ratio, the keys' rank over n."""
         given = () if self.output_ratio is None else (self.output_ratio,)
         return tuple(sorted((1.0, *given, min(self.key_ratio, float(self.heads)))))
 

@@ -227,7 +227,7 @@ def check_tokens(tokens: int) -> None:
 
 
 def require_real(what: str, dtype: np.dtype[Any]) -> None:
-    """Raise an `InputError` for a type other than real numbers, such as complex numbers."""
+    """Raise an `InputError` unless the entries are real numbers."""
     if dtype.kind not in "fiu":
         raise InputError(f"{what} holds {dtype}, expected real numbers; convert it")
 

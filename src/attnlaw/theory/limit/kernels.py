@@ -91,7 +91,10 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C), and a squared mean of 0."""
+    """Return E psi(g)^2 and (E psi(g))^2 = 0 of clipping to [-C, C], C the bound.
+
+    `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`.
+    """
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0

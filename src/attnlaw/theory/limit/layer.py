@@ -257,7 +257,7 @@ class AttentionLayer:
 
     @property
     def score_scale(self) -> float:
-        """The factor of scores of unit variance: weight deviations, and 1/sqrt(n_H) for the scaling 1/n."""
+        """The factor of scores of unit variance: weight deviations, over sqrt(n_H) for the scaling 1/n."""
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 
