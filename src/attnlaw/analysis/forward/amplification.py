@@ -113,22 +113,8 @@ def amplification(
     >>> [round(row.median, 12) for row in found.rows]
     [6.0, 4.0]
     """
-    given = as_inputs(inputs)
-    network = open_classifier(model, given, blocks)
-    return network_amplification(network, given, output, method, positions, seed, tolerance, progress)
-
-
-def network_amplification(
-    network: Classifier,
-    inputs: ModelInputs,
-    output: str = "logits",
-    method: str = "auto",
-    positions: str | Sequence[int] = "last",
-    seed: int = 0,
-    tolerance: float = TOLERANCE,
-    progress: Progress = no_progress,
-) -> Amplification:
-    """Measure the amplification of a network that is already open."""
+    inputs = as_inputs(inputs)
+    network = open_classifier(model, inputs, blocks)
     check_value("output", output, str, choices=OUTPUTS)
     check_value("method", method, str, choices=METHODS)
     exact = method != "power" and output == "logits" and network.classes <= MAX_EXACT_CLASSES

@@ -148,6 +148,7 @@ def open_classifier(
     """Open the network of a directory or a torch module, and try it on the first input.
 
     Args:
+        model: a directory or a torch module. A network that is already open is returned as it is.
         blocks: the blocks of a torch module, first to last. They are found in models of `transformers`.
 
     Raises:
@@ -155,6 +156,8 @@ def open_classifier(
     """
     import torch
 
+    if isinstance(model, Classifier):
+        return model
     if isinstance(model, str | os.PathLike):
         name, module = str(model), load_classifier(model)[1]
     else:

@@ -22,7 +22,6 @@ import numpy as np
 from attnlaw.analysis.forward.classifier import (
     Batch,
     Classifier,
-    ModelInputs,
     as_inputs,
     batches,
     open_classifier,
@@ -128,20 +127,8 @@ def condition(
     >>> round(found.total, 7), found.rows[0].kind
     (1.0540926, '1')
     """
-    given = as_inputs(inputs)
-    network = open_classifier(model, given, blocks)
-    return network_condition(network, given, margin, positions, seed, progress)
-
-
-def network_condition(
-    network: Classifier,
-    inputs: ModelInputs,
-    margin: str = "hard",
-    positions: str | Sequence[int] = "last",
-    seed: int = 0,
-    progress: Progress = no_progress,
-) -> Condition:
-    """Measure the condition of a network that is already open."""
+    inputs = as_inputs(inputs)
+    network = open_classifier(model, inputs, blocks)
     check_value("margin", margin, str, choices=MARGINS)
     maps = _find_linear_maps(network, len(inputs))
     margins = np.zeros(len(inputs))

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from attnlaw.analysis.forward.amplification import Amplification, network_amplification
-from attnlaw.analysis.forward.classifier import Classifier, ModelInputs, as_inputs, open_classifier
-from attnlaw.analysis.forward.condition import Condition, network_condition
+from attnlaw.analysis.forward.amplification import Amplification
+from attnlaw.analysis.forward.amplification import amplification as measure_amplification
+from attnlaw.analysis.forward.classifier import as_inputs, open_classifier
+from attnlaw.analysis.forward.condition import Condition
+from attnlaw.analysis.forward.condition import condition as measure_condition
 from attnlaw.analysis.forward.inputs import RawInput, Tokenizer, open_tokenizer, read_input
 from attnlaw.analysis.forward.load import load_classifier
-from attnlaw.analysis.forward.margins import Difference, Margins, compare_margins, network_margins
+from attnlaw.analysis.forward.margins import Difference, Margins, compare_margins, measure_margins
 from attnlaw.analysis.forward.scales import MatrixScale, log10_worst_case, matrix_scales
 from attnlaw.analysis.forward.trace import max_input_tokens
 from attnlaw.checkpoints.open import open_model
@@ -101,39 +103,23 @@ def measure_model(
     ]
     inputs = as_inputs(read)
     network = replace(open_classifier(module, inputs), name=source)
-    margins = network_margins(network, inputs, "hard", at, positions, seed, progress)
+    shared: dict[str, Any] = {"positions": positions, "seed": seed, "progress": progress}
+    margins = measure_margins(network, inputs, at=at, **shared)
     unknown = _unknown_token_id(tokenizer)
     count = sum(row.count(unknown) for row in read) if unknown is not None else 0
-    whole = MarginMeasurement(
+    measurement = MarginMeasurement(
         margins=replace(margins, unknown=count),
-        condition=network_condition(network, inputs, "hard", positions, seed, progress) if kappa else None,
+        condition=measure_condition(network, inputs, **shared) if kappa else None,
     )
-    return (
-        _add_amplification(whole, source, network, inputs, positions, seed, progress)
-        if amplification
-        else whole
-    )
-
-
-def _add_amplification(
-    measurement: MarginMeasurement,
-    source: str,
-    network: Classifier,
-    inputs: ModelInputs,
-    positions: str,
-    seed: int,
-    progress: Progress,
-) -> MarginMeasurement:
-    """Add amplification by layer and scales by matrix, both measured and from the weights alone."""
+    if not amplification:
+        return measurement
     spectra: Any = measure(open_model(source), Selection())
     worst = log10_worst_case(spectra)
     return replace(
         measurement,
-        amplification=network_amplification(
-            network, inputs, positions=positions, seed=seed, progress=progress
-        ),
+        amplification=measure_amplification(network, inputs, **shared),
         log10_worst_case=None if worst is None else tuple(worst),
-        matrices=matrix_scales(network, spectra, inputs, positions, seed, progress),
+        matrices=matrix_scales(network, spectra, inputs, **shared),
     )
 
 

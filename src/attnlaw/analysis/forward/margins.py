@@ -226,9 +226,8 @@ def measure_margins(
     """Measure D of every input from the model's own predictions, without labels.
 
     Args:
-        model: a directory (BERT and RoBERTa with a classifier, GPT-2 and LLaMA-like language models), or a
-            torch
-            module.
+        model: a directory or a torch module. Directories may have BERT and RoBERTa with a classifier, and
+            GPT-2 and LLaMA-like language models.
         inputs: at least 12 lists of ids, or a tensor, that training did not see; see
             `attnlaw.analysis.forward.classifier`.
         margin: "hard" or "smooth".
@@ -243,24 +242,12 @@ def measure_margins(
     >>> found.inputs, found.ties, found.remark
     (40, 0, None)
     """
-    given = as_inputs(inputs)
-    _require_enough(given)
-    return network_margins(
-        open_classifier(model, given, blocks), given, margin, at, positions, seed, progress
-    )
-
-
-def network_margins(
-    network: Classifier,
-    inputs: ModelInputs,
-    margin: str,
-    at: int,
-    positions: str | Sequence[int],
-    seed: int,
-    progress: Progress,
-) -> Margins:
-    """Measure the margins of a network that is already open. At least 12 inputs must have a usable D."""
-    _require_enough(inputs)
+    inputs = as_inputs(inputs)
+    if len(inputs) < MIN_INPUTS:
+        raise InputError(
+            f"inputs: found {len(inputs)}, and margins need at least {MIN_INPUTS}; give more, 200 if you can"
+        )
+    network = open_classifier(model, inputs, blocks)
     margins = relative_margins(network, inputs, margin, at, positions, seed, progress)
     usable = sum(row.status == "ok" for row in margins.rows)
     if usable < MIN_INPUTS:
@@ -269,13 +256,6 @@ def network_margins(
             f"are left of the {MIN_INPUTS} that are needed; give other inputs"
         )
     return margins
-
-
-def _require_enough(inputs: ModelInputs) -> None:
-    if len(inputs) < MIN_INPUTS:
-        raise InputError(
-            f"inputs: found {len(inputs)}, and margins need at least {MIN_INPUTS}; give more, 200 if you can"
-        )
 
 
 def relative_margins(
