@@ -24,14 +24,14 @@ C = I - 11^T / N subtracts from every column its mean over the inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlaw.checkpoints.network import KINDS, Heads, Layer, Maps, MatrixLocation, Network, Tower
+from attnlaw.checkpoints.network import KINDS, Heads, Layer, Maps
 from attnlaw.core.arrays import Reals
 
 if TYPE_CHECKING:
@@ -365,32 +365,6 @@ class Product:
 def _column_block(matrix: Reals, number: int, parts: int) -> Reals:
     size = matrix.shape[1] // parts
     return matrix[:, number * size : (number + 1) * size]
-
-
-def build_network(
-    layers: Sequence[StoredLayer],
-    applications: Sequence[int],
-    activation: str,
-    outside_layers: Mapping[str, Product | None],
-    unread: str | None,
-    towers: Sequence[Tower] = (),
-    others: Sequence[int] = (),
-) -> Network[Product]:
-    """Return the tree of a model's products; `outside_layers` has the products outside them, by kind."""
-    return Network(
-        tuple(layer.products() for layer in layers),
-        tuple(applications),
-        attention_widths(layers),
-        activation,
-        tuple(
-            (MatrixLocation(None, kind), product)
-            for kind, product in outside_layers.items()
-            if product is not None
-        ),
-        unread,
-        tuple(towers),
-        tuple(others),
-    )
 
 
 def attention_widths(layers: Sequence[StoredLayer]) -> tuple[int, ...]:

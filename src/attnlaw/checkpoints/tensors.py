@@ -63,7 +63,11 @@ class InMemoryTensors(Tensors):
     def __init__(self, tensors: Mapping[str, Any], source: str = "state dict") -> None:
         self.source = source
         self.metadata = {}
-        self._tensors = {str(name): value for name, value in tensors.items() if is_tensor(value)}
+        self._tensors = {
+            str(name): value
+            for name, value in tensors.items()
+            if hasattr(value, "shape") and hasattr(value, "dtype")
+        }
         if not self._tensors:
             raise InputError(f"{source}: holds no tensors; pass model.state_dict()")
         self.shapes = {name: tuple(value.shape) for name, value in self._tensors.items()}
@@ -93,10 +97,6 @@ def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> 
     """Raise an `InputError` if a tensor has NaN or infinite entries."""
     if not np.isfinite(array).all():
         raise InputError(f"{source}: tensor {name} has NaN or infinite entries; {remedy}")
-
-
-def is_tensor(value: Any) -> bool:
-    return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:

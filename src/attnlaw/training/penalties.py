@@ -36,8 +36,11 @@ def tail_exponent(weight: Tensor) -> Tensor:
     The weight needs a rank of at least 2 and upper singular values that differ; orthogonal weights have no
     tail.
     """
+    import torch
+
     values = _squared_singular_values(weight)
-    smallest = values[0].item() * (max(_as_matrix(weight).shape) * _epsilon(values)) ** 2
+    epsilon = float(torch.finfo(values.dtype).eps)
+    smallest = values[0].item() * (max(_as_matrix(weight).shape) * epsilon) ** 2
     k = int((values > smallest).sum()) // 2
     if k < 1:
         why = "has rank below 2, and a tail needs 2 singular values; leave it out of the penalty"
@@ -165,9 +168,3 @@ def _squared_singular_values(weight: Tensor) -> Tensor:
 
 def _weight_error(weight: Tensor, why: str) -> InputError:
     return InputError(f"a weight of shape {tuple(weight.shape)} {why}")
-
-
-def _epsilon(values: Tensor) -> float:
-    import torch
-
-    return float(torch.finfo(values.dtype).eps)

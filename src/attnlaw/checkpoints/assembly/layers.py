@@ -33,12 +33,11 @@ from attnlaw.checkpoints.blocks import (
     StoredLayer,
     View,
     attention_widths,
-    build_network,
 )
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
 from attnlaw.checkpoints.model import Model
-from attnlaw.checkpoints.network import Tower
+from attnlaw.checkpoints.network import MatrixLocation, Network, Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
@@ -96,21 +95,24 @@ def build_model(
     obstacle = missing_from_network(match, layers, tensors, others, left_out, unread)
     embedding = _find_view(tensors, family.embedding, stored_out_in=False)
     unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
+    outside = [
+        (MatrixLocation(None, kind), Product.of(view, norm))
+        for kind, view, norm in (("embedding", embedding, NO_NORM), ("unembedding", unembedding, None))
+        if view is not None
+    ]
     return Model(
         name=printable(name),
         family=printable(model_type_of(family, config)),
         tensors=tensors,
-        network=build_network(
-            layers,
+        network=Network(
+            tuple(layer.products() for layer in layers),
             applications,
+            attention_widths(layers),
             _activation(shapes_of[0]),
-            {
-                "embedding": None if embedding is None else Product.of(embedding, NO_NORM),
-                "unembedding": None if unembedding is None else Product.of(unembedding, None),
-            },
+            tuple(outside),
             obstacle,
-            towers,
-            others,
+            tuple(towers),
+            tuple(others),
         ),
         layers=tuple(layers),
         embedding_view=embedding,

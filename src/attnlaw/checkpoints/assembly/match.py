@@ -64,9 +64,13 @@ def match_family(
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
-        matches = [
-            Match(family, stacks) for family in group if (stacks := _family_stacks(family, tensors, whole))
+        candidates = [
+            Match(
+                family, tuple(part for stack in family.stacks for part in _find_stacks(stack, tensors, whole))
+            )
+            for family in group
         ]
+        matches = [candidate for candidate in candidates if candidate.stacks]
         if matches:
             best = max(
                 matches,
@@ -105,10 +109,6 @@ def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
         positions=matched.positions[:kept],
         predicting=len(matched.layers) - kept,
     )
-
-
-def _family_stacks(family: Family, tensors: Tensors, whole: bool) -> tuple[MatchedStack, ...]:
-    return tuple(matched for stack in family.stacks for matched in _find_stacks(stack, tensors, whole))
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:

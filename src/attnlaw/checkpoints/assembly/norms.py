@@ -81,13 +81,10 @@ def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
     """Return the first roles whose norms all exist."""
-    return next(
-        (roles for roles in ways if all(_has_norm(shapes, at, name) for name in roles.values())), None
-    )
-
-
-def _has_norm(shapes: Shapes, at: str, name: str) -> bool:
-    return not name or shapes.norm(at + name) is not None
+    for roles in ways:
+        if all(not name or shapes.norm(at + name) for name in roles.values()):
+            return roles
+    return None
 
 
 def _block_norm(shapes: Shapes, at: str, roles: Roles, block: str) -> Norm | None:

@@ -12,7 +12,6 @@ from attnlaw.checkpoints.assembly.norms import is_pre_norm
 from attnlaw.checkpoints.assembly.scores import clip_of, is_rotary
 from attnlaw.checkpoints.blocks import StoredLayer
 from attnlaw.checkpoints.config import Config
-from attnlaw.checkpoints.families import LayerTable
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import printable
 
@@ -159,7 +158,8 @@ def model_warnings(
         messages.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
     if names := _unread_norms(match, tensors) if not foreign_type else []:
         messages.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
-    missing = [stack.name for stack in match.family.stacks if stack.name and not _has_stack(match, stack)]
+    matched = [stack.stack for stack in match.stacks]
+    missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
         messages.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
     if (
@@ -207,10 +207,6 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
         "is no part of QK": any(block.scores.growing for block in blocks),
     }
     return [text for text, is_true in sentences.items() if is_true]
-
-
-def _has_stack(match: Match, stack: LayerTable) -> bool:
-    return any(matched.stack == stack for matched in match.stacks)
 
 
 def _unread_norms(match: Match, tensors: Tensors) -> list[str]:

@@ -91,14 +91,10 @@ class LayerTable:
     inner_size: str = "intermediate_size"
 
     @property
-    def tables(self) -> tuple[Roles, ...]:
-        """All role tables."""
-        return (self.attention, self.cross, *self.feed_forward, *self.experts)
-
-    @property
     def names(self) -> frozenset[str]:
         """Tensors of a layer that the table names, without norms of blocks and with the first expert only."""
-        named = [name.replace("{expert}", "0") for roles in self.tables for name in roles.values()]
+        tables = (self.attention, self.cross, *self.feed_forward, *self.experts)
+        named = [name.replace("{expert}", "0") for roles in tables for name in roles.values()]
         inner = [f"{name}.weight" for name in self.inner_norms.values() if name]
         sinks = [self.sinks] if self.sinks else []
         return frozenset((*named, *inner, *sinks, *self.ignored, *self.unread))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from itertools import zip_longest
@@ -212,12 +212,17 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
 def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
     """Return a stack after checking its roles, and that `depth` has a key for each number in `layer`."""
     table = _record(LayerTable, values, place)
-    for name, roles in _roles(table):
+    blocks = [("attention", table.attention), ("cross", table.cross)]
+    blocks += [("feed_forward", roles) for roles in table.feed_forward]
+    blocks += [("experts", roles) for roles in table.experts]
+    for name, roles in blocks:
         parts = [part for keys in roles for part in keys.split(",")]
         if set(parts) not in COMPLETE_ROLES[name] or len(parts) != len(set(parts)):
             sets = " or ".join(", ".join(sorted(whole)) for whole in COMPLETE_ROLES[name] if whole)
             raise InputError(f"{place}: {name}: has the roles {', '.join(parts) or 'none'}; expected {sets}")
-    for name, roles in _norm_roles(table):
+    optional = [("norms", roles) for roles in table.norms]
+    optional += [("inner_norms", table.inner_norms), ("biases", table.biases)]
+    for name, roles in optional:
         if unknown := set(roles) - OPTIONAL_ROLES[name]:
             known = ", ".join(sorted(OPTIONAL_ROLES[name]))
             raise InputError(f"{place}: {name}: has the role {min(unknown)}; expected some of {known}")
@@ -234,15 +239,3 @@ def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
             f"{place}: layer: {table.layer!r} has indices without text between them; put a dot there"
         )
     return table
-
-
-def _norm_roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
-    yield from (("norms", roles) for roles in table.norms)
-    yield "inner_norms", table.inner_norms
-    yield "biases", table.biases
-
-
-def _roles(table: LayerTable) -> Iterator[tuple[str, Roles]]:
-    yield from (("attention", table.attention), ("cross", table.cross))
-    yield from (("feed_forward", roles) for roles in table.feed_forward)
-    yield from (("experts", roles) for roles in table.experts)

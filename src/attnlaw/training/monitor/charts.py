@@ -56,7 +56,8 @@ def steps(result: Result) -> Figure | None:
     panels = {title: there[title] for title in order if title not in still} or there
     if not there:
         return None
-    caption = f"{_headline(rows, there[order[0]], order[0])} {_constant_note(still)} {CAPTION}"
+    constant = f"Constant, so not drawn: {'; '.join(still)}." if still else ""
+    caption = f"{_headline(rows, there[order[0]], order[0])} {constant} {CAPTION}"
     return Figure("steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels))
 
 
@@ -92,10 +93,6 @@ def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
     if move.size <= STILL_TOLERANCE:
         return ""
     return f"What moved most: {title}, {lines[name]}, from {move.first:.4g} to {move.last:.4g}."
-
-
-def _constant_note(still: list[str]) -> str:
-    return f"Constant, so not drawn: {'; '.join(still)}." if still else ""
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:

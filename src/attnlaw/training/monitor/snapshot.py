@@ -96,13 +96,20 @@ def take_snapshot(
         if name in quantities:
             columns[name] = compute(spectra)
     if "factor_imbalance" in quantities:
-        columns["factor_difference"] = _differences(spectra)
+        # |A^T A - B^T B|_F of the stored factors.
+        columns["factor_difference"] = [
+            None if spectrum.factors is None else spectrum.factors.difference * spectrum.factors.scale
+            for spectrum in spectra
+        ]
         keys = [tuple(location_row(model.name, location).values()) for location, _ in measured]
         columns |= history.relative_sizes(keys, {name: columns[name] for name in FACTOR_SIZES})
     readings = history.read_heads(model, tree, step, quantities)
     if "means" in quantities:
         columns["mean"] = [readings.means.get(location) for location, _ in measured]
-        columns["frobenius"] = [_scaled(location, spectrum) for location, spectrum in measured]
+        columns["frobenius"] = [
+            None if location.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
+            for location, spectrum in measured
+        ]
     rows = [
         {"step": step, **location_row(model.name, location)}
         | {name: column[number] for name, column in columns.items()}
@@ -157,10 +164,6 @@ def _value(estimate: Estimate | None) -> float | None:
     return None if estimate is None else estimate.value
 
 
-def _stable_ranks(spectra: Sequence[Spectrum]) -> list[float | None]:
-    return [spectrum.stable_rank for spectrum in spectra]
-
-
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
     """Count values beyond the edge of the null; None if a spectrum has no null or no edge."""
     nulls = [
@@ -179,36 +182,13 @@ def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
     return [None if tail is None else tail.alpha for tail in tails]
 
 
-def _imbalances(spectra: Sequence[Spectrum]) -> list[float | None]:
-    return [
-        None if spectrum.factors is None else balance_of(spectrum.factors).imbalance for spectrum in spectra
-    ]
-
-
-def _differences(spectra: Sequence[Spectrum]) -> list[float | None]:
-    """Return |A^T A - B^T B|_F of the stored factors."""
-    return [
-        None if spectrum.factors is None else spectrum.factors.difference * spectrum.factors.scale
-        for spectrum in spectra
-    ]
-
-
-def _scaled(location: MatrixLocation, spectrum: Spectrum) -> float | None:
-    """Return |M|_F/sqrt(N) of a head."""
-    return None if location.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
-
-
-def _excesses(spectra: Sequence[Spectrum]) -> list[float | None]:
-    return [None if spectrum.factors is None else balance_of(spectrum.factors).excess for spectrum in spectra]
-
-
 # Quantities computed from the spectra. If a spectrum is approximate, all but the stable rank are null.
 SPECTRUM_QUANTITIES: dict[str, Callable[[Sequence[Spectrum]], Sequence[float | None]]] = {
-    "stable_rank": _stable_ranks,
+    "stable_rank": lambda spectra: [spectrum.stable_rank for spectrum in spectra],
     "outliers": _outliers,
     "alpha": _alphas,
-    "factor_excess": _excesses,
-    "factor_imbalance": _imbalances,
+    "factor_excess": lambda spectra: [balance_of(spectrum.factors).excess for spectrum in spectra],
+    "factor_imbalance": lambda spectra: [balance_of(spectrum.factors).imbalance for spectrum in spectra],
 }
 
 
