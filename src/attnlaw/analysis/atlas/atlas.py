@@ -56,13 +56,7 @@ MODELS = (
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """Rows of audits of several models.
-
-    Args:
-        models: one row for each model, with where it comes from.
-        matrices: their matrices.
-        layers: their layers.
-    """
+    """Rows of audits of several models: `models` (one row each, with its origin), `matrices` and `layers`."""
 
     models: pl.DataFrame
     matrices: pl.DataFrame

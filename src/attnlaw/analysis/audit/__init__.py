@@ -1,4 +1,8 @@
-"""Audits of checkpoints: spectra of all matrices, null tests, proxies of generalization bounds, findings."""
+"""Audits of checkpoints: spectra of all matrices, null tests, proxies of generalization bounds, findings.
+
+QK and VO are the products of a head's query and key matrices, and of its value and output matrices. A proxy
+is the leading factor of a bound, without constants. It is not a guarantee.
+"""
 
 from __future__ import annotations
 

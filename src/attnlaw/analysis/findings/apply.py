@@ -82,9 +82,7 @@ class FindingGroup:
     """The findings of one detector at one level.
 
     Args:
-        rule: name of the detector.
-        count: number of findings.
-        locations: where they are, farthest past the threshold first; at most four.
+        locations: the four farthest past the threshold.
         value: the value that is farthest past the threshold.
         meaning: of the only finding, or of the detector if there are several.
     """

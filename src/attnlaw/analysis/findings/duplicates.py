@@ -125,14 +125,8 @@ def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> l
     for layer in model.layers:
         attention = layer.attention
         if all((layer.index, kind) in head_sketches for kind in SELF):
-            key = (
-                attention.heads,
-                attention.query.shape,
-                attention.key.shape,
-                attention.value.shape,
-                attention.output.shape,
-            )
-            groups.setdefault(key, []).append(layer)
+            views = (attention.query, attention.key, attention.value, attention.output)
+            groups.setdefault((attention.heads, *(view.shape for view in views)), []).append(layer)
     return list(groups.values())
 
 

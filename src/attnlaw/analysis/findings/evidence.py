@@ -127,7 +127,6 @@ class Hit:
     """What a detector reports for one location.
 
     Args:
-        location: where it is.
         value: the number that passed the threshold.
         detail: what is particular to this case; it is put before the detector's meaning.
         level: replaces the detector's level.

@@ -162,11 +162,7 @@ class TensorIndex:
 class Observer:
     """Takes notes while its `model` is read, each tensor once.
 
-    Args:
-        model: the model to watch; read `observer.model` instead of it.
-        take: receives every note; it may be called from any thread.
-        index: the index of the model, if it is already known.
-
+    Read `observer.model` in place of `model`. `take` receives every note, possibly from several threads.
     `seconds` is the CPU time that noting took.
     """
 
@@ -340,20 +336,15 @@ class EvidenceCollector:
 
     def _stored(self, note: TensorNote) -> StoredTensor:
         role, location = self._index.roles(note.name, note.member)
-        dtype, seen = self._plain.tensors.dtype(note.name), note.seen
+        dtype = self._plain.tensors.dtype(note.name)
         return StoredTensor(
             replace(location, tensor=printable(location.tensor or note.name)),
             role,
             note.shape,
             dtype,
             dtype not in FLOATS,
-            seen.not_finite,
-            seen.peak,
-            seen.constant,
-            seen.zero_rows,
-            seen.zero_columns,
-            seen.distinct,
-            note.decibels,
+            **{name: value for name, value in vars(note.seen).items() if name != "digest"},
+            decibels=note.decibels,
             mask=note.mask,
         )
 

@@ -38,11 +38,9 @@ class EffectiveBeta:
     """The effective beta of one head.
 
     Args:
-        layer, head: which head it is.
         value: mean over rows of the standard deviation of a row's logits.
         spread: standard deviation of the same over rows.
         tokens: number of rows.
-        extension: what goes beyond the theory.
     """
 
     layer: int

@@ -39,17 +39,14 @@ class Fit:
     outside the law's support.
 
     Args:
-        law: its name in `FITTERS`.
         size: number of eigenvalues that the law describes.
-        parameters: by name.
-        errors: their standard errors.
+        errors: standard errors of the parameters.
         statistics: further numbers of the law's own tests.
         ks: Kolmogorov-Smirnov distance.
         log_likelihood: mean over the `size` eigenvalues.
         p_value: of the law's own test (random: finite-size null; power law: bootstrap).
         curve: x and density over singular values. Its mass is one over the values that are not zero, or the
             share that a tail covers.
-        outcome: whether the law could be fitted.
         remark: what is missing, and why.
     """
 
@@ -206,28 +203,20 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
     with np.errstate(divide="ignore"):
         log_density = np.log(fit.density(values) / (2 * values))
     grid = np.linspace(0.0, fit.top, CURVE_POINTS)
+    ranges = {"threshold": fit.threshold, "target_rank": fit.target_rank, "cut_ratio": fit.cut_ratio}
     return Fit(
         law,
         values.size,
-        parameters={
-            "noise_level": fit.noise_level.value,
-            "threshold": fit.threshold.value,
-            "target_rank": fit.target_rank.value,
-            "scale": fit.scale.value,
-            "cut_ratio": fit.cut_ratio.value,
-        },
+        parameters={name: value.value for name, value in ranges.items()}
+        | {"noise_level": fit.noise_level.value, "scale": fit.scale.value},
         statistics={
             "rank_fraction": fit.rank_fraction,
             "distance": fit.distance,
             "plausible": fit.plausible,
             "noise_low": fit.noise_level.low,
             "noise_high": fit.noise_level.high,
-            "threshold_low": fit.threshold.low,
-            "threshold_high": fit.threshold.high,
-            "target_rank_low": fit.target_rank.low,
-            "target_rank_high": fit.target_rank.high,
-            "cut_ratio_low": fit.cut_ratio.low,
-            "cut_ratio_high": fit.cut_ratio.high,
+            **{f"{name}_low": value.low for name, value in ranges.items()},
+            **{f"{name}_high": value.high for name, value in ranges.items()},
         },
         ks=ks_distance(fit.cdf(values)),
         log_likelihood=mean_log(log_density),

@@ -216,10 +216,9 @@ class NullTest:
     """The null test of one matrix.
 
     Args:
-        p_value: how often a random matrix looks at least as different.
         outliers: number of values beyond the null's edge; None if zeros reach into the middle half of the
             values.
-        draws: number of random matrices.
+        draws: number of random matrices that it was compared with.
         shape: names the null.
     """
 
