@@ -69,11 +69,11 @@ class NormFold:
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """Return the product of this map and a matrix."""
+        """Return the product of this linear map and a matrix."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:
-        """Return the product of the transpose of this map and a matrix."""
+        """Return the product of the transposed map and a matrix."""
         return self.gain[:, None] * self._centred(columns)
 
     def _centred(self, columns: Reals) -> Reals:

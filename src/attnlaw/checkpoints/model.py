@@ -60,7 +60,7 @@ class Model:
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     def layer(self, number: int) -> StoredLayer:
-        """Return the layer of that number; layers that are not read (linear attention) have numbers too."""
+        """Return the layer with that number. Layers of linear attention count, although they are not read."""
         return next(layer for layer in self.layers if layer.index == number)
 
     def read(self, view: View) -> Reals:

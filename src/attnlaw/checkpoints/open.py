@@ -290,7 +290,7 @@ def _patterns() -> list[str]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """Return the files that match the best pattern of which the directory has any."""
+    """Return the files of a directory that match the first pattern with any match."""
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:

@@ -40,7 +40,7 @@ DEFAULT_ARITHMETIC = Arithmetic()
 
 
 def model_setting(default: Any) -> Any:
-    """Return the setting for the words MODEL; `default` is MISSING if the verb needs a model."""
+    """Return the positional setting MODEL; `default` is MISSING if the verb needs a model."""
     return setting(
         default,
         "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",

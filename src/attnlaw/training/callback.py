@@ -62,7 +62,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
 
 
 def stop_everywhere(stop: bool, device: Any) -> bool:
-    """Return whether the first process stops, in every process, so that all stop at the same step."""
+    """Return the first process's decision to stop, in every process, so that all stop at the same step."""
     import torch
     import torch.distributed as dist
 

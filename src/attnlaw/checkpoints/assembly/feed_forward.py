@@ -47,7 +47,7 @@ def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> Input
 
 
 def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the way that names the most tensors of this layer; None if it has none of them."""
+    """Return the role table that names the most tensors of this layer; None if it has none of them."""
     counts = [sum(prefix + name in shapes for name in _of_expert(roles, number=0).values()) for roles in ways]
     return ways[counts.index(max(counts))] if any(counts) else None
 

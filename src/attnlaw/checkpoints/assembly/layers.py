@@ -204,7 +204,7 @@ def _attach_norms(
 
 
 def _router_sum(shapes: Shapes, experts: int) -> float:
-    """Return the largest sum of a router's weights: 1 for a softmax, else the number of chosen experts."""
+    """Return the largest sum of a router's weights for one token, for softmax and sigmoid routers."""
     config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
     chosen = min(config.size("num_experts_per_tok") or experts, experts)

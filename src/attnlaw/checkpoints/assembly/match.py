@@ -45,7 +45,7 @@ class MatchedStack:
 
 @dataclass(frozen=True)
 class Match:
-    """A family, and the stacks of it that a checkpoint contains."""
+    """A family, and those of its stacks that a checkpoint contains."""
 
     family: Family
     stacks: tuple[MatchedStack, ...]

@@ -80,7 +80,7 @@ def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool
 
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the first roles whose norms all exist."""
+    """Return the first table of norms whose tensors all exist."""
     for roles in ways:
         if all(not name or shapes.norm(at + name) for name in roles.values()):
             return roles

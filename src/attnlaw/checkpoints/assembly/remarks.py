@@ -76,7 +76,7 @@ def missing_from_network(
     left_out: Sequence[str],
     unread: Sequence[UnreadLayers],
 ) -> str | None:
-    """Return what data pass but formulas of whole networks do not cover; None if there is nothing."""
+    """Return why formulas of whole networks do not cover the model; None if they do."""
     if others:
         return _linear_warning(others)
     # A layer with unread matrices and no feed-forward block has one of an unknown kind.

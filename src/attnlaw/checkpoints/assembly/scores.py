@@ -50,7 +50,7 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
-    """Return the norm of queries or keys; `use_qk_norm` decides about norms without tensors."""
+    """Return the norm of queries or keys; `use_qk_norm` says whether norms without tensors exist."""
     name = shapes.stack.inner_norms.get(role)
     if not name:
         there = name is not None and shapes.config.values.get("use_qk_norm", True)

@@ -81,7 +81,7 @@ class TorchFile(InMemoryTensors):
 
 
 def import_torch(reason: str) -> Any:
-    """Return the torch module; raise an `InputError` that says how to install it."""
+    """Return the torch module, or raise an `InputError` that says how to install it."""
     with require_extra(reason, "torch"):
         import torch
     return torch

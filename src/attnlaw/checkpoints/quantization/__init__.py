@@ -34,7 +34,7 @@ CODES = re.compile(
 
 
 def decode(tensors: Tensors, config: Config) -> Tensors:
-    """Return the tensors as weights, whichever scheme of the table they are stored in."""
+    """Return tensors that read as weights, for every scheme in the table."""
     for scheme in SCHEMES:
         tensors = scheme.decode(tensors, config)
     return tensors

@@ -31,7 +31,7 @@ WARN, STOP = "warn", "stop"
 
 @settings_dataclass
 class MonitorSettings(ModelSettings):
-    """When a module is measured during training, and which of its quantities."""
+    """When to measure a module during training, and which quantities."""
 
     every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")

@@ -137,7 +137,7 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return a step whose weights could not be measured: a row of nulls with the reason."""
+    """Return the snapshot of a step whose weights could not be measured: nulls, and the reason."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
