@@ -43,11 +43,9 @@ class PathRows(BriefRepr):
 
     @property
     def _last(self) -> dict[str, Any]:
-        last = {name: Estimate(*_value_and_error(self.path, name, -1)) for name in NAMES}
-        samples = None if self.path.samples is None else float(self.path.samples[-1])
-        return {name: None if estimate.value is None else estimate for name, estimate in last.items()} | {
-            "samples": samples
-        }
+        last = {name: _value_and_error(self.path, name, -1) for name in NAMES}
+        estimates = {name: None if pair[0] is None else Estimate(*pair) for name, pair in last.items()}
+        return estimates | {"samples": self.rows[-1]["samples"]}
 
     @property
     def outcome(self) -> Outcome:
@@ -87,8 +85,6 @@ class SgdRows(PathRows):
     """Runs of SGD with the rows of their tables. `quantities` is the row of the case, at the last time."""
 
     path: MeasuredTrajectory
-
-    tracks: tuple[dict[str, Any], ...] = ()
 
     @cached_property
     def quantities(self) -> dict[str, Any]:
