@@ -21,11 +21,10 @@ from attnlaw.theory.laws.transformed import Folded, Mirrored, Rectified, Shrunk,
 
 @dataclass(frozen=True)
 class Case:
-    """A law, the error of its quadrature, and where its mass ends if not at its support's end.
+    """A law, the error of its quadrature, and where its mass ends if not at the end of its support.
 
-    `reach` is None for tails too heavy to be enclosed by a contour. Densities that are smooth but for
-    square-root edges are integrated to rounding; a jump at zero (rectified) or a tabulated density (shrunk)
-    costs digits.
+    `reach` is None for tails too heavy for a contour around them. Smooth densities with square-root edges are
+    integrated to rounding. A jump at zero (rectified) or a tabulated density (shrunk) costs digits.
     """
 
     law: Law

@@ -1,4 +1,4 @@
-"""Closed forms of the classical laws, and what they refuse."""
+"""Closed forms of the classical laws, and the errors they raise."""
 
 from __future__ import annotations
 

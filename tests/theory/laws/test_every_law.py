@@ -1,4 +1,4 @@
-"""What every law of the table must satisfy."""
+"""Properties that every law of the table must have."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def moment_by_quadrature(case: Case, power: float) -> float:
 
 
 def moment_by_contour(case: Case, order: int) -> float:
-    """`1/(2 pi i) int z^k g(z) dz` around the support on an ellipse, by the trapezoidal rule.
+    """Return `1/(2 pi i) int z^k g(z) dz` around the support on an ellipse, by the trapezoidal rule.
 
-    Half the length of the support away from it, so the rule converges like (1/3)^count.
+    The ellipse is half the length of the support away from it, so the rule converges like (1/3)^count.
     """
     low, high = case.ends
     middle, radius = 0.5 * (low + high), 0.5 * (high - low)

@@ -1,4 +1,4 @@
-"""Free convolution with a semicircle: exact moments, two routes, random matrices."""
+"""Free convolution with a semicircle: exact moments, two methods, random matrices."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_little_noise_leaves_the_base(k0: float) -> None:
 
 
 def fine_spectrum(k0: float) -> Discrete:
-    """Marchenko-Pastur as quadrature points: Biane's route then has nothing in common with the cubic."""
+    """Return Marchenko-Pastur as quadrature points, so that Biane's method shares nothing with the cubic."""
     law = MarchenkoPastur(k0)
     points, weights = law.nodes()
     values = np.concatenate([points, [x for x, _ in law.atoms]])
@@ -138,10 +138,10 @@ def test_noise_on_a_matrix_gives_the_law() -> None:
 
 @pytest.mark.parametrize("sigma", [1e-2, 1e-6, 1e-11, 1e-15, 1e-40])
 def test_hardly_blurred_atoms_keep_their_mass_and_place(sigma: float) -> None:
-    """Round a component `int x dmu = sum p s + sigma^2 sum p_i p_j/(s_i - s_j)`, j outside, by residues.
+    """By residues, a component has `int x dmu = sum p s + sigma^2 sum p_i p_j/(s_i - s_j)`, j outside it.
 
-    Atoms of small weight at a large place are narrower than its round-off; `Re g` there has the square of a
-    semicircle of variance `p sigma^2`, `4 sigma^2 int (Re g)^2 = p^2` and what the other atoms add.
+    Atoms of small weight at a large place are narrower than its rounding error. `Re g` there has the square
+    of a semicircle of variance `p sigma^2`, `4 sigma^2 int (Re g)^2 = p^2`, plus what the other atoms add.
     """
     values, weights = np.array([0.0, 1e-3, 1e-3 + 1e-6, 1e3]), np.array([0.5, 0.3, 0.2 - 1e-7, 1e-7])
     groups = Truncated(Discrete(tuple(values), tuple(weights)), np.array([sigma])).node_groups()[0][1]
@@ -171,7 +171,7 @@ def test_hardly_blurred_atoms_keep_their_mass_and_place(sigma: float) -> None:
 
 
 def test_a_law_of_many_atoms_has_the_mass_of_its_moments() -> None:
-    """A bulk of 200 close atoms needs thousands of nodes where the next one is about to join it."""
+    """A bulk of 200 close atoms needs thousands of nodes if the next atom is about to join it."""
     k = np.arange(1, 401)
     law = Discrete(tuple((20.0 / k).tolist()), (1 / 400,) * 400)
     for sigma in np.linspace(1.0, 1.6, 7).tolist():

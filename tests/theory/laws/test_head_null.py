@@ -1,4 +1,4 @@
-"""The null of a head: its edges, three routes to its moments, random heads, ratio one."""
+"""The null of a head: its edges, its moments by three methods, random heads, ratio one."""
 
 from __future__ import annotations
 

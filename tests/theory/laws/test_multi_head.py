@@ -71,7 +71,7 @@ REFERENCE: list[tuple[Law, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
 
 
 def same(value: float, printed: str) -> None:
-    """To half a unit of the last digit that was printed, and a rounding more."""
+    """Compare to half a unit of the last printed digit, plus rounding."""
     digits = len(printed.partition(".")[2])
     assert value == pytest.approx(float(printed), abs=0.51 * 10.0**-digits)
 
@@ -98,12 +98,12 @@ def free_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def plain_moments(a: float) -> np.ndarray:
-    """Of the Marchenko-Pastur law of mean one with ratio 1/a."""
+    """Return the moments of the Marchenko-Pastur law of mean one with ratio 1/a."""
     return np.array([1.0, 1 + 1 / a, 1 + 3 / a + 1 / a**2])
 
 
 def moments_by_cumulants(law: MultiHeadLaw) -> np.ndarray:
-    """rho, the law of `1 - c + c X`, times a Marchenko-Pastur law for each factor."""
+    """Return the moments of the law of `1 - c + c X` times a Marchenko-Pastur law for each factor."""
     c = law.beta**2 / law.theta
     x = np.append(1.0, plain_moments(law.key_ratio))
     moments = np.array(
@@ -116,7 +116,7 @@ def moments_by_cumulants(law: MultiHeadLaw) -> np.ndarray:
 
 
 def tied_by_cumulants(law: TiedValuesLaw) -> np.ndarray:
-    """Free cumulants `h m_q` of the jumps, whose moments come by quadrature over a Marchenko-Pastur law."""
+    """Return moments from the free cumulants `h m_q` of the jumps, by quadrature over Marchenko-Pastur."""
     rate = law.key_ratio / law.heads
     base = MarchenkoPastur(rate)
     x, w = base.nodes()
@@ -161,7 +161,7 @@ def test_moments_of_tied_values_are_those_of_free_cumulants(law: TiedValuesLaw) 
 
 @pytest.mark.parametrize("head_size", [None, 5, 200])
 def test_the_architecture_is_in_the_second_moment(head_size: int | None) -> None:
-    """arXiv 2610.10033, (C.16): `m2/m1^2 - 1` is a sum over what the layer has; a Hermite term adds one."""
+    """arXiv 2610.10033, (C.16): `m2/m1^2 - 1` is a sum over the layer's parts; a Hermite term adds one."""
     law = MultiHeadLaw(0.8, 6, 0.7, 1.1, 2.0, head_size=head_size)
     b, theta = 0.64, np.expm1(0.64)
     expected = 1 / 6 + 1 / 1.1 + 1 / 2.0 + (b / theta) ** 2 / 0.7
@@ -233,7 +233,7 @@ def test_four_equal_factors_leave_a_density_that_is_integrated() -> None:
 def test_the_second_term_cures_narrow_heads(
     tokens: int, head_size: int, beta: float, first: float, second: float
 ) -> None:
-    """Distances of one softmax head, as draws by another script had them (two digits)."""
+    """The distances are those of one softmax head, drawn by another script (two digits)."""
     values = attention_spectrum(random_attention(tokens, head_size, beta, seed=2))
     for expected, kept in ((first, None), (second, head_size)):
         law = MultiHeadLaw(beta, 1, head_size / tokens, head_size=kept)

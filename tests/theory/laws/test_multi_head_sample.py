@@ -1,4 +1,4 @@
-"""Draws of multi-head attention against their laws: moments of every matrix, spikes, warnings."""
+"""Draws of multi-head attention compared with their laws: moments of every matrix, spikes, warnings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MADE = [(of, sharing) for sharing in SHARINGS for of in MATRICES]
 
 
 def layer(tokens: int, sharing: str) -> AttentionShape:
-    """Keys and values of half the tokens, outputs of five quarters."""
+    """Return a layer with keys and values of half the tokens and outputs of five quarters."""
     half, out = tokens // 2, 5 * tokens // 4
     return AttentionShape(tokens, 3, half, half, out, sharing)
 
 
 def shape_of(gram: np.ndarray) -> list[float]:
-    """Mean of its eigenvalues and moments 2 and 3 in units of it, without computing any eigenvalue."""
+    """Return the mean of the eigenvalues, and moments 2 and 3 in units of it, without any eigenvalue."""
     n = gram.shape[0]
     square = gram @ gram
     mean = float(np.trace(gram)) / n
@@ -30,7 +30,7 @@ def shape_of(gram: np.ndarray) -> list[float]:
 
 
 def largest(expected: RandomLayer, draws: int) -> Estimate:
-    """Mean and standard error of the largest value over draws, with 1/n taken off."""
+    """Return mean and standard error of the largest value over draws, with 1/n subtracted."""
     rng = np.random.default_rng(4)
     grams = (_grams(expected.shape, expected.beta, MATRICES[expected.of], rng)[0] for _ in range(draws))
     top_eigenvalues = [float(eigsh(gram, k=1, which="LA", return_eigenvectors=False)[0]) for gram in grams]
@@ -40,7 +40,7 @@ def largest(expected: RandomLayer, draws: int) -> Estimate:
 @pytest.mark.slow
 @pytest.mark.parametrize(("of", "sharing"), MADE)
 def test_moments_of_draws_become_those_of_the_law(of: str, sharing: str) -> None:
-    """Softmax draws at two sizes, extrapolated in 1/n: three moments of each of twelve matrices."""
+    """Softmax draws at two sizes are extrapolated in 1/n: three moments of each of twelve matrices."""
     beta, rng = 0.7, np.random.default_rng(8)
     means, errors = [], []
     for tokens, draws in ((64, 60), (128, 30)):
@@ -123,7 +123,7 @@ def test_the_spike_is_where_it_is_expected_and_column_means_take_it_off() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("of", ["values", "output"])
 def test_the_spike_goes_through_values_and_outputs(of: str) -> None:
-    """`l^2 y = theta`: an extension, so held against draws."""
+    """`l^2 y = theta` is an extension of the paper, so it is compared with draws."""
     expected = RandomLayer(AttentionShape(250, 16, 16, 64, 1000), 1.0, of, "mean")
     edge = expected.law.support[1]
     estimate = largest(expected, 16)

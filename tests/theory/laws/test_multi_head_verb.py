@@ -1,4 +1,4 @@
-"""`multi_head`, a verb of studies: its rows, tables, refusals, and what a study of it draws."""
+"""The study verb `multi_head`: its rows, tables and errors, and what a study of it draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table D.2 of arXiv 2610.10033 by the shipped studies: softmax attention against its Gaussian equivalent."""
+"""Table D.2 of arXiv 2610.10033 from the shipped studies: softmax attention and its Gaussian equivalent."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_degrees_of_freedom_are_the_transform_below_zero(law: MultiHeadLaw | Tie
 
 
 def explicit(law: MultiHeadLaw, tokens: int, ridge: float, noise: float) -> float:
-    """Ridge regression on a matrix of this spectrum, with matrices alone."""
+    """Return the error of ridge regression on a matrix of this spectrum, with matrices alone."""
     width = int(law.output_ratio * tokens)
     rng = np.random.default_rng(1)
     U = np.linalg.qr(rng.standard_normal((tokens, tokens)))[0]

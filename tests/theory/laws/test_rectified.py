@@ -46,7 +46,7 @@ def test_integrals_agree_with_adaptive_quadrature(k0: float, a: float, b: float)
 
 @pytest.mark.parametrize(("k0", "a", "b"), [(0.1, 0.3, 0.2), (0.5, 0.012, 0.005), (0.5, 0.01, 0.3)])
 def test_distance_agrees_with_adaptive_quadrature(k0: float, a: float, b: float) -> None:
-    """`Q - J - 2 b M1 + 2 a^2 chi` by quad, on both sides of what is small."""
+    """`Q - J - 2 b M1 + 2 a^2 chi` by quad, for a and b above and below the limit of what is small."""
     J = integral(k0, a, lambda x, g: (x - b) ** 2, above=b)
     M1 = integral(k0, a, lambda x, g: x - b, above=b)
     chi = 2 * integral(k0, a, lambda x, g: (x - b) * g.real, above=b)

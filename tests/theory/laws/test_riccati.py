@@ -1,6 +1,6 @@
 """The law of a tied student: its start in closed form, eigenvalues of a matrix flow, edges, outliers.
 
-It is not in the table of all laws: its density is taken a little off the line, right to some 1e-3.
+It is not in the table of all laws, because its density is evaluated a little off the line and right to 1e-3.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def path_of_width(width: float) -> Trajectory:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
 def test_mass_and_eigenvalues(width: float) -> None:
-    """Distance from the eigenvalues of a flow at d = 200; atoms and all."""
+    """Compare the law, including atoms, with the eigenvalues of a flow at d = 200."""
     law = path_of_width(width).spectrum(0.05)
     assert law.nodes()[1].sum() + law.mass_of_atoms == pytest.approx(1.0, abs=2e-3)
     S, _ = student(200, width, 0.05, spike=False)

@@ -1,4 +1,4 @@
-"""The product of two factors, blurred: quartic against Biane's curve, draws, limits, both sides."""
+"""The product of two factors with noise: quartic and Biane's curve, draws, limits, both sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATIOS = (0.1, 0.5, 1.0, 3.0)
 
 
 def as_atoms(law: SymmetricProduct) -> Discrete:
-    """Its quadrature as a discrete law, for the boundary curve: another route than the quartic."""
+    """Return its quadrature as a discrete law, for the boundary curve, which does not use the quartic."""
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)
     weights = np.append(weights, atoms[:, 1])
@@ -28,7 +28,7 @@ def as_atoms(law: SymmetricProduct) -> Discrete:
 @pytest.mark.parametrize("k", RATIOS)
 @pytest.mark.parametrize("a", [0.05, 0.4, 1.0, 30.0])
 def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
-    """At every node: a root of the quartic, to its condition; and mass, variance, 2 int x Re g are known."""
+    """Every node has a root of the quartic; mass, variance and 2 int x Re g are known."""
     ((_, nodes),) = product_nodes(k, np.array([a]))
     x, re_g = nodes.x, nodes.re_g
     half, theta = (
@@ -50,7 +50,7 @@ def test_quartic_root_is_the_physical_one(k: float, a: float) -> None:
 @pytest.mark.parametrize("k", RATIOS)
 @pytest.mark.parametrize("b", [0.2, 1.1])
 def test_integrals_of_both_sides_against_the_boundary_curve(k: float, b: float) -> None:
-    """The curve takes nodes until the last coefficients of the mass are 1e-9: its error is a few of that."""
+    """The curve adds nodes until the last coefficients of the mass are 1e-9, so its error is a few 1e-9."""
     law, a = SymmetricProduct(k), np.array([0.6])
     quartic = rectify(Truncated(law, a, 2), np.array([b]))
     curve = rectify(Truncated(as_atoms(law), a, 2), np.array([b]))
@@ -77,7 +77,7 @@ def test_chi_is_the_derivative_of_J() -> None:
     ("a", "b", "cut"), [(0.004, 0.003, None), (0.004, 0.003, 0.006), (0.009, 0.002, 1.0)]
 )
 def test_small_errors_do_not_cancel(a: float, b: float, cut: float | None) -> None:
-    """Where a and b are small, E equals `Q - J - 2 b M1 + 2 a^2 chi`, to the round-off of those terms."""
+    """If a and b are small, E equals `Q - J - 2 b M1 + 2 a^2 chi` to the rounding error of those terms."""
     parts = rectify(
         Truncated(SymmetricProduct(0.3), np.array([a]), 2),
         np.array([b]),

@@ -1,4 +1,4 @@
-"""Power-law and lognormal tails against scipy's distributions and adaptive quadrature."""
+"""Power-law and lognormal tails compared with scipy's distributions and adaptive quadrature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks of temperature, participation numbers and their null, against singular values, draws and limits."""
+"""Thresholds of beta and participation numbers, compared with singular values, draws and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from attnlaw.theory.laws.finite_size import condensed_beta, few_rows_beta, frobe
 
 @pytest.mark.parametrize("tokens", [2, 128, 512, 4096])
 def test_marks_are_where_the_perplexity_of_a_row_is_one(tokens: int) -> None:
-    """At beta_c that of the row; at beta_2 that of its squares, a row at twice the temperature."""
+    """beta_c belongs to the row, and beta_2 to its squares, a row at twice the beta."""
     assert tokens * np.exp(-(condensed_beta(tokens) ** 2) / 2) == pytest.approx(1.0, rel=1e-12)
     assert tokens * np.exp(-((2 * few_rows_beta(tokens)) ** 2) / 2) == pytest.approx(1.0, rel=1e-12)
 
@@ -77,7 +77,7 @@ def test_centring_takes_off_what_uniform_attention_is() -> None:
 
 
 def test_null_participation_becomes_that_of_the_law() -> None:
-    """PR/n to `m1^2/m2`, draws of two sizes extrapolated in 1/n."""
+    """PR/n tends to `m1^2/m2`; draws of two sizes are extrapolated in 1/n."""
     beta, ratio = 0.7, 0.5
     law = AttentionMatrixLaw(beta, ratio)
     small, large = (null_participation(n, int(ratio * n), beta, seed=5, draws=40) / n for n in (120, 240))

@@ -1,6 +1,6 @@
-"""The oracle: every weight matrix drawn, every product formed, straight from the definitions.
+"""The oracle: it draws every weight matrix and forms every product, directly from the definitions.
 
-Nothing here is shared with the package but the records that describe a layer.
+It shares nothing with the package except the records that describe a layer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInput
 
 
 def psi(name: str, x: np.ndarray) -> np.ndarray:
-    """Activations, written again."""
+    """Apply an activation, written a second time."""
     if name == "relu":
         return x * (x > 0)
     if name == "gelu":
@@ -67,7 +67,7 @@ def attention(
 
 
 def rotate(layer: AttentionLayer, z: np.ndarray) -> np.ndarray:
-    """Rotary positions: plane f of each vector at position i turned by i theta_f."""
+    """Turn plane f of each vector at position i by i theta_f (rotary positions)."""
     thetas = np.repeat(layer.scores.frequencies, z.shape[-1] // (2 * len(layer.scores.frequencies)))
     angles = np.arange(z.shape[-2])[:, None] * thetas
     even, odd = z[..., 0::2], z[..., 1::2]
@@ -78,7 +78,7 @@ def rotate(layer: AttentionLayer, z: np.ndarray) -> np.ndarray:
 
 
 def weigh(layer: AttentionLayer, p: np.ndarray) -> np.ndarray:
-    """Attention weights, one row after the other."""
+    """Return attention weights, computed row by row."""
     s = p.shape[-1]
     weights = np.zeros_like(p)
     for i in range(s):
@@ -111,7 +111,7 @@ def seen(layer: AttentionLayer, i: int, j: int) -> bool:
 
 
 def brute_force(stack: Depth, draws: int, seed: int, coordinates: int = 2) -> Sample:
-    """Last scores and the first output coordinates of a stack of layers."""
+    """Draw the last scores and the first output coordinates of a stack of layers."""
     rng = np.random.default_rng(seed)
     layer, n = stack.layer, int(stack.layer.width)
     x = tokens(layer, draws, rng)

@@ -1,8 +1,8 @@
-"""The exact sampler against all weights drawn, and wrong samplers that the same tests reject.
+"""The exact sampler compared with draws of all weights, and wrong samplers that the same tests reject.
 
-Two-sample Kolmogorov-Smirnov tests; the family-wise level is 1e-3, shared equally (Bonferroni) by the
-planned number of tests. Seeds and level were fixed before the first run; draws, 20,000 then, were lowered
-later for time, before any run with fewer. The wrong samplers below show what is still told apart.
+The tests are two-sample Kolmogorov-Smirnov tests. The family-wise level is 1e-3, shared equally (Bonferroni)
+by the planned number of tests. Seeds and level were fixed before the first run. The 20,000 draws were lowered
+later for time, before any run with fewer. The wrong samplers below show which errors the tests still detect.
 """
 
 from __future__ import annotations

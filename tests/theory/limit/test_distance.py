@@ -1,4 +1,4 @@
-"""Distances against closed forms for normals, errors against repeated runs, the paper's recipe."""
+"""Distances compared with closed forms for normals, errors with repeated runs, and the paper's estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activations and kernels against quadrature."""
+"""Activations and kernels compared with quadrature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a layer refuses, each with one clear line; and what it accepts."""
+"""Layers that raise an error, each with one clear line, and layers that are accepted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNIT = np.random.default_rng(3).standard_normal((5, 8))
 
 
 def test_short_tokens_are_kept():
-    """Each entry of L L^T to rounding of its own two tokens; a zero token stays zero."""
+    """Each entry of L L^T is right to the rounding of its two tokens; a zero token stays zero."""
     gram = GivenInputs.from_tokens(SHORT[:, None] * UNIT).gram
     root = GivenInputs(gram).limit_root()
     assert root.shape == (5, 4)

@@ -1,4 +1,4 @@
-"""One row among many random tokens against the route that draws a root of all of them."""
+"""One row among many random tokens, compared with draws from a root of all tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAWS = 20_000
 
 
 def moments(lengths: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """What two heads have each and together, with the token's own length; a column for each quantity."""
+    """Return moments of two heads, alone and together, and of the token's length, one column for each."""
     first, second = lengths.T
     squares = np.broadcast_to(squares, first.shape)
     quantities = (first, second, first * second, first**2, squares, squares**2, squares * first)
@@ -55,7 +55,7 @@ def test_few_or_other_tokens_keep_their_draws():
 
 
 def test_widths_share_their_normals():
-    """At a width of 1e9 every draw is that of the limit, up to 1e-4 of it."""
+    """At a width of 1e9, every draw is within 1e-4 of that of the limit."""
     layer = AttentionLayer(RandomInputs(100), heads=2, width=10**9)
     limit = output_law(layer.at_width(math.inf), 200, seed=3).variances
     assert np.allclose(output_law(layer, 200, seed=3).variances, limit, rtol=1e-3)

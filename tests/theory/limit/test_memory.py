@@ -1,4 +1,4 @@
-"""The memory that a law takes: told beforehand against what is traced, and refused before it is taken."""
+"""The memory that a law needs: predicted and traced, and an error before too much is allocated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merged variances against the draws that they stand for."""
+"""Merged variances compared with the draws that they replace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`limit` as a verb: tables of widths, three kinds of tokens, further distances, refusals in a line."""
+"""The verb `limit`: tables of widths, three kinds of tokens, further distances, errors in one line."""
 
 from __future__ import annotations
 

@@ -66,9 +66,7 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`; infinite if
-        `k >= alpha - 1`.
-        """
+        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`, or infinity."""
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 
@@ -136,7 +134,8 @@ class Lognormal(Law):
         return np.asarray(np.maximum(x, self.x_min))
 
     def moment(self, order: int) -> float:
-        """Return the moment of order k,
+        """Return the moment of order k.
+
         `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
         """
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass

@@ -80,9 +80,7 @@ class Shrunk(Law):
 
     @cached_property
     def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
-        """Tables of x, y(x) and the density of y on each interval, at angles that are dense near the
-        edges.
-        """
+        """Tables of x, y(x) and the density of y on each interval, with more points near the edges."""
         maps = []
         for low, high in self.base.intervals:
             theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
