@@ -96,6 +96,13 @@ def test_forms_never_change_the_status(tmp_path, monkeypatch):
     assert (tmp_path / "summary.md").read_text().count("###") == 2
 
 
+def test_the_record_has_the_texts_of_the_reports():
+    gate = attnlaw.check(str(MODEL)).record
+    assert json.loads(gate.to_sarif())["version"] == "2.1.0"
+    assert ElementTree.fromstring(gate.to_junit()).tag == "testsuites"
+    assert gate.to_markdown().startswith("### ✅ Gate passed")
+
+
 def test_several_models_and_one_that_is_not_there(tmp_path):
     path = rules(tmp_path)
     ended = invoke(
