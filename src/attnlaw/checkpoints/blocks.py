@@ -43,19 +43,14 @@ LAYER, RMS, NONE = ("layer", "rms", "none")
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm as it is stored; `gain` and `bias` name its tensors, None if it has none.
-
-    Args:
-        offset: added to the stored gain, because Gemma stores g - 1.
-        joint: a norm of queries or keys normalises all heads together, instead of each head alone.
-    """
+    """A norm as it is stored; `gain` and `bias` name its tensors, None if it has none."""
 
     kind: str
     gain: str | None = None
     bias: str | None = None
     epsilon: float = 0.0
-    offset: float = 0.0
-    joint: bool = False
+    offset: float = 0.0  # added to the stored gain, because Gemma stores g - 1
+    joint: bool = False  # a norm of queries or keys normalises all heads together, instead of each head alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,23 +104,19 @@ class Scores:
     """How attention computes its scores: norms of queries and keys, positions, `scale * q . k`, then a cap.
 
     Args:
-        cap: a cap c turns a score s into c tanh(s / c).
-        normed_last: positions come before the norms.
         sinks: the tensor with one further score per head that belongs to no token. The weights of tokens then
             add up to less than 1.
-        clip: entries of queries and keys are clipped to this magnitude before positions.
-        growing: queries are multiplied by a factor that grows with their position.
     """
 
     scale: float
-    cap: float | None = None
+    cap: float | None = None  # a cap c turns a score s into c tanh(s / c)
     rotary: Rotary | None = None
     query_norm: Norm | None = None
     key_norm: Norm | None = None
-    normed_last: bool = False
+    normed_last: bool = False  # positions come before the norms
     sinks: str | None = None
-    clip: float | None = None
-    growing: bool = False
+    clip: float | None = None  # entries of queries and keys are clipped to this magnitude before positions
+    growing: bool = False  # queries are multiplied by a factor that grows with their position
 
 
 UNSCALED = Scores(1.0)
@@ -136,25 +127,20 @@ class View:
     """A stored tensor, or some of its columns, as a matrix on row vectors, shape (in, out).
 
     Args:
-        stored_out_in: the file has the transpose, as `nn.Linear` does.
         start, block, stride: the columns are [start, start + out). With `block` and `stride` they are runs of
             `block` columns that begin `stride` apart.
-        member: picks one matrix of a stack (an expert).
-        bias: the tensor that is added to the outputs, in the same columns.
-        after: a view that is applied first; the matrix is the product of both.
-        norm: a norm between the two, which is not part of the product.
     """
 
     tensor: str
     shape: tuple[int, int]
-    stored_out_in: bool
+    stored_out_in: bool  # the file has the transpose, as `nn.Linear` does
     start: int = 0
     block: int | None = None
     stride: int | None = None
-    member: int | None = None
-    bias: str | None = None
-    after: View | None = None
-    norm: Norm | None = None
+    member: int | None = None  # picks one matrix of a stack (an expert)
+    bias: str | None = None  # the tensor that is added to the outputs, in the same columns
+    after: View | None = None  # a view that is applied first; the matrix is the product of both
+    norm: Norm | None = None  # a norm between the two, which is not part of the product
 
     @property
     def elements(self) -> int:
@@ -179,13 +165,9 @@ class Attention:
     """One attention block: its four matrices, how they split into heads, and the norms that they read.
 
     Args:
-        cross: queries read the stream; keys and values read the output of another stack.
         shared_key: the part of the key that is the same for all heads (latent attention only).
-        norm: the norm that queries read; None if it is unknown.
         memory_norm: the norm that keys and values read in cross-attention or from an earlier layer; None if
             it is unknown.
-        source: the earlier layer whose keys and values this block uses, if any.
-        gate: its outputs, through a sigmoid, multiply the mixed values. Not part of VO.
         value_norm, output_norm: norms of each head's values, and of the mixed values. Not part of VO.
     """
 
@@ -195,13 +177,13 @@ class Attention:
     output: View
     heads: int
     kv_heads: int
-    cross: bool = False
+    cross: bool = False  # queries read the stream; keys and values read the output of another stack
     shared_key: View | None = None
     scores: Scores = UNSCALED
-    norm: Norm | None = None
+    norm: Norm | None = None  # the norm that queries read; None if it is unknown
     memory_norm: Norm | None = None
-    source: int | None = None
-    gate: View | None = None
+    source: int | None = None  # the earlier layer whose keys and values this block uses, if any
+    gate: View | None = None  # its outputs, through a sigmoid, multiply the mixed values. Not part of VO.
     value_norm: Norm | None = None
     output_norm: Norm | None = None
 
@@ -332,19 +314,16 @@ class Product:
     """One matrix of a model that is not read yet: a stored matrix, or a product of thin factors of a `block`.
 
     Args:
-        views: the stored matrices it consists of.
-        shape: (in, out).
         inner: inner dimension of the product (d_head, or the rank of an update); None for a stored matrix.
-        latent: one of the factors is itself a product (latent attention).
         norm: the norm that a stored matrix reads; None if it is unknown, and for products, whose block knows
             it.
     """
 
-    views: tuple[View, ...]
-    shape: tuple[int, int]
+    views: tuple[View, ...]  # the stored matrices it consists of
+    shape: tuple[int, int]  # (in, out)
     inner: int | None = None
     block: FactorSource | None = None
-    latent: bool = False
+    latent: bool = False  # one of the factors is itself a product (latent attention)
     norm: Norm | None = None
 
     @classmethod

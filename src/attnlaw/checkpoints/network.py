@@ -27,20 +27,13 @@ Y = TypeVar("Y")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of matrix.
-
-    Args:
-        label: its name in tables.
-        group: the name by which `only` and sums over kinds select it.
-        by_default: an audit measures it unless the user selects other groups.
-        scores: it enters the scores of attention.
-    """
+    """A kind of matrix."""
 
     name: str
-    label: str
-    group: str | None
-    by_default: bool = True
-    scores: bool = False
+    label: str  # its name in tables
+    group: str | None  # the name by which `only` and sums over kinds select it
+    by_default: bool = True  # an audit measures it unless the user selects other groups
+    scores: bool = False  # it enters the scores of attention
 
 
 KINDS = by_name(

@@ -25,15 +25,13 @@ class Arithmetic:
     """How precisely matrices are measured.
 
     Args:
-        approximate: estimate very large matrices.
         precision: `storage` computes in float32 if weights are stored in 16 bits or less and float32 is
             precise enough; `double` always computes in float64.
-        exact: compute norms of entries from every entry, also in large products.
     """
 
-    approximate: bool = False
+    approximate: bool = False  # estimate very large matrices
     precision: str = STORAGE
-    exact: bool = False
+    exact: bool = False  # compute norms of entries from every entry, also in large products
 
 
 DEFAULT_ARITHMETIC = Arithmetic()

@@ -41,17 +41,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class CasePart:
-    """A part of a large case.
+    """A part of a large case."""
 
-    Args:
-        case: The settings of the task that computes it.
-        count: How many things (such as matrices) it measures.
-        work: How much work it is compared with other parts, in any unit.
-    """
-
-    case: Settings
-    count: int = 1
-    work: float = 1.0
+    case: Settings  # the settings of the task that computes it
+    count: int = 1  # how many things (such as matrices) it measures
+    work: float = 1.0  # how much work it is compared with other parts, in any unit
 
 
 @dataclass(frozen=True)
@@ -59,16 +53,13 @@ class CaseSplit(Generic[S, R]):
     """How workers compute a large case in parts, with the same result as one process.
 
     Args:
-        verb: Computes one part. Only its tables are kept.
-        parts: Returns the parts of a case.
         join: Makes the record of the case from the tables of each part, in the order of `parts`.
-        part_noun: What `CasePart.count` counts.
     """
 
-    verb: Verb[Any, Any]
-    parts: Callable[[S], list[CasePart]]
+    verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
+    parts: Callable[[S], list[CasePart]]  # returns the parts of a case
     join: Callable[[S, Iterable[Mapping[str, Any]]], R]
-    part_noun: str = "parts"
+    part_noun: str = "parts"  # what `CasePart.count` counts
 
 
 @dataclass(frozen=True, repr=False)

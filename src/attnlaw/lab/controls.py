@@ -18,25 +18,17 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class Control:
-    """One setting on a page.
-
-    Args:
-        kind: a key of `CONTROL_KINDS`.
-        value: what it shows at first.
-        steps: values of a slider, in increasing order.
-        options: of a choice.
-        optional: whether it may be left out, as it is at first.
-    """
+    """One setting on a page."""
 
     name: str
     label: str
     help: str
     panel: str
-    kind: str
-    value: Any
-    steps: tuple[float, ...] = ()
-    options: tuple[str, ...] = ()
-    optional: bool = False
+    kind: str  # a key of `CONTROL_KINDS`
+    value: Any  # what it shows at first
+    steps: tuple[float, ...] = ()  # values of a slider, in increasing order
+    options: tuple[str, ...] = ()  # of a choice
+    optional: bool = False  # whether it may be left out, as it is at first
 
 
 def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> list[Control]:

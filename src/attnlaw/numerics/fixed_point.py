@@ -94,13 +94,11 @@ class Iteration:
     """The end of a fixed-point iteration.
 
     Args:
-        state: the fixed point, or the best state if the iteration did not converge.
-        residual: `max |update(x) - x|` at the state.
         error: estimated distance from the fixed point: the next step or the residual, whichever is larger.
     """
 
-    state: Reals
-    residual: float
+    state: Reals  # the fixed point, or the best state if the iteration did not converge
+    residual: float  # `max |update(x) - x|` at the state
     error: float
     steps: int
     converged: bool

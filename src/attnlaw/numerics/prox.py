@@ -27,23 +27,17 @@ class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
     Args:
-        value: l at (y, z).
-        slope: first derivative; a subgradient where the loss has a corner.
-        curvature: second derivative.
-        proximal: prox at (y, omega, V).
         corners: values of y omega at which the proximal operator for V bends. Integrals are cut there.
-        smooth: False if the loss itself has a corner.
-        signs: True if labels are -1 and 1.
     """
 
     name: str
-    value: Callable[[Reals, Reals], Reals]
-    slope: Callable[[Reals, Reals], Reals]
-    curvature: Callable[[Reals, Reals], Reals]
-    proximal: Callable[[Reals, Reals, float], Reals]
+    value: Callable[[Reals, Reals], Reals]  # l at (y, z)
+    slope: Callable[[Reals, Reals], Reals]  # first derivative; a subgradient where the loss has a corner
+    curvature: Callable[[Reals, Reals], Reals]  # second derivative
+    proximal: Callable[[Reals, Reals, float], Reals]  # prox at (y, omega, V)
     corners: Callable[[float], tuple[float, ...]] = lambda V: ()
-    smooth: bool = True
-    signs: bool = False
+    smooth: bool = True  # false if the loss itself has a corner
+    signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
         """Return g = (prox - omega)/V and its curvature -dg/domega; for V = 0, those of the loss itself.

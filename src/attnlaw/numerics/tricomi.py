@@ -36,12 +36,6 @@ class Cut:
     """Tricomi's function f on its cut, as one polynomial for each step [edges[k], edges[k+1]].
 
     On step k, `f = exp(scale_k) sum_j coefficients_kj t^j` with -1 <= t <= 1.
-
-    Args:
-        start: the point with f = 1.
-        transform: `-f'/(b f)` at the start, with a negative imaginary part.
-        phase: continuous argument of f at the middle of each step.
-        phase_at_zero: limit of the argument at y = 0.
     """
 
     a: float
@@ -49,10 +43,10 @@ class Cut:
     edges: Reals
     scale: Reals
     coefficients: Complexes
-    start: float
-    transform: complex
-    phase: Reals
-    phase_at_zero: float
+    start: float  # the point with f = 1
+    transform: complex  # `-f'/(b f)` at the start, with a negative imaginary part
+    phase: Reals  # continuous argument of f at the middle of each step
+    phase_at_zero: float  # limit of the argument at y = 0
 
     def at(self, y: Any) -> tuple[Any, Any]:
         """Return `log f` and `f'/f` at y, which is between the edges and within half a step of the cut.

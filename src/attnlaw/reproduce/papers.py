@@ -37,17 +37,12 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper and its figures.
+    """A paper and its figures."""
 
-    Args:
-        arxiv: its number on arXiv.
-        numbers: why its numbers cannot be compared, or what is compared instead; empty if they can.
-    """
-
-    arxiv: str
+    arxiv: str  # its number on arXiv
     title: str
     figures: tuple[PaperFigure, ...]
-    numbers: str = ""
+    numbers: str = ""  # why its numbers cannot be compared, or what is compared instead; empty if they can
 
 
 PAPERS = (

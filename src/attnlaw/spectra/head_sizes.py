@@ -45,29 +45,19 @@ FULL, ROTARY, NO_GAUGE = GAUGES = ("full", "rotary", "none")
 
 @dataclass(frozen=True)
 class FactorSizes:
-    """Sizes of the factors A (rows x inner) and B (cols x inner) of a head, all divided by one `scale`.
-
-    Args:
-        turned: number of columns in planes that rotary positions turn.
-        squares: |A|_F^2 and |B|_F^2.
-        least: least value of half their sum over the gauge.
-        nuclear: |A B^T|_*.
-        difference: |D|_F with D = A^T A - B^T B.
-        grams: |A^T A|_F + |B^T B|_F.
-        weights: the same sizes without the bias of queries; None if there is no bias.
-    """
+    """Sizes of the factors A (rows x inner) and B (cols x inner) of a head, all divided by one `scale`."""
 
     rows: int
     cols: int
     inner: int
-    turned: int
-    squares: tuple[float, float]
-    least: float
-    nuclear: float
-    difference: float
-    grams: float
+    turned: int  # number of columns in planes that rotary positions turn
+    squares: tuple[float, float]  # |A|_F^2 and |B|_F^2
+    least: float  # least value of half their sum over the gauge
+    nuclear: float  # |A B^T|_*
+    difference: float  # |D|_F with D = A^T A - B^T B
+    grams: float  # |A^T A|_F + |B^T B|_F
     scale: float = 1.0
-    weights: FactorSizes | None = None
+    weights: FactorSizes | None = None  # the same sizes without the bias of queries; None if there is no bias
 
 
 def factor_sizes(
@@ -167,17 +157,11 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """What determines the largest length of y = z R + y0.
+    """What determines the largest length of y = z R + y0."""
 
-    Args:
-        values: singular values of R, padded with zeros to the size of y.
-        along: squared components of y0 along the right singular vectors of R.
-        square: upper bound of |z|^2.
-    """
-
-    values: Reals
-    along: Reals
-    square: float
+    values: Reals  # singular values of R, padded with zeros to the size of y
+    along: Reals  # squared components of y0 along the right singular vectors of R
+    square: float  # upper bound of |z|^2
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,20 +169,15 @@ class ScorePart:
     """Sizes of some entries of the queries and keys of a head.
 
     Args:
-        values: singular values of R_Q R_K^T.
-        query: |R_Q k0|.
-        key: |R_K q0|.
-        shifts: q0 . k0.
-        squares: upper bounds of |z|^2 for queries and keys.
         lengths: of queries and keys, if rotary positions or clipping change them before they meet. All other
             sizes then describe them before that.
     """
 
-    values: Reals
-    query: float
-    key: float
-    shifts: float
-    squares: tuple[float, float]
+    values: Reals  # singular values of R_Q R_K^T
+    query: float  # |R_Q k0|
+    key: float  # |R_K q0|
+    shifts: float  # q0 . k0.
+    squares: tuple[float, float]  # upper bounds of |z|^2 for queries and keys
     lengths: tuple[Lengths, Lengths] | None = None
 
 

@@ -40,18 +40,12 @@ ANNOUNCED_SECONDS = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which matrices of a model to measure, and how precisely.
+    """Which matrices of a model to measure, and how precisely."""
 
-    Args:
-        layers: numbers of the layers; None means all.
-        groups: names of `LAYER_GROUPS`.
-        excluded: locations that cannot be measured.
-    """
-
-    layers: range | None = None
-    groups: tuple[str, ...] = tuple(LAYER_GROUPS)
+    layers: range | None = None  # numbers of the layers; None means all
+    groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
     arithmetic: Arithmetic = DEFAULT_ARITHMETIC
-    excluded: frozenset[MatrixLocation] = frozenset()
+    excluded: frozenset[MatrixLocation] = frozenset()  # locations that cannot be measured
 
     @property
     def whole(self) -> bool:

@@ -51,15 +51,12 @@ class Multiplicities:
     Args:
         weights: shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule that bounds
             Schatten sums from above.
-        lower_values: nodes of a rule that bounds Schatten sums from below.
-        lower_weights: multiplicities of these nodes, shape (probes, nodes).
-        spectral_error: bound on the error of the largest value.
     """
 
     weights: Reals
-    lower_values: Reals
-    lower_weights: Reals
-    spectral_error: float
+    lower_values: Reals  # nodes of a rule that bounds Schatten sums from below
+    lower_weights: Reals  # multiplicities of these nodes, shape (probes, nodes)
+    spectral_error: float  # bound on the error of the largest value
 
     @property
     def mean(self) -> Reals:
@@ -105,39 +102,28 @@ class Spectrum:
     A matrix has min(rows, cols) values; a product through d dimensions has min(rows, cols, d).
 
     Args:
-        values: singular values, or the nodes of an approximate spectrum.
-        shape: rows and columns of the matrix.
-        norm_21: sum over columns of their Euclidean norms.
-        norm_11: sum of absolute entries.
         route: how the values were computed: "gram", "svd", "qr" or "cholesky" (thin factors), or "lanczos"
             (approximate).
-        multiplicities: how often each value counts; None for an exact spectrum.
-        inner: d of a product; None for a matrix.
-        latent: whether a factor of the product is a product itself (latent attention).
         applied: sizes with the norm before the matrix folded in; None if that norm is unknown.
-        scores: sizes of queries and keys; only for QK, and None if they are unknown.
-        factors: sizes of the factors of a head; None if the head has no gauge.
-        precision: type of the arithmetic, "float64" or "float32".
-        norm_11_error: standard error of `norm_11`; None if every entry was summed.
 
     >>> spectrum = Spectrum(np.array([2.0, 1.0]), (2, 2), norm_21=3.0, norm_11=3.0, route="svd")
     >>> spectrum.spectral, spectrum.nuclear, spectrum.stable_rank, spectrum.numerical_rank
     (2.0, 3.0, 1.25, 2)
     """
 
-    values: Reals
-    shape: tuple[int, int]
-    norm_21: float
-    norm_11: float
+    values: Reals  # singular values, or the nodes of an approximate spectrum
+    shape: tuple[int, int]  # rows and columns of the matrix
+    norm_21: float  # sum over columns of their Euclidean norms
+    norm_11: float  # sum of absolute entries
     route: str
-    multiplicities: Multiplicities | None = None
-    inner: int | None = None
-    latent: bool = False
+    multiplicities: Multiplicities | None = None  # how often each value counts; None for an exact spectrum
+    inner: int | None = None  # d of a product; None for a matrix
+    latent: bool = False  # whether a factor of the product is a product itself (latent attention)
     applied: Applied | None = None
-    scores: ScoreSizes | None = None
-    factors: FactorSizes | None = None
-    precision: str = FLOAT64
-    norm_11_error: float | None = None
+    scores: ScoreSizes | None = None  # sizes of queries and keys; only for QK, and None if they are unknown
+    factors: FactorSizes | None = None  # sizes of the factors of a head; None if the head has no gauge
+    precision: str = FLOAT64  # type of the arithmetic, "float64" or "float32"
+    norm_11_error: float | None = None  # standard error of `norm_11`; None if every entry was summed
 
     @property
     def is_exact(self) -> bool:

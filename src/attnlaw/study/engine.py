@@ -77,17 +77,13 @@ class Engine:
     A task that exits the process ends the run; on a cluster it does not.
 
     Args:
-        folder: directory of the store, to which tasks write their tables.
-        stop: ends the work as soon as it is requested.
-        time_limit: seconds for one attempt at a task; None sets no limit.
-        retries: attempts after the first one.
         pace: mean seconds of a task of each kind, by `pace_key`.
     """
 
-    folder: Path
-    stop: Stop
-    time_limit: float | None = None
-    retries: int = 2
+    folder: Path  # directory of the store, to which tasks write their tables
+    stop: Stop  # ends the work as soon as it is requested
+    time_limit: float | None = None  # seconds for one attempt at a task; None sets no limit
+    retries: int = 2  # attempts after the first one
     pace: dict[tuple[str, bool], float] = field(default_factory=dict)
 
     @property

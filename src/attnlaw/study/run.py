@@ -60,22 +60,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """The progress of a study.
-
-    Args:
-        computed: number of tasks that this run computed.
-        seconds: time of all finished tasks together.
-        running: whether a run is in progress.
-        stopped: whether this run was stopped before its end.
-    """
+    """The progress of a study."""
 
     tasks: int
     done: int
     failures: tuple[Failure, ...]
-    computed: int = 0
-    seconds: float = 0.0
-    running: bool = False
-    stopped: bool = False
+    computed: int = 0  # number of tasks that this run computed
+    seconds: float = 0.0  # time of all finished tasks together
+    running: bool = False  # whether a run is in progress
+    stopped: bool = False  # whether this run was stopped before its end
 
     @property
     def missing(self) -> int:

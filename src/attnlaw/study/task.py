@@ -37,17 +37,12 @@ TASK_LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Task:
-    """One row to compute: a verb and the case that it runs.
-
-    Args:
-        count: units of work in it, such as matrices; progress counts them.
-        work: its cost relative to other tasks.
-    """
+    """One row to compute: a verb and the case that it runs."""
 
     verb: Verb[Any, Any]
     case: Settings
-    count: int = 1
-    work: float = 1.0
+    count: int = 1  # units of work in it, such as matrices; progress counts them
+    work: float = 1.0  # its cost relative to other tasks
 
     @cached_property
     def key(self) -> str:

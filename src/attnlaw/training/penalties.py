@@ -87,10 +87,6 @@ class Penalty:
     """A penalty: `measure` summed over the weights of modules, times a strength that decays with the epochs.
 
     Args:
-        measure: a function of a weight, such as `stable_rank`.
-        strength: the factor in epoch 0.
-        decay: the strength is `strength * decay ** (epoch // every)`.
-        every: epochs from one decay to the next.
         floor: a module whose measure is below the floor adds nothing, so spectra are not pulled beyond it.
 
     >>> import torch
@@ -103,10 +99,10 @@ class Penalty:
     0.2
     """
 
-    measure: Callable[[Tensor], Tensor]
-    strength: float
-    decay: float = 1.0
-    every: int = 1
+    measure: Callable[[Tensor], Tensor]  # a function of a weight, such as `stable_rank`
+    strength: float  # the factor in epoch 0
+    decay: float = 1.0  # the strength is `strength * decay ** (epoch // every)`
+    every: int = 1  # epochs from one decay to the next
     floor: float = -math.inf
 
     def __post_init__(self) -> None:

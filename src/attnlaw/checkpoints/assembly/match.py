@@ -24,17 +24,15 @@ class MatchedStack:
     """A stack found in a checkpoint: its table, and the full prefixes of its layers in order.
 
     Args:
-        positions: the numbers in each layer's name.
         linear: positions of layers in between that have linear attention; they are left out.
-        predicting: how many layers after the last only predict further tokens; they are left out too.
     """
 
     stack: LayerTable
     prefix: str
     layers: tuple[str, ...]
-    positions: tuple[Position, ...]
+    positions: tuple[Position, ...]  # the numbers in each layer's name
     linear: tuple[Position, ...] = ()
-    predicting: int = 0
+    predicting: int = 0  # how many layers after the last only predict further tokens; they are left out too
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -37,55 +37,42 @@ class LayerTable:
     """A stack of equal layers, as its tensors are named.
 
     Args:
-        layer: the common part of the names, with `{layer}` for the number of the layer.
-        attention: tensors of self-attention by role.
         feed_forward: the ways in which a layer may store the block that every token passes.
         experts: the ways in which it may store experts, with `{expert}` for the number or stacked in one
             tensor.
-        cross: tensors of cross-attention by role.
         interleaved: the parts of a fused tensor are stored head by head: query, key and value of head 0, then
             of head 1, and so on.
-        runs: a fused tensor consists of this many runs of all its parts, whatever its heads.
-        biases: biases that are not named like their weights, by role.
         ignored: matrices inside a layer that are known and belong to no block, such as routers.
         unread: tensors of blocks that no formula here covers; a model that has them gets no proxies.
-        turned: tensors stored the other way round than the others of the family.
-        head_axis: attention tensors have the heads as a separate axis.
-        alternating: fused tensors whose parts alternate output by output.
-        sinks: the tensor with one further score per head that belongs to no token.
-        linear: tensors that mark a layer of linear attention, which is not read.
         norms: the ways in which a layer may be normalised; the first whose tensors all exist is taken. The
             norm of a block is before it (`pre_norm`), or after its sum with the stream, where the next block
             reads it.
-        inner_norms: norms inside the blocks, by role.
         first_norm, last_norm: norms before and after all layers; false removes one that the file inherits.
-        name: of the stack, if the model has several.
-        config: the table inside config.json with the sizes of this stack.
         heads, depth, inner_size: keys of config.json that must agree with the tensors; `depth` has one key
             for each number in `layer`.
     """
 
-    layer: str
-    attention: Roles
+    layer: str  # the common part of the names, with `{layer}` for the number of the layer
+    attention: Roles  # tensors of self-attention by role
     feed_forward: tuple[Roles, ...] = ()
     experts: tuple[Roles, ...] = ()
-    cross: Roles = field(default_factory=dict)
+    cross: Roles = field(default_factory=dict)  # tensors of cross-attention by role
     interleaved: bool = False
-    runs: int | None = None
-    biases: Roles = field(default_factory=dict)
+    runs: int | None = None  # a fused tensor consists of this many runs of all its parts, whatever its heads
+    biases: Roles = field(default_factory=dict)  # biases that are not named like their weights, by role
     ignored: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    turned: tuple[str, ...] = ()
-    head_axis: bool = False
-    alternating: tuple[str, ...] = ()
-    sinks: str | None = None
-    linear: tuple[str, ...] = ()
+    turned: tuple[str, ...] = ()  # tensors stored the other way round than the others of the family
+    head_axis: bool = False  # attention tensors have the heads as a separate axis
+    alternating: tuple[str, ...] = ()  # fused tensors whose parts alternate output by output
+    sinks: str | None = None  # the tensor with one further score per head that belongs to no token
+    linear: tuple[str, ...] = ()  # tensors that mark a layer of linear attention, which is not read
     norms: tuple[Roles, ...] = ()
-    inner_norms: Roles = field(default_factory=dict)
+    inner_norms: Roles = field(default_factory=dict)  # norms inside the blocks, by role
     first_norm: str | None = None
     last_norm: str | None = None
-    name: str | None = None
-    config: str | None = None
+    name: str | None = None  # of the stack, if the model has several
+    config: str | None = None  # the table inside config.json with the sizes of this stack
     heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
     inner_size: str = "intermediate_size"
@@ -108,35 +95,25 @@ class Initialiser:
     from it all keys that it does not have.
 
     Args:
-        read_from: the library and version that this was read from.
         std: keys of config.json, one of which has the standard deviation.
-        scaled_residual: matrices that write into the stream are divided by sqrt(2 depth).
-        zero_padding: the embedding of `pad_token_id` is zero.
-        order: where blocks are normalised (`attnlaw.theory.init.architecture`).
-        head: how logits are computed from the last tokens.
-        positions: the key of config.json for the number of learned positions.
-        query_key_norm: every head normalises its queries and keys.
-        embedding_root: embeddings are multiplied by the square root of the width.
-        window: the key of config.json for the window of sliding layers.
-        experts: the key of config.json for the number of experts.
         defaults: the library's values for keys that config.json does not have.
     """
 
-    read_from: str
+    read_from: str  # the library and version that this was read from
     like: str | None = None
     std: tuple[str, ...] = ("initializer_range",)
-    scaled_residual: bool = False
-    zero_padding: bool = False
-    order: str = "pre"
-    head: str = "plain"
+    scaled_residual: bool = False  # matrices that write into the stream are divided by sqrt(2 depth)
+    zero_padding: bool = False  # the embedding of `pad_token_id` is zero
+    order: str = "pre"  # where blocks are normalised (`attnlaw.theory.init.architecture`)
+    head: str = "plain"  # how logits are computed from the last tokens
     causal: bool = True
-    positions: str | None = None
+    positions: str | None = None  # the key of config.json for the number of learned positions
     segments: bool = False
     gated: bool = False
-    query_key_norm: bool = False
-    embedding_root: bool = False
-    window: str | None = None
-    experts: str | None = None
+    query_key_norm: bool = False  # every head normalises its queries and keys
+    embedding_root: bool = False  # embeddings are multiplied by the square root of the width
+    window: str | None = None  # the key of config.json for the window of sliding layers
+    experts: str | None = None  # the key of config.json for the number of experts
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -145,33 +122,21 @@ class Family:
     """One family of models.
 
     Args:
-        model_types: values of `model_type` in config.json.
         priority: if several families name as many tensors of a checkpoint, the highest priority is taken.
-        stored_out_in: False for weights stored (in, out).
         hidden_size, activation, epsilon: keys of config.json. `epsilon` is what norms add to the variance.
-        norm: the kind of its norms, `layer` or `rms`.
-        offset_gains: model types that store the gain minus 1.
-        rotary: positions turn queries and keys.
-        rotary_share: the part of every head that is turned, unless config.json says otherwise.
-        rotary_base: keys of config.json for the base of the angles.
         rotary_neighbours: model types that pair neighbouring entries; others pair the two halves.
         rotary_layers: only layers of this type are turned, if config.json has types of layers.
         norms_after_rotary: model types whose norms of queries and keys come after the positions.
-        scaled_scores: False if scores are not divided by the square root of the head size.
-        shared_layers: every layer is applied several times.
-        sigmoid_routers: model types whose routers weight experts by sigmoids.
         scaled_experts: model types whose routers multiply the inputs of experts, not their outputs.
-        separate_prefixes: several prefixes may be stacks of one model.
-        towers: the stacks are separate networks, such as text and image.
         init: an `Initialiser` for each model type whose law at initialisation is known.
     """
 
     name: str
     stacks: tuple[LayerTable, ...]
     like: str | None = None
-    model_types: tuple[str, ...] = ()
+    model_types: tuple[str, ...] = ()  # values of `model_type` in config.json
     priority: int = 0
-    stored_out_in: bool = True
+    stored_out_in: bool = True  # false for weights stored (in, out)
     hidden_size: str = "hidden_size"
     activation: tuple[str, ...] = ("hidden_act",)
     default_activation: str = "gelu"
@@ -179,21 +144,21 @@ class Family:
     embedding: tuple[str, ...] = ()
     unembedding: tuple[str, ...] = ("lm_head.weight",)
     pre_norm: bool = False
-    norm: str = "layer"
+    norm: str = "layer"  # the kind of its norms, `layer` or `rms`
     epsilon: tuple[str, ...] = ("layer_norm_eps",)
     default_epsilon: float = 1e-5
-    offset_gains: tuple[str, ...] = ()
-    rotary: bool = False
-    rotary_share: float = 1.0
-    rotary_base: tuple[str, ...] = ("rope_theta",)
+    offset_gains: tuple[str, ...] = ()  # model types that store the gain minus 1
+    rotary: bool = False  # positions turn queries and keys
+    rotary_share: float = 1.0  # the part of every head that is turned, unless config.json says otherwise
+    rotary_base: tuple[str, ...] = ("rope_theta",)  # keys of config.json for the base of the angles
     default_rotary_base: float | None = None
     rotary_neighbours: tuple[str, ...] = ()
     rotary_layers: str | None = None
     norms_after_rotary: tuple[str, ...] = ()
-    scaled_scores: bool = True
-    shared_layers: bool = False
-    sigmoid_routers: tuple[str, ...] = ()
+    scaled_scores: bool = True  # false if scores are not divided by the square root of the head size
+    shared_layers: bool = False  # every layer is applied several times
+    sigmoid_routers: tuple[str, ...] = ()  # model types whose routers weight experts by sigmoids
     scaled_experts: tuple[str, ...] = ()
-    separate_prefixes: bool = False
-    towers: bool = False
+    separate_prefixes: bool = False  # several prefixes may be stacks of one model
+    towers: bool = False  # the stacks are separate networks, such as text and image
     init: Mapping[str, Initialiser] = field(default_factory=dict)

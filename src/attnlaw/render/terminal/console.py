@@ -46,23 +46,14 @@ def print_json(value: Any) -> None:
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Args:
-        title: may contain rich markup.
-        cells: one for each line; markup in them has no effect.
-        is_text: align cells at the left; numbers are aligned at the right.
-        wraps: let a cell take several lines. Other cells are never cut.
-        max_width: letters in a line of a cell that wraps.
-        name: how the remark about hidden columns calls it; the title by default.
-    """
-
-    title: str
-    cells: Sequence[str | Text]
-    is_text: bool = False
-    wraps: bool = False
-    max_width: int | None = None
-    name: str = ""
+    title: str  # may contain rich markup
+    cells: Sequence[str | Text]  # one for each line; markup in them has no effect
+    is_text: bool = False  # align cells at the left; numbers are aligned at the right
+    wraps: bool = False  # let a cell take several lines. Other cells are never cut.
+    max_width: int | None = None  # letters in a line of a cell that wraps
+    name: str = ""  # how the remark about hidden columns calls it; the title by default
 
 
 def print_table(

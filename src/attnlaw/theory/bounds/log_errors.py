@@ -28,15 +28,10 @@ from attnlaw.spectra.spectrum import Spectrum
 
 @dataclass(frozen=True)
 class LogError:
-    """The error of a natural logarithm.
+    """The error of a natural logarithm."""
 
-    Args:
-        spread: random part, a standard error over probes.
-        bound: systematic part, from quadrature, float32 and spectral norms.
-    """
-
-    spread: float
-    bound: float
+    spread: float  # random part, a standard error over probes
+    bound: float  # systematic part, from quadrature, float32 and spectral norms
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:

@@ -24,20 +24,14 @@ class Growth:
 
     A value is None if the models do not determine it: errors need four models, and the spread needs two
     models of equal depth and width.
-
-    Args:
-        depth: exponent a.
-        width: exponent b.
-        residual: standard deviation of log10 proxy around the fit.
-        seed_spread: standard deviation of log10 proxy between models of equal depth and width.
     """
 
-    depth: float
+    depth: float  # exponent a
     depth_error: float | None
-    width: float
+    width: float  # exponent b
     width_error: float | None
-    residual: float | None
-    seed_spread: float | None
+    residual: float | None  # standard deviation of log10 proxy around the fit
+    seed_spread: float | None  # standard deviation of log10 proxy between models of equal depth and width
 
 
 def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth:

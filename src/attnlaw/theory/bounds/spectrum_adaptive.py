@@ -51,27 +51,18 @@ class Contribution:
     Errors are None if the spectrum and the scale are exact.
 
     Args:
-        factors: the matrix with gamma and alpha.
-        log_scale: ln(gamma alpha L).
-        log_curve: ln C on `index_grid`.
-        p: best index on the grid.
-        log_value: ln C at `p`.
-        continuous_p: best index in [0, 2].
-        continuous_log_value: ln C at `continuous_p`.
-        log_error: error of `log_value`.
-        continuous_log_error: error of `continuous_log_value`.
         fixed_log_errors: errors of ln C at p = 0, 1 and 2.
     """
 
-    factors: MatrixFactors
-    log_scale: float
-    log_curve: NDArray[np.float64]
-    p: float
-    log_value: float
-    continuous_p: float
-    continuous_log_value: float
-    log_error: LogError | None
-    continuous_log_error: LogError | None
+    factors: MatrixFactors  # the matrix with gamma and alpha
+    log_scale: float  # ln(gamma alpha L)
+    log_curve: NDArray[np.float64]  # ln C on `index_grid`
+    p: float  # best index on the grid
+    log_value: float  # ln C at `p`
+    continuous_p: float  # best index in [0, 2]
+    continuous_log_value: float  # ln C at `continuous_p`
+    log_error: LogError | None  # error of `log_value`
+    continuous_log_error: LogError | None  # error of `continuous_log_value`
     fixed_log_errors: tuple[LogError | None, LogError | None, LogError | None]
 
 

@@ -53,18 +53,15 @@ class DirectState:
     """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time.
 
     Args:
-        c1: the share of the target in S.
-        width: standard deviation of the Gaussian part, `sqrt(c0^2 q0 + v)`.
         q, m, t: Tr S^2/d, Tr S S*/d and Tr S/d.
-        E: estimation error Tr (S - S*)^2/d.
     """
 
-    c1: float
-    width: float
+    c1: float  # the share of the target in S
+    width: float  # standard deviation of the Gaussian part, `sqrt(c0^2 q0 + v)`
     q: float
     m: float
     t: float
-    E: float
+    E: float  # estimation error Tr (S - S*)^2/d
 
 
 def flow(

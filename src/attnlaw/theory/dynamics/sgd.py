@@ -42,18 +42,15 @@ class MeasuredTrajectory(StudentPath):
     `error` has standard errors if there are two or more seeds.
 
     Args:
-        size: the dimension d.
-        sensing: what students saw: Gaussian matrices or tokens.
-        steps: steps of SGD of each student.
         added: difference between SGD and the flow from the same start, by quantity, shape (seeds, times).
         eigenvalues: eigenvalues of each run (untied: singular values), shape (seeds, times, d).
     """
 
-    size: int
+    size: int  # the dimension d
     seeds: int
     batch: int
-    sensing: str
-    steps: int
+    sensing: str  # what students saw: Gaussian matrices or tokens
+    steps: int  # steps of SGD of each student
     added: dict[str, Reals] = field(repr=False)
     eigenvalues: Reals = field(repr=False)
 

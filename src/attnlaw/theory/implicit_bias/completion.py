@@ -117,18 +117,13 @@ def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
 
 @dataclass(frozen=True, eq=False)
 class GreedyLimit:
-    """The greedy limit A B of a flow.
-
-    Args:
-        first: first singular pair of its path, n + m numbers.
-        lost: rank whose stage has no end; None if all stages end.
-    """
+    """The greedy limit A B of a flow."""
 
     A: Reals
     B: Reals
-    first: Reals
+    first: Reals  # first singular pair of its path, n + m numbers
     residual: float
-    lost: int | None
+    lost: int | None  # rank whose stage has no end; None if all stages end
 
     @property
     def rank(self) -> int:

@@ -99,16 +99,12 @@ def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that keeps large coefficients: `function(phi, threshold, init)`.
-
-    Args:
-        starts: whether the rule is a flow, which has a start of scale `init`.
-    """
+    """A rule that keeps large coefficients: `function(phi, threshold, init)`."""
 
     name: str
     label: str
     function: Callable[[ArrayLike, ArrayLike, float], Reals]
-    starts: bool = False
+    starts: bool = False  # whether the rule is a flow, which has a start of scale `init`
 
 
 RULES = by_name(

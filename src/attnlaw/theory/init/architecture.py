@@ -27,32 +27,21 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class NormPlacement:
-    """Where the norms of a layer are.
-
-    Args:
-        before: blocks read normalised tokens.
-        output: the output of a block is normalised before it is added to the residual stream.
-        after: the residual stream is normalised after each addition.
-        parallel: attention and the MLP read the same tokens, and their outputs are added together.
-    """
+    """Where the norms of a layer are."""
 
     name: str
-    before: bool = False
-    output: bool = False
-    after: bool = False
-    parallel: bool = False
+    before: bool = False  # blocks read normalised tokens
+    output: bool = False  # the output of a block is normalised before it is added to the residual stream
+    after: bool = False  # the residual stream is normalised after each addition
+    parallel: bool = False  # attention and the MLP read the same tokens, and their outputs are added together
 
 
 @dataclass(frozen=True)
 class WidthLimit:
-    """What stays the same while the width grows: the number of heads, or their width.
-
-    Args:
-        random: the number stays, heads become wider, and their scores stay random in the limit.
-    """
+    """What stays the same while the width grows: the number of heads, or their width."""
 
     name: str
-    random: bool
+    random: bool  # the number stays, heads become wider, and their scores stay random in the limit
 
 
 @dataclass(frozen=True)

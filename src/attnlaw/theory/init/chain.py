@@ -283,14 +283,12 @@ class LayerState:
     """The tokens after a layer, and the scores and weights of its heads.
 
     Args:
-        gram: Gram matrix of the tokens over N, (draws, s, s).
         scores: shape (draws, H, s, s); None for the embeddings, which come before the first layer.
-        weights: softmax of the scores, with the same shape.
     """
 
-    gram: Array
+    gram: Array  # gram matrix of the tokens over N, (draws, s, s)
     scores: Array | None = None
-    weights: Array | None = None
+    weights: Array | None = None  # softmax of the scores, with the same shape
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:

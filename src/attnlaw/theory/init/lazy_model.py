@@ -43,12 +43,6 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 class LazyMatrix:
     """A Gaussian matrix W (out, in) of deviation `std` that is drawn only as far as it is asked for.
 
-    Args:
-        inner: the number of columns, `in` above.
-        zero_row: a row that is zero before the first step, the embedding of padding.
-        uses: pairs (D, X) since the last step.
-        steps: pairs (rate D, X) of all steps of SGD.
-
     >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
     >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
     >>> bool(torch.allclose(W.right(x) @ d.T, x @ W.left(d).T))
@@ -56,12 +50,12 @@ class LazyMatrix:
     """
 
     out: int
-    inner: int
+    inner: int  # the number of columns, `in` above
     std: float
     generator: torch.Generator
-    zero_row: int | None = None
-    uses: list[tuple[Any, Any]] = field(default_factory=list)
-    steps: list[tuple[Any, Any]] = field(default_factory=list)
+    zero_row: int | None = None  # a row that is zero before the first step, the embedding of padding
+    uses: list[tuple[Any, Any]] = field(default_factory=list)  # pairs (D, X) since the last step
+    steps: list[tuple[Any, Any]] = field(default_factory=list)  # pairs (rate D, X) of all steps of SGD
 
     def __post_init__(self) -> None:
         self.V, self.Y = self._empty(self.inner), self._empty(self.out)

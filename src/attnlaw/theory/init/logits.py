@@ -36,18 +36,15 @@ class InitialLogits:
     Args:
         token_logits: logits of the u different ids among the tokens, (draws, s, u). None if they have no
             limit.
-        covariance: covariance C of the logits of each other id, (draws, s, s).
-        others: number of other ids, without padding.
         zeros: 1 if the head is tied and the padding id is not among the tokens, so that its logit is 0; else
             0.
-        cap: cap of the logits; None is no cap.
     """
 
     token_logits: Array | None
-    covariance: Array
-    others: int
+    covariance: Array  # covariance C of the logits of each other id, (draws, s, s)
+    others: int  # number of other ids, without padding
     zeros: int
-    cap: float | None
+    cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
         """Return the root mean square over tokens of the deviation of an unseen id's logit, (draws,)."""

@@ -41,23 +41,14 @@ class Interpolator:
 
 @dataclass(frozen=True)
 class TwoLayerRisk:
-    """Excess risk on clean labels of two layers that interpolate.
+    """Excess risk on clean labels of two layers that interpolate."""
 
-    Args:
-        bias: of the interpolator of least norm.
-        variance: of the interpolator of least norm.
-        start: what the start adds.
-        norm: |w|.
-        least_norm: root mean square of |w_mn|.
-        residual: by how much the fixed-point equation is not fulfilled.
-    """
-
-    bias: float
-    variance: float
-    start: float
-    norm: float
-    least_norm: float
-    residual: float
+    bias: float  # of the interpolator of least norm
+    variance: float  # of the interpolator of least norm
+    start: float  # what the start adds
+    norm: float  # |w|
+    least_norm: float  # root mean square of |w_mn|
+    residual: float  # by how much the fixed-point equation is not fulfilled
     outcome: Outcome = Outcome.DONE
     remark: str | None = None
 

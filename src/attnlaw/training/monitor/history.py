@@ -58,13 +58,11 @@ class Mode:
     """A singular value beyond the bulk.
 
     Args:
-        number: counts the modes of a head in the order in which they left the bulk.
-        left_step: the first measured step beyond the bulk; None if it was there when the run began.
         u, v: the singular vectors; None if they are not known.
     """
 
-    number: int
-    left_step: int | None
+    number: int  # counts the modes of a head in the order in which they left the bulk
+    left_step: int | None  # the first measured step beyond the bulk; None if it was there when the run began
     value: float
     u: Reals | None = field(default=None, repr=False)
     v: Reals | None = field(default=None, repr=False)
