@@ -34,17 +34,8 @@ SHORT_HEADINGS = {
 # Columns of the page's table; the download has all columns.
 TABLE_COLUMNS = (
     *("model", "stack", "layer", "head", "expert", "kind", "spectral_norm_applied", "spectral_norm"),
-    *(
-        "stable_rank",
-        "effective_rank",
-        "p",
-        "share",
-        "law",
-        "outliers",
-        "random_p_value",
-        "alpha",
-        "tail_share",
-    ),
+    *("stable_rank", "effective_rank", "p", "share", "law", "outliers", "random_p_value", "alpha"),
+    "tail_share",
 )
 BRIGHT = "Bright cells stretch some direction most; a bright row is a layer whose heads all do."
 NEAR_ONE = "Near 1, one direction carries the matrix; dark cells are nearly rank one."
