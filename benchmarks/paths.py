@@ -115,7 +115,10 @@ def head_laws(claims: Claims) -> None:
 
 def many_tokens(claims: Claims) -> None:
     """The law of one token's output among 4096 random ones."""
-    from attnlaw.theory.limit import AttentionLayer, RandomInputs, output_law, sampler
+    from attnlaw.theory.limit import sampler
+    from attnlaw.theory.limit.inputs import RandomInputs
+    from attnlaw.theory.limit.layer import AttentionLayer
+    from attnlaw.theory.limit.sampler import output_law
     from attnlaw.theory.limit.wishart import streams
 
     layer = AttentionLayer(RandomInputs(4096), heads=2, width=1024)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any
 
-from attnlaw.analysis.atlas import Atlas, load_atlas
-from attnlaw.analysis.findings import DETECTORS, Detector
+from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
+from attnlaw.analysis.findings.detectors import DETECTORS, Detector
 from attnlaw.core.quantity import Quantity
 from attnlaw.core.settings import SettingField, setting_fields
 from attnlaw.verbs import find_verb

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from attnlaw.analysis.atlas import load_atlas
+from attnlaw.analysis.atlas.atlas import load_atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, AtlasColumn
 from attnlaw.core.files import write_all
 from attnlaw.render.charts.encodings import inline_data

@@ -12,7 +12,7 @@ import polars as pl
 
 import attnlaw
 from attnlaw.render.charts.paper import save_chart
-from attnlaw.theory.limit import density_rows
+from attnlaw.theory.limit.limit import density_rows
 
 WIDTHS = [16, 64, 256, math.inf]
 widths = attnlaw.limit(tokens=4, heads=2, width=WIDTHS, draws=10_000)

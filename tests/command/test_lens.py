@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from command.in_process import Ended, invoke
 
-from attnlaw.analysis.forward import linearise
+from attnlaw.analysis.forward.lens import linearise
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 

@@ -15,9 +15,11 @@ from safetensors.numpy import load_file, save_file
 
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.estimate import Estimate
-from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInputs, compare_widths
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
-from attnlaw.theory.limit.layer import MASKS
+from attnlaw.theory.limit.layer import MASKS, AttentionLayer
+from attnlaw.theory.limit.limit import compare_widths
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny-decoder"
 TITLES = {

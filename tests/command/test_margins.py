@@ -14,7 +14,8 @@ from command.in_process import Ended, invoke
 
 import attnlaw
 from attnlaw.analysis.audit.measured_proxy import measured_proxy
-from attnlaw.analysis.forward import condition, measure_margins
+from attnlaw.analysis.forward.condition import condition
+from attnlaw.analysis.forward.margins import measure_margins
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "tiny-decoder"

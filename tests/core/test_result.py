@@ -28,7 +28,10 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, settings_dataclass
 from attnlaw.core.verb import Verb
 from attnlaw.theory.learn.state_evolution import curve as learning_curve
-from attnlaw.theory.limit import AttentionLayer, Depth, RandomInputs, compare_widths
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.inputs import RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer
+from attnlaw.theory.limit.limit import compare_widths
 from attnlaw.training import SpectralMonitor
 from attnlaw.verbs import RECORDED_VERBS, STUDY_VERBS, VERBS, find_verb, views
 

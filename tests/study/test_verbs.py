@@ -21,18 +21,13 @@ from attnlaw.core.errors import InputError
 from attnlaw.core.quantity import cells_to_json
 from attnlaw.study import read_study, run
 from attnlaw.theory.learn.scaling import leading_error, scaling_law
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    RandomInputs,
-    ScoreSettings,
-    distances,
-    gaussian_covariance,
-    gaussian_law,
-    kernel_kl,
-    output_law,
-    stack_law,
-)
+from attnlaw.theory.limit.depth import Depth, stack_law
+from attnlaw.theory.limit.distance import distances, kernel_kl
+from attnlaw.theory.limit.inputs import RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
+from attnlaw.theory.limit.limit import gaussian_covariance
+from attnlaw.theory.limit.mixture import gaussian_law
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs import find_verb
 
 TINY = Path("examples/tiny-decoder").absolute()

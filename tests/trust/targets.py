@@ -26,8 +26,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import InputError
 from attnlaw.study.study_file import read_study
-from attnlaw.theory.limit import GivenInputs
-from attnlaw.theory.limit.inputs import read_gram
+from attnlaw.theory.limit.inputs import GivenInputs, read_gram
 
 LONGEST_LINE = 2500
 

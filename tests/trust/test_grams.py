@@ -15,8 +15,7 @@ from trust.command import GIGABYTE, run
 from trust.targets import TARGETS
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit import GivenInputs
-from attnlaw.theory.limit.inputs import read_gram
+from attnlaw.theory.limit.inputs import GivenInputs, read_gram
 
 
 def npy(array: Any) -> bytes:

@@ -22,15 +22,11 @@ from attnlaw.theory.laws.semicircle import Semicircle
 from attnlaw.theory.learn.problem import Problem, Target
 from attnlaw.theory.learn.simulate import simulate
 from attnlaw.theory.learn.state_evolution import state_evolution
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    GivenInputs,
-    RandomInputs,
-    WeightVariances,
-    compare_widths,
-    output_law,
-)
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances
+from attnlaw.theory.limit.limit import compare_widths
+from attnlaw.theory.limit.sampler import output_law
 
 STUDENTS = ("factorized", "direct", "bayes")
 EDGES: tuple[dict[str, float], ...] = (

@@ -20,7 +20,9 @@ from safetensors import safe_open
 
 import attnlaw
 from attnlaw.analysis.fit.tail import power_law_tails
-from attnlaw.analysis.forward import amplification, condition, measure_margins
+from attnlaw.analysis.forward.amplification import amplification
+from attnlaw.analysis.forward.condition import condition
+from attnlaw.analysis.forward.margins import measure_margins
 from attnlaw.checkpoints.open import open_model
 from attnlaw.spectra.measure import Selection, measure
 from attnlaw.theory.bounds.factors import lipschitz, log_layer_factor

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.checkpoints.adapters import AdaptedTensors, open_adapter
-from attnlaw.checkpoints.assembly import build_model
+from attnlaw.checkpoints.assembly.layers import build_model
 from attnlaw.checkpoints.config import Config, read_config, read_params
 from attnlaw.checkpoints.families.read_toml import known_families, read_family
 from attnlaw.checkpoints.formats import FORMATS

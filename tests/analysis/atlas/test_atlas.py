@@ -22,8 +22,7 @@ from real_checkpoints import Unavailable, audited
 from safetensors.numpy import load_file
 
 import attnlaw
-from attnlaw.analysis.atlas import load_atlas
-from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas
+from attnlaw.analysis.atlas.atlas import FOLDER, SHIPPED_COLUMNS, Atlas, load_atlas
 from attnlaw.analysis.atlas.columns import APPLIED, COLUMNS, KIND_OF, STORED, column_values, model_kinds
 from attnlaw.analysis.atlas.compare import LEAST, range_lines, same_models
 from attnlaw.checkpoints.families.read_toml import known_families

@@ -14,7 +14,7 @@ from command.in_process import invoke
 
 import attnlaw
 from attnlaw.analysis.check import tables as measured
-from attnlaw.analysis.findings import DETECTORS
+from attnlaw.analysis.findings.detectors import DETECTORS
 
 MODEL = Path("examples/tiny-decoder").resolve()
 RULE = """

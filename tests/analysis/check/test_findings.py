@@ -12,7 +12,7 @@ from command.in_process import invoke
 
 from attnlaw.analysis.check.columns import TENSORS
 from attnlaw.analysis.columns import LEVELS, LOCATION
-from attnlaw.analysis.findings import LEVELS as DECLARED
+from attnlaw.analysis.columns import LEVELS as DECLARED
 
 TINY = Path("examples/tiny-decoder").resolve()
 RULES = """version = 1

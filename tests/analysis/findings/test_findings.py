@@ -17,10 +17,10 @@ from real_checkpoints import audited
 import attnlaw
 from attnlaw.analysis.audit.audit import model_findings
 from attnlaw.analysis.columns import MATRICES
-from attnlaw.analysis.findings import DETECTORS, Evidence, Finding, Subject, TensorLocation, run_detectors
-from attnlaw.analysis.findings.apply import group_findings
+from attnlaw.analysis.findings.apply import group_findings, run_detectors
+from attnlaw.analysis.findings.detectors import DETECTORS, Finding
 from attnlaw.analysis.findings.duplicates import cosine, project_map, sketch_heads
-from attnlaw.analysis.findings.evidence import Balance
+from attnlaw.analysis.findings.evidence import Balance, Evidence, Subject, TensorLocation
 from attnlaw.analysis.findings.observer import EvidenceCollector
 from attnlaw.analysis.findings.orientation import side_fits, side_grams
 from attnlaw.analysis.findings.scan import decibels, is_mask, scan

@@ -20,8 +20,9 @@ from real_checkpoints import NAMES, audited, real_checkpoint
 
 import attnlaw
 from attnlaw.analysis.audit.audit import model_findings
-from attnlaw.analysis.findings import DETECTORS, Subject, run_detectors
-from attnlaw.analysis.findings.evidence import Evidence
+from attnlaw.analysis.findings.apply import run_detectors
+from attnlaw.analysis.findings.detectors import DETECTORS
+from attnlaw.analysis.findings.evidence import Evidence, Subject
 from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.open import open_model
 from attnlaw.checkpoints.tensors import InMemoryTensors

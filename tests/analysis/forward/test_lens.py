@@ -11,8 +11,10 @@ import pytest
 from analysis.forward.tiny_models import save_tiny
 
 import attnlaw
-from attnlaw.analysis.forward import Lens, TopSingularValues, lens, linearise
+from attnlaw.analysis.forward import lens
+from attnlaw.analysis.forward.lens import Lens, linearise
 from attnlaw.analysis.forward.load import load_base_model
+from attnlaw.analysis.forward.operator import TopSingularValues
 from attnlaw.analysis.forward.trace import trace_forward
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.estimate import Estimate, Outcome

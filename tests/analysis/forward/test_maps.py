@@ -7,11 +7,10 @@ import pytest
 from analysis.forward.tiny_models import save_tiny
 
 from attnlaw.analysis.forward import operator as operator_module
-from attnlaw.analysis.forward import token_map
 from attnlaw.analysis.forward import token_maps as maps
 from attnlaw.analysis.forward.blocks import attentions
 from attnlaw.analysis.forward.load import load_base_model
-from attnlaw.analysis.forward.token_maps import rollout
+from attnlaw.analysis.forward.token_maps import rollout, token_map
 from attnlaw.analysis.forward.trace import Trace, trace_forward
 from attnlaw.core.errors import InputError
 

@@ -8,9 +8,8 @@ import scipy
 from analysis.forward.tiny_models import save_tiny
 
 from attnlaw.analysis.forward import operator as operator_module
-from attnlaw.analysis.forward import top_singular_values
 from attnlaw.analysis.forward.load import load_base_model
-from attnlaw.analysis.forward.operator import Operator
+from attnlaw.analysis.forward.operator import Operator, top_singular_values
 from attnlaw.analysis.forward.trace import trace_forward
 from attnlaw.core.errors import InputError
 

@@ -10,7 +10,9 @@ import math
 import numpy as np
 from scipy.special import erf, expit
 
-from attnlaw.theory.limit import AttentionLayer, Depth, GivenInputs, RandomInputs, Sample
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer, Sample
 
 
 def psi(name: str, x: np.ndarray) -> np.ndarray:

@@ -9,22 +9,13 @@ import pytest
 from scipy import stats
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    OutputLaw,
-    RandomInputs,
-    WeightVariances,
-    density_rows,
-    distances,
-    gaussian_law,
-    kernel_kl,
-    output_law,
-    sample_stack,
-    stack_law,
-)
-from attnlaw.theory.limit.distance import gaussian_kde
-from attnlaw.theory.limit.mixture import _kurtosis, jackknife
+from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.distance import distances, gaussian_kde, kernel_kl
+from attnlaw.theory.limit.inputs import RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer, WeightVariances
+from attnlaw.theory.limit.limit import density_rows
+from attnlaw.theory.limit.mixture import OutputLaw, _kurtosis, gaussian_law, jackknife
+from attnlaw.theory.limit.sampler import output_law
 
 
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 7.0])

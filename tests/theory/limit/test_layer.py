@@ -10,19 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    GivenInputs,
-    RandomInputs,
-    ScoreSettings,
-    WeightVariances,
-    compare_widths,
-    gaussian_covariance,
-    output_law,
-    sample,
-)
-from attnlaw.theory.limit.layer import SCORES
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+from attnlaw.theory.limit.layer import SCORES, AttentionLayer, ScoreSettings, WeightVariances
+from attnlaw.theory.limit.limit import compare_widths, gaussian_covariance
+from attnlaw.theory.limit.sampler import output_law, sample
 from attnlaw.theory.limit.wishart import streams
 
 

@@ -7,8 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from attnlaw.theory.limit import AttentionLayer, RandomInputs, ScoreSettings, output_law, sampler
+from attnlaw.theory.limit import sampler
 from attnlaw.theory.limit.heads import can_draw_row, draw_row
+from attnlaw.theory.limit.inputs import RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.theory.limit.wishart import streams
 
 DRAWS = 20_000

@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    GivenInputs,
-    RandomInputs,
-    compare_widths,
-    output_law,
-    stack_law,
-)
-from attnlaw.theory.limit.limit import peak_bytes
+from attnlaw.theory.limit.depth import Depth, stack_law
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer
+from attnlaw.theory.limit.limit import compare_widths, peak_bytes
+from attnlaw.theory.limit.sampler import output_law
 
 ROOT = np.random.default_rng(0).standard_normal((200, 300)) / 17
 

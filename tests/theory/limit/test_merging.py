@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlaw.theory.limit import OutputLaw
-from attnlaw.theory.limit.mixture import CELL, merge_variances
+from attnlaw.theory.limit.mixture import CELL, OutputLaw, merge_variances
 
 RANDOM = np.random.default_rng(0)
 DRAWS = {

@@ -12,8 +12,9 @@ import math
 import numpy as np
 import pytest
 
-from attnlaw.theory.limit import AttentionLayer, GivenInputs, ScoreSettings
 from attnlaw.theory.limit.heads import score_matrices, score_row
+from attnlaw.theory.limit.inputs import GivenInputs
+from attnlaw.theory.limit.layer import AttentionLayer, ScoreSettings
 from attnlaw.theory.limit.wishart import streams
 
 GRAM = np.array([[1.0, 0.4, -0.2], [0.4, 2.0, 0.3], [-0.2, 0.3, 0.5]])

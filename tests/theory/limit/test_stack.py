@@ -10,15 +10,10 @@ import pytest
 from scipy.stats import ks_2samp
 
 from attnlaw.core.errors import InputError
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    GivenInputs,
-    RandomInputs,
-    output_law,
-    sample_stack,
-    stack_law,
-)
+from attnlaw.theory.limit.depth import Depth, sample_stack, stack_law
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
+from attnlaw.theory.limit.layer import AttentionLayer
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.theory.limit.wishart import bartlett, compress
 
 DEEP = Depth(AttentionLayer(RandomInputs(3, shared=False)), depth=2)

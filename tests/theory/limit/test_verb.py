@@ -16,21 +16,14 @@ import attnlaw
 from attnlaw.checkpoints.open import open_model
 from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import Result
-from attnlaw.theory.limit import (
-    AttentionLayer,
-    Depth,
-    GivenInputs,
-    RandomInputs,
-    ScoreSettings,
-    compare_widths,
-    density_rows,
-    distances,
-    gaussian_law,
-    kernel_kl,
-    output_law,
-)
+from attnlaw.theory.limit.depth import Depth
+from attnlaw.theory.limit.distance import distances, kernel_kl
+from attnlaw.theory.limit.inputs import GivenInputs, RandomInputs
 from attnlaw.theory.limit.kernels import ACTIVATIONS
-from attnlaw.theory.limit.layer import MASKS
+from attnlaw.theory.limit.layer import MASKS, AttentionLayer, ScoreSettings
+from attnlaw.theory.limit.limit import compare_widths, density_rows
+from attnlaw.theory.limit.mixture import gaussian_law
+from attnlaw.theory.limit.sampler import output_law
 from attnlaw.verbs.limit import VERB
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tiny-decoder"

@@ -6,8 +6,3 @@
 | `atlas` | the rows that ship with attnlaw, or those of your own study |
 | `compare` | where a model is among the models of an atlas |
 """
-
-from attnlaw.analysis.atlas.atlas import Atlas, load_atlas
-from attnlaw.analysis.atlas.compare import comparison_table
-
-__all__ = ["Atlas", "comparison_table", "load_atlas"]

@@ -217,7 +217,7 @@ def model_findings(
     Args:
         source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module), which is
             audited. NaN and infinity are then findings, and all other matrices are measured.
-        ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.DETECTORS`.
+        ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.detectors.DETECTORS`.
         levels: other levels, by the name of the detector.
         thresholds: other thresholds, by the name of the detector.
         options: how to open a checkpoint (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).

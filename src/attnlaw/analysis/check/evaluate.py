@@ -11,7 +11,7 @@ from attnlaw.analysis.check.locations import KEYS, location_of
 from attnlaw.analysis.check.rules import BASELINE, OFF, GateRule, RuleFile, Tables
 from attnlaw.analysis.check.tables import Baseline, identity
 from attnlaw.analysis.check.verdicts import FAILED, PASSED, FailedRow, GateFinding, Verdict, Verdicts
-from attnlaw.analysis.findings import Detector
+from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.checkpoints.settings import layer_range
 
 COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"

@@ -116,7 +116,7 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     Args:
         path: a file, or the name of an example that comes with attnlaw.
         tables: the columns that rules may use, by table.
-        findings: the detectors of findings by name, such as `attnlaw.analysis.findings.DETECTORS`.
+        findings: the detectors of findings by name, such as `attnlaw.analysis.findings.detectors.DETECTORS`.
 
     Raises:
         BadUsage: if something in the file is wrong.

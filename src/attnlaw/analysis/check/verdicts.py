@@ -21,7 +21,7 @@ from attnlaw.analysis.check.columns import FINDINGS, VERDICT_VALUES, VERDICTS
 from attnlaw.analysis.check.locations import Location, row_location_text
 from attnlaw.analysis.check.rules import OFF, is_at_least, value_text
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import Detector
+from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.core.quantity import column_kinds
 from attnlaw.core.tables import to_frame, to_schema
 

@@ -10,7 +10,3 @@
 | `shapes` | compares shapes with the config and with each other |
 | `remarks` | lists extensions and warnings |
 """
-
-from attnlaw.checkpoints.assembly.layers import build_model
-
-__all__ = ["build_model"]

@@ -60,7 +60,7 @@ class Depth:
         mlp: activation of an MLP block after each attention block (one of `MLPS`); None for no MLP blocks.
         normalise: whether RMSNorm comes before each block.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True).blocks
     ('attention', 'attention')
     """
@@ -133,7 +133,7 @@ class StackLaw:
     def path(self) -> tuple[PathPoint, ...]:
         """Return the means over the draws after 0, 1, ..., depth layers, with standard errors.
 
-        >>> from attnlaw.theory.limit import RandomInputs
+        >>> from attnlaw.theory.limit.inputs import RandomInputs
         >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)
         >>> [round(point.cosine.value) for point in result.path()]
         [0, 1, 1, 1, 1]
@@ -237,7 +237,7 @@ def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> S
     Args:
         coordinates: number m of output coordinates, at most the width.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> drawn = sample_stack(Depth(AttentionLayer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
     >>> drawn.grams.shape, drawn.scores.shape, drawn.outputs.shape
     ((5, 3, 3, 3), (5, 1, 3, 3), (5, 3, 1))
@@ -261,7 +261,7 @@ def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
     Args:
         token: the token whose output is read, from 0.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)
     >>> result.law.variances.shape, result.squared_lengths.shape
     ((100,), (100, 3))

@@ -57,7 +57,7 @@ from attnlaw.theory.limit.wishart import (
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
     """Draw the scores of all tokens, (draws, H, s, s).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
     >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> score_matrices(layer, layer.inputs.limit_root()[None], 5, streams(0)).shape
@@ -107,7 +107,7 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
     """Draw the scores of one token's query, (draws, s, H), with one chi variable for each head.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
     >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> score_row(layer, layer.inputs.limit_root()[None], 0, 5, streams(0)).shape
@@ -144,7 +144,7 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
     Returns:
         `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide; (draws or 1, H or 1, r, q).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
     >>> value_roots(AttentionLayer(RandomInputs(3), heads=2, width=2), 3, 5, streams(0)).shape
     (5, 2, 3, 2)
@@ -160,7 +160,7 @@ def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Stre
 
     `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`. Coordinates are independent given R.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
     >>> layer = AttentionLayer(RandomInputs(3), heads=2)
     >>> root = layer.inputs.limit_root()[None]

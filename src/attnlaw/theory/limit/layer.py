@@ -203,7 +203,7 @@ class AttentionLayer:
         head_width: n_H, a divisor of the width; None means the width. With infinite width and a finite head
             width, the tokens are those of the limit, and the heads are narrow.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
     >>> layer.tokens, layer.at_width(math.inf).narrow
     (4, False)
@@ -269,7 +269,7 @@ class AttentionLayer:
     def at_width(self, width: float) -> AttentionLayer:
         """Return the same layer at another width; infinity widens the heads too (the limit).
 
-        >>> from attnlaw.theory.limit import RandomInputs
+        >>> from attnlaw.theory.limit.inputs import RandomInputs
         >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
         inf
         """

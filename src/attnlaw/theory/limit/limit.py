@@ -49,7 +49,8 @@ def peak_bytes(stack: Depth, draws: int) -> int:
     Memory that does not grow with the tokens is left out: a few numbers for each draw, and tables over points
     y.
 
-    >>> from attnlaw.theory.limit import AttentionLayer, RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
+    >>> from attnlaw.theory.limit.layer import AttentionLayer
     >>> peak_bytes(Depth(AttentionLayer(RandomInputs(1000), heads=2)), 50_000) // 2**20
     2
     """
@@ -77,7 +78,7 @@ def score_covariance(layer: AttentionLayer) -> Array:
     mean is over the rotary frequencies, and 1 without them. If scores are scaled by 1/n, the covariance is
     zero.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
     >>> float(cov[0, 0, 0, 0].round(12)), float((cov[0, 0, 0, 1] * 4 * math.pi).round(12))
     (0.25, 1.0)
@@ -105,7 +106,7 @@ def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
     Returns:
         An array (draws, s, s).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> conditional_covariance(AttentionLayer(RandomInputs(2)), np.zeros((1, 1, 2, 2))).tolist()
     [[[0.5, 0.5], [0.5, 0.5]]]
     """
@@ -119,7 +120,7 @@ def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[A
     Args:
         draws: at least 2, because a single draw has no standard error.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
     >>> bool(abs(value[0, 0] - 0.636838) < 5 * error[0, 0])
     True
@@ -213,7 +214,8 @@ def compare_widths(
         errors: where to put the error of a width that fails. That width then has no row. If it is None, the
             first error is raised, before anything is drawn if a law would need more than 4 GiB of memory.
 
-    >>> from attnlaw.theory.limit import AttentionLayer, RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
+    >>> from attnlaw.theory.limit.layer import AttentionLayer
     >>> stack = Depth(AttentionLayer(RandomInputs(4), heads=2))
     >>> rows = compare_widths(stack, (16, math.inf), draws=2000, seed=0)
     >>> 0.01 < rows[0].kl_to_limit.value < 0.03, rows[1].kl_to_limit is None
@@ -313,7 +315,7 @@ def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dic
         Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
         variance) and `ratio` (to the density at infinite width; None if that width is not among the laws).
 
-    >>> from attnlaw.theory.limit import gaussian_law
+    >>> from attnlaw.theory.limit.mixture import gaussian_law
     >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
     >>> [round(row["density"], 4) for row in rows[:3]], rows[0]["ratio"]
     ([0.0, 0.3989, 0.0], 1.0)

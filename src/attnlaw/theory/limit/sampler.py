@@ -51,7 +51,7 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
     """Return roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
     (5, 3, 2)
     """
@@ -68,7 +68,7 @@ def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -
     Args:
         coordinates: number m of output coordinates, at most the width.
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
     >>> drawn.scores.shape, drawn.outputs.shape
     ((5, 2, 4, 4), (5, 4, 3))
@@ -97,7 +97,7 @@ def output_law(
         token: the token whose output is read, from 0.
         normalise: whether each token is divided by its length first (RMSNorm).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> law = output_law(AttentionLayer(RandomInputs(4), heads=2), draws=2000, seed=0)
     >>> bool(abs(law.variances.mean() - 0.3918) < 0.01)
     True
@@ -144,7 +144,7 @@ def squared_length(root: Array, token: int) -> Array:
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
     """Return Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
 
-    >>> from attnlaw.theory.limit import RandomInputs
+    >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
     [16.0]
     """

@@ -177,7 +177,8 @@ def run(case: AuditSettings, progress: Progress) -> Audit:
 
 
 def _atlas_table(audit: Audit) -> pl.DataFrame | None:
-    from attnlaw.analysis.atlas import comparison_table, load_atlas
+    from attnlaw.analysis.atlas.atlas import load_atlas
+    from attnlaw.analysis.atlas.compare import comparison_table
 
     return comparison_table(audit, load_atlas())
 

@@ -10,7 +10,7 @@ from attnlaw.analysis.check.locations import model_file
 from attnlaw.analysis.check.rule_file import BadUsage, read_rules
 from attnlaw.analysis.check.rules import BASELINE, RuleFile
 from attnlaw.analysis.check.tables import Baseline, RuleTables
-from attnlaw.analysis.findings import DETECTORS
+from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
 from attnlaw.core.progress import Progress
 from attnlaw.verbs.check import TABLES, CheckSettings

@@ -13,7 +13,7 @@ from attnlaw.analysis.check.rule_file import nearest
 from attnlaw.analysis.check.rules import is_at_least, value_text
 from attnlaw.analysis.check.verdicts import FAILED, location_and_value
 from attnlaw.analysis.columns import LEVELS
-from attnlaw.analysis.findings import DETECTORS
+from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.core.errors import BadSetting, printable
 from attnlaw.render.terminal.console import Column, output, print_json, print_table
 
