@@ -286,7 +286,7 @@ class Problem(ProblemRules):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProblemBatch:
     """The numbers of several problems that share a target, as arrays.
 

@@ -28,7 +28,7 @@ from attnlaw.core.errors import InputError
 from attnlaw.theory.learn.sensing import Sensing, upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Linear:
     """The loss of an output that is the field itself.
 
@@ -163,7 +163,7 @@ class HermiteLoss:
 Loss = Linear | Softmax | Attended
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Risk:
     """The data term of training: what the student sees, the loss of its output, and the labels."""
 

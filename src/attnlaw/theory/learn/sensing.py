@@ -74,7 +74,7 @@ class Sensing(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TokenSensing:
     """Fields of sequences of tokens under a symmetric matrix.
 
@@ -138,7 +138,7 @@ class TokenSensing:
         return gram.reshape(samples * count, samples * count) / size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MatrixSensing:
     """Fields of independent symmetric Gaussian matrices.
 
@@ -188,7 +188,7 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PairSensing:
     """Fields of queries and keys.
 
@@ -245,7 +245,7 @@ class PairSensing:
         return (x @ x.T) * (z @ z.T) / size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SquareSensing:
     """Fields of Gaussian matrices with independent entries.
 

@@ -27,7 +27,7 @@ MOST_STEPS = 20_000
 def never_stop() -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trained:
     """A trained matrix S (d, d), the residual of its optimality condition, the steps and the solver."""
 
@@ -81,7 +81,7 @@ def descend(
     return np.asarray(result.x), int(result.nit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainingRun:
     """A trained student, its quantities, and its eigenvalues (untied: singular values), ascending."""
 

@@ -36,7 +36,7 @@ Information = Callable[[Reals, Indices], Reals]
 SMALLEST = 1e-7
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BayesPoint:
     """The solution of a batch; `resolved` is False if the error is zero up to rounding (exact recovery)."""
 

@@ -55,7 +55,7 @@ from attnlaw.theory.learn.target import Target
 from attnlaw.theory.learn.training import Check, Trained
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RidgePoint:
     """The solution of a batch: noise level delta, shrinkage s, V, E, and what the equation for V misses."""
 

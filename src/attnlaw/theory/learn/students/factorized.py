@@ -61,7 +61,7 @@ MOST_NEWTON, NEWTON = 100, 1e-9
 SMALL_WEIGHT_DECAY = 0.02
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FixedPoint:
     """The solution of a batch; delta and E are bounds if `resolved` is False (the scan found no root)."""
 
