@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 
 from attnlaw.analysis.forward.blocks import (
-    Chain,
+    BlockChain,
     FrozenAttention,
     FrozenFeedForward,
     FrozenNorm,
@@ -37,8 +37,8 @@ BLOCKS = {
     "layer norm": norm(centred=True),
     "rms norm": norm(centred=False),
     "feed-forward": feed_forward(),
-    "residual": Residual(Chain((norm(centred=True), attention()))),
-    "chain": Chain(
+    "residual": Residual(BlockChain((norm(centred=True), attention()))),
+    "chain": BlockChain(
         (Residual(attention()), norm(centred=True), Residual(feed_forward()), norm(centred=False))
     ),
 }
@@ -134,5 +134,5 @@ def test_a_chain_applies_its_blocks_in_turn():
 
 def test_attentions_are_found_in_order():
     first, second = attention(), attention()
-    nested = Chain((Residual(Chain((norm(True), first))), feed_forward(), Residual(second)))
+    nested = BlockChain((Residual(BlockChain((norm(True), first))), feed_forward(), Residual(second)))
     assert list(attentions(nested)) == [first, second]

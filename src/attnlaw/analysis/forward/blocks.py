@@ -123,7 +123,7 @@ class FrozenFeedForward:
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class BlockChain:
     """Blocks one after another: T <- T_2 T_1, c <- T_2 c_1 + c_2."""
 
     blocks: tuple[FrozenBlock, ...]
@@ -168,7 +168,7 @@ def attentions(block: FrozenBlock) -> Iterator[FrozenAttention]:
     """Yield every attention block inside a block, first to last."""
     if isinstance(block, FrozenAttention):
         yield block
-    for inner in block.blocks if isinstance(block, Chain) else ():
+    for inner in block.blocks if isinstance(block, BlockChain) else ():
         yield from attentions(inner)
     if isinstance(block, Residual):
         yield from attentions(block.branch)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attnlaw.analysis.forward.blocks import (
-    Chain,
+    BlockChain,
     FrozenAttention,
     FrozenBlock,
     FrozenFeedForward,
@@ -92,9 +92,9 @@ def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]
         third = fused.shape[1] // 3
         value = fused[:, 2 * third :], bias[2 * third :]
         attention = _attention(weights, value, _affine(layer.attn.c_proj))
-        yield Residual(Chain((_norm(layer.ln_1, seen), attention)))
+        yield Residual(BlockChain((_norm(layer.ln_1, seen), attention)))
         feed_forward = _feed_forward(layer.mlp.c_fc, layer.mlp.act, layer.mlp.c_proj, seen)
-        yield Residual(Chain((_norm(layer.ln_2, seen), feed_forward)))
+        yield Residual(BlockChain((_norm(layer.ln_2, seen), feed_forward)))
     yield _norm(model.ln_f, seen)
 
 
@@ -102,10 +102,10 @@ def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals
     for layer, weights in zip(model.layers, probabilities, strict=True):
         value, output = _affine(layer.self_attn.v_proj), _affine(layer.self_attn.o_proj)
         attention = _attention(weights, _repeat_value_heads(value, output, len(weights)), output)
-        yield Residual(Chain((_norm(layer.input_layernorm, seen), attention)))
+        yield Residual(BlockChain((_norm(layer.input_layernorm, seen), attention)))
         gate = _first_in_batch(layer.mlp.act_fn(seen[layer.mlp.gate_proj][1]))
         feed_forward = FrozenFeedForward(*_affine(layer.mlp.up_proj), gate, *_affine(layer.mlp.down_proj))
-        yield Residual(Chain((_norm(layer.post_attention_layernorm, seen), feed_forward)))
+        yield Residual(BlockChain((_norm(layer.post_attention_layernorm, seen), feed_forward)))
     yield _norm(model.norm, seen)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.analysis.forward.blocks import Chain
+from attnlaw.analysis.forward.blocks import BlockChain
 from attnlaw.analysis.forward.families import FAMILIES
 from attnlaw.analysis.forward.inputs import RawInput, check_ids
 from attnlaw.analysis.forward.operator import Operator
@@ -42,7 +42,7 @@ class Trace:
 
     states: Reals
     output: Reals
-    chain: Chain
+    chain: BlockChain
     scores: tuple[FrozenScores, ...]
 
     @property
@@ -101,7 +101,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     probabilities = [weights.numpy()[0] for weights in result.attentions]
     blocks = tuple(FAMILIES[kind].read_blocks(model, seen, probabilities))
     scores = tuple(FAMILIES[kind].read_scores(model, seen))
-    return Trace(result.hidden_states[0].numpy()[0], output, Chain(blocks), scores)
+    return Trace(result.hidden_states[0].numpy()[0], output, BlockChain(blocks), scores)
 
 
 def max_input_tokens(kind: str, config: Any) -> int:
