@@ -24,20 +24,15 @@ class AtlasColumn:
     """A number in which models are compared.
 
     Args:
-        name: its name in `summary.json`.
-        label: its name in tables.
-        value: the expression that computes it from a model's rows of `table`.
         form: the format that prints it.
-        norms: "stored" or "applied" if it is a size of matrices, else None.
-        table: "matrices" or "layers".
     """
 
-    name: str
-    label: str
-    value: pl.Expr
+    name: str  # its name in `summary.json`
+    label: str  # its name in tables
+    value: pl.Expr  # the expression that computes it from a model's rows of `table`
     form: str = "#.3g"
-    norms: str | None = None
-    table: str = "matrices"
+    norms: str | None = None  # "stored" or "applied" if it is a size of matrices, else None
+    table: str = "matrices"  # "matrices" or "layers"
 
     def number_text(self, value: float) -> str:
         """Format a number for tables.

@@ -16,15 +16,12 @@ class AuditOptions:
 
     Args:
         samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).
-        as_stored: show norms of the stored matrices instead of norms as applied.
         tolerant: report NaN and infinity as findings and measure all other matrices, instead of raising an
             error.
-        thresholds: thresholds of findings, by rule.
-        no_laws: do not fit laws when the audit is saved.
     """
 
     samples: int | None = None
-    as_stored: bool = False
+    as_stored: bool = False  # show norms of the stored matrices instead of norms as applied
     tolerant: bool = False
-    thresholds: Mapping[str, float] | None = None
-    no_laws: bool = False
+    thresholds: Mapping[str, float] | None = None  # thresholds of findings, by rule
+    no_laws: bool = False  # do not fit laws when the audit is saved

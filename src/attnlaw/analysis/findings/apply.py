@@ -79,21 +79,15 @@ MOST_LOCATIONS = 4
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """The findings of one detector at one level.
-
-    Args:
-        locations: the four farthest past the threshold.
-        value: the value that is farthest past the threshold.
-        meaning: of the only finding, or of the detector if there are several.
-    """
+    """The findings of one detector at one level."""
 
     rule: str
     level: str
     count: int
-    locations: list[str]
-    value: float | None
+    locations: list[str]  # the four farthest past the threshold
+    value: float | None  # the value that is farthest past the threshold
     threshold: float | None
-    meaning: str
+    meaning: str  # of the only finding, or of the detector if there are several
 
     @property
     def where(self) -> str:

@@ -23,46 +23,28 @@ Detect = Callable[[Subject, float], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Detector:
-    """One entry of the table of detectors.
+    """One entry of the table of detectors."""
 
-    Args:
-        name: its name in rows and settings.
-        level: how grave its findings are, unless a `Hit` says otherwise.
-        threshold: the number that a value must pass; None if there is nothing to choose.
-        detect: yields what it finds in a model, given the threshold (0 if there is none).
-        when: the condition in words.
-        meaning: what a finding says about the model.
-        remedy: what the user can do.
-        least: the smallest threshold that a user may set.
-    """
-
-    name: str
-    level: str
-    threshold: float | None
-    detect: Detect
-    when: str
-    meaning: str
-    remedy: str
-    least: float = 0.0
+    name: str  # its name in rows and settings
+    level: str  # how grave its findings are, unless a `Hit` says otherwise
+    threshold: float | None  # the number that a value must pass; None if there is nothing to choose
+    detect: Detect  # yields what it finds in a model, given the threshold (0 if there is none)
+    when: str  # the condition in words
+    meaning: str  # what a finding says about the model
+    remedy: str  # what the user can do
+    least: float = 0.0  # the smallest threshold that a user may set
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a detector found in a model.
+    """One thing that a detector found in a model."""
 
-    Args:
-        rule: name of the detector.
-        value: the number that passed the threshold.
-        threshold: None if the detector has none.
-        meaning: what was found, and what that means for the model.
-    """
-
-    rule: str
+    rule: str  # name of the detector
     level: str
     location: TensorLocation
-    value: float | None
-    threshold: float | None
-    meaning: str
+    value: float | None  # the number that passed the threshold
+    threshold: float | None  # none if the detector has none
+    meaning: str  # what was found, and what that means for the model
 
     def row(self, model: str) -> dict[str, Any]:
         """Return the finding as a row of the table of findings."""

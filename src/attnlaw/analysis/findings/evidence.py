@@ -24,34 +24,26 @@ class StoredTensor:
     """A stored tensor, or one matrix of a stored stack of matrices, as it was seen once.
 
     Args:
-        location: the layer and kind it belongs to, and its name.
-        role: one of `ROLES` in `attnlaw.analysis.findings.scan`.
-        quantised: whether the file stores a code instead of floating-point numbers.
-        not_finite: number of entries that are NaN or infinite.
-        peak: largest magnitude; None if an entry is not finite.
-        constant: whether all entries have the same magnitude.
         distinct: median number of different values in blocks of 32 neighbours along a row; None if rows have
             no such blocks.
         decibels: ratio of the signal to the rounding of its code; None if the file does not quantise it, or
             if attnlaw does not know the code.
-        twin: name of the first tensor with the same bits.
-        mask: whether it takes at most two values, so that it is a buffer and not weights.
     """
 
-    location: TensorLocation
-    role: str
+    location: TensorLocation  # the layer and kind it belongs to, and its name
+    role: str  # one of `ROLES` in `attnlaw.analysis.findings.scan`
     shape: tuple[int, ...]
     dtype: str
-    quantised: bool
-    not_finite: int
-    peak: float | None
-    constant: bool
+    quantised: bool  # whether the file stores a code instead of floating-point numbers
+    not_finite: int  # number of entries that are NaN or infinite
+    peak: float | None  # largest magnitude; None if an entry is not finite
+    constant: bool  # whether all entries have the same magnitude
     zero_rows: int
     zero_columns: int
     distinct: float | None = None
     decibels: float | None = None
-    twin: str | None = None
-    mask: bool = False
+    twin: str | None = None  # name of the first tensor with the same bits
+    mask: bool = False  # whether it takes at most two values, so that it is a buffer and not weights
 
     @property
     def zero(self) -> bool:
@@ -111,28 +103,20 @@ class Subject:
     """The model that detectors look at.
 
     Args:
-        evidence: what was noted while it was read.
-        matrices: the audit's table of matrices.
         chance: probability that an untrained model has so many matrices that differ from noise; None if not
             every matrix was measured or none could be tested.
     """
 
-    evidence: Evidence
-    matrices: pl.DataFrame
+    evidence: Evidence  # what was noted while it was read
+    matrices: pl.DataFrame  # the audit's table of matrices
     chance: float | None = None
 
 
 @dataclass(frozen=True)
 class Hit:
-    """What a detector reports for one location.
-
-    Args:
-        value: the number that passed the threshold.
-        detail: what is particular to this case; it is put before the detector's meaning.
-        level: replaces the detector's level.
-    """
+    """What a detector reports for one location."""
 
     location: TensorLocation
-    value: float | None
-    detail: str = ""
-    level: str | None = None
+    value: float | None  # the number that passed the threshold
+    detail: str = ""  # what is particular to this case; it is put before the detector's meaning
+    level: str | None = None  # replaces the detector's level

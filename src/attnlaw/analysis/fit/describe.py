@@ -38,18 +38,14 @@ class Description:
     """The law of a matrix, and the numbers behind the decision.
 
     Args:
-        law: the decision; None if the matrix cannot be tested.
-        numbers: every number by its column in `FITS`.
-        null_shape: names the null among the curves.
         curve_law: the law that is drawn. If the decision is "neither", the nearest law of the whole spectrum.
-        curve: its density. None if the decision is "random", because the null is drawn then.
     """
 
-    law: str | None
-    numbers: dict[str, Any]
-    null_shape: str | None
+    law: str | None  # the decision; None if the matrix cannot be tested
+    numbers: dict[str, Any]  # every number by its column in `FITS`
+    null_shape: str | None  # names the null among the curves
     curve_law: str | None
-    curve: Curve | None
+    curve: Curve | None  # its density. None if the decision is "random", because the null is drawn then.
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:

@@ -35,19 +35,13 @@ EXTENSION = (
 
 @dataclass(frozen=True)
 class EffectiveBeta:
-    """The effective beta of one head.
-
-    Args:
-        value: mean over rows of the standard deviation of a row's logits.
-        spread: standard deviation of the same over rows.
-        tokens: number of rows.
-    """
+    """The effective beta of one head."""
 
     layer: int
     head: int
-    value: float
-    spread: float
-    tokens: int
+    value: float  # mean over rows of the standard deviation of a row's logits
+    spread: float  # standard deviation of the same over rows
+    tokens: int  # number of rows
     extension: str = EXTENSION
 
 

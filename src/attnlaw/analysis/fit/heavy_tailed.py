@@ -40,20 +40,16 @@ class HeavyTail:
     around kappa.
 
     Args:
-        gamma: ratio of the sides.
-        place: position on the grid, in steps of log kappa.
-        error: standard error of kappa.
         low, high: 95% likelihood interval.
-        log_likelihood: mean over the eigenvalues.
     """
 
-    gamma: float
-    place: float
+    gamma: float  # ratio of the sides
+    place: float  # position on the grid, in steps of log kappa
     kappa: float | None
-    error: float | None
+    error: float | None  # standard error of kappa
     low: float | None
     high: float | None
-    log_likelihood: float
+    log_likelihood: float  # mean over the eigenvalues
 
     @property
     def kappa_or_limit(self) -> float:

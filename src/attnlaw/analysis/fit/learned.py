@@ -55,15 +55,12 @@ class AngleTable:
     An empty second interval has `half = 0` and all the mass before it.
 
     Args:
-        theta: the angles.
-        mass: mass up to each angle, of shape (intervals, angles).
-        slope: derivative of the mass between angles, of shape (intervals, angles - 1).
         middle, half: centre and half the length of each interval.
     """
 
-    theta: Reals
-    mass: Reals
-    slope: Reals
+    theta: Reals  # the angles
+    mass: Reals  # mass up to each angle, of shape (intervals, angles)
+    slope: Reals  # derivative of the mass between angles, of shape (intervals, angles - 1)
     middle: Reals
     half: Reals
 
@@ -151,20 +148,15 @@ class LearnedFit:
     is not identified. If no law fits, everything is None.
 
     Args:
-        law: the best law.
-        table: its quantiles before cutting.
-        rank_fraction: share of values above round-off.
-        distance: root mean square distance of quantiles, divided by the root mean square of the values.
-        plausible: whether spectra drawn from the law are as far from it.
         cut_ratio: b/t; the rank was cut by weight decay (1) or by width (below 1). It always has a value if a
             law fits.
     """
 
-    law: Rectified
-    table: AngleTable
-    rank_fraction: float
-    distance: float
-    plausible: bool
+    law: Rectified  # the best law
+    table: AngleTable  # its quantiles before cutting
+    rank_fraction: float  # share of values above round-off
+    distance: float  # root mean square distance of quantiles, divided by the root mean square of the values
+    plausible: bool  # whether spectra drawn from the law are as far from it
     noise_level: Range
     threshold: Range
     target_rank: Range

@@ -102,19 +102,16 @@ class NullComparison:
     """One spectrum compared with its null.
 
     Args:
-        wasserstein: distance of the normalised values to the null's mean.
-        p_value: None if the spectrum cannot be normalised (all zero, or a single value).
         scale, edge, edge_scale: in units of the spectrum's singular values; None if zeros reach into its
             middle half.
-        outliers: number of values beyond the edge; None without an edge.
     """
 
-    wasserstein: float | None
-    p_value: float | None
+    wasserstein: float | None  # distance of the normalised values to the null's mean
+    p_value: float | None  # none if the spectrum cannot be normalised (all zero, or a single value)
     scale: float | None
     edge: float | None
     edge_scale: float | None
-    outliers: int | None
+    outliers: int | None  # number of values beyond the edge; None without an edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,14 +215,12 @@ class NullTest:
     Args:
         outliers: number of values beyond the null's edge; None if zeros reach into the middle half of the
             values.
-        draws: number of random matrices that it was compared with.
-        shape: names the null.
     """
 
     p_value: float
     outliers: int | None
-    draws: int
-    shape: str
+    draws: int  # number of random matrices that it was compared with
+    shape: str  # names the null
 
 
 def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
@@ -265,18 +260,12 @@ class Rejections:
 
     The probability treats the matrices as independent. Under grouped queries, heads share keys and values, so
     false alarms come together, and the probability is too small.
-
-    Args:
-        tested: number of matrices with a p-value.
-        rejected: number of p-values up to 0.01.
-        expected: mean number of rejections in an untrained model, where every matrix is random.
-        p_value: probability of so many or more there.
     """
 
-    tested: int
-    rejected: int
-    expected: float
-    p_value: float
+    tested: int  # number of matrices with a p-value
+    rejected: int  # number of p-values up to 0.01
+    expected: float  # mean number of rejections in an untrained model, where every matrix is random
+    p_value: float  # probability of so many or more there
 
     @classmethod
     def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:

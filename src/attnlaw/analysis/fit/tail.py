@@ -37,18 +37,13 @@ BLOCK = 100_000
 
 @dataclass(frozen=True)
 class PowerLawTail:
-    """A power law fitted to the `size` largest eigenvalues, those from `x_min` on.
-
-    Args:
-        error: standard error `(alpha - 1)/sqrt(size)`, which ignores that x_min was chosen.
-        ks: Kolmogorov-Smirnov distance over the tail.
-    """
+    """A power law fitted to the `size` largest eigenvalues, those from `x_min` on."""
 
     alpha: float
-    error: float
+    error: float  # standard error `(alpha - 1)/sqrt(size)`, which ignores that x_min was chosen
     x_min: float
     size: int
-    ks: float
+    ks: float  # kolmogorov-Smirnov distance over the tail
 
 
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
@@ -203,10 +198,6 @@ class LognormalTail:
     """A lognormal fitted to the tail of a power law: `ln x` is normal(mu, sigma) above ln x_min.
 
     Parameters are None if the best lognormal is the power law itself, its limit of large negative mu.
-
-    Args:
-        ratio: log-likelihood of the power law minus that of the lognormal.
-        p_value: two-sided significance of the ratio (Vuong 1989).
     """
 
     mu: float | None = None
@@ -215,8 +206,8 @@ class LognormalTail:
     sigma_error: float | None = None
     ks: float | None = None
     log_likelihood: float | None = None
-    ratio: float = 0.0
-    p_value: float | None = None
+    ratio: float = 0.0  # log-likelihood of the power law minus that of the lognormal
+    p_value: float | None = None  # two-sided significance of the ratio (Vuong 1989)
 
     @property
     def better(self) -> bool:

@@ -30,17 +30,12 @@ from attnlaw.theory.learn.simulate import QUANTITIES, Measurement
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The limit d -> infinity of a measured mean.
-
-    Args:
-        slope: coefficient of 1/d.
-        misfit: weighted sum of squares left per degree of freedom; None for two sizes.
-    """
+    """The limit d -> infinity of a measured mean."""
 
     value: float
     standard_error: float
-    slope: float
-    misfit: float | None
+    slope: float  # coefficient of 1/d
+    misfit: float | None  # weighted sum of squares left per degree of freedom; None for two sizes
 
 
 @dataclass(frozen=True)

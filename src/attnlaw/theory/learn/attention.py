@@ -15,18 +15,13 @@ class AttentionChoice:
     Tied attention has `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite, and a sample
     shows the fields of all pairs a <= b. Untied attention has `S = W_Q W_K^T / sqrt(m d)`, which can be any
     matrix, and a sample shows the ordered pairs that the setting `pairs` names.
-
-    Args:
-        sides: 2 if the theory works with singular values of both signs, 1 if with non-negative eigenvalues.
-        paired: whether the setting `pairs` plays a part.
-        gaussian: name of the sensing by Gaussian matrices that the theory solves exactly.
     """
 
     name: str
     label: str
-    sides: int
-    paired: bool
-    gaussian: str
+    sides: int  # 2 if the theory works with singular values of both signs, 1 if with non-negative eigenvalues
+    paired: bool  # whether the setting `pairs` plays a part
+    gaussian: str  # name of the sensing by Gaussian matrices that the theory solves exactly
 
 
 ATTENTIONS = by_name(
@@ -36,20 +31,14 @@ ATTENTIONS = by_name(
 
 @dataclass(frozen=True)
 class Pairs:
-    """The ordered pairs (query a, key b) that a sample of untied attention shows.
-
-    Args:
-        places: returns the pairs of a sample of T tokens.
-        crossed: whether the keys are tokens of another sequence.
-        mirrored: whether each pair is seen in both orders, and each token with itself.
-    """
+    """The ordered pairs (query a, key b) that a sample of untied attention shows."""
 
     name: str
     label: str
-    places: Callable[[int], list[tuple[int, int]]]
+    places: Callable[[int], list[tuple[int, int]]]  # returns the pairs of a sample of T tokens
     least_tokens: int = 1
-    crossed: bool = False
-    mirrored: bool = False
+    crossed: bool = False  # whether the keys are tokens of another sequence
+    mirrored: bool = False  # whether each pair is seen in both orders, and each token with itself
 
     def visible_pairs(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
         """Return the pairs of a sample of T tokens, or only those of its first `queries`."""

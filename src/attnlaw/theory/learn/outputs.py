@@ -28,18 +28,15 @@ class Output:
     """A function of the scores h that labels show.
 
     Args:
-        observations: returns the number of observations of S in a sample of T tokens.
         prediction_error: returns the error on fresh clean labels for T tokens and an estimation error E, or
             None if E alone does not determine it.
         loss: makes the loss of a `Problem` whose observations have these weights; None if nothing is trained
             on it.
-        beyond: what the message about too many tokens suggests.
-        queries: number of queries that an untied sample shows; None for all of its pairs.
     """
 
     name: str
     label: str
-    observations: Callable[[int], float]
+    observations: Callable[[int], float]  # returns the number of observations of S in a sample of T tokens
     prediction_error: Callable[[int, float], float | None] = lambda tokens, E: None
     loss: Callable[[Any, Reals], Any] | None = None
     uses_temperature: bool = False  # beta plays a part
@@ -47,8 +44,8 @@ class Output:
     identifies_target: bool = True  # clean labels determine the scores, so there are thresholds
     least_tokens: int = 1
     most_tokens: int | None = None
-    beyond: str = ""
-    queries: int | None = None
+    beyond: str = ""  # what the message about too many tokens suggests
+    queries: int | None = None  # number of queries that an untied sample shows; None for all of its pairs
     selects_key: bool = False  # a row has a key that is attended most, which a loss may ask for
     has_static_theory: bool = True  # the result of learning from n samples is known, not only the dynamics
 
@@ -101,15 +98,11 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """A loss that training lowers.
-
-    Args:
-        observed_output: what the labels show, if that is not the output itself.
-    """
+    """A loss that training lowers."""
 
     name: str
     label: str
-    observed_output: Output | None = None
+    observed_output: Output | None = None  # what the labels show, if that is not the output itself
 
     @property
     def draws_labels(self) -> bool:

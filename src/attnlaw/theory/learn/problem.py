@@ -291,20 +291,15 @@ class ProblemBatch:
     """The numbers of several problems that share a target, as arrays.
 
     Args:
-        alpha: observations alpha_k of shape (batch, groups), divided by `sides`.
-        weight: weights w_k of shape (batch, groups).
-        noise: noises D_k of shape (batch, groups).
-        lt: penalties of shape (batch,), divided by `sides`.
-        sides: 2 for untied attention, else 1.
         width: kappa of shape (batch,), infinite if it is not limited. None if no problem limits it.
     """
 
     target: Target
-    alpha: Reals
-    weight: Reals
-    noise: Reals
-    lt: Reals
-    sides: int = 1
+    alpha: Reals  # observations alpha_k of shape (batch, groups), divided by `sides`
+    weight: Reals  # weights w_k of shape (batch, groups)
+    noise: Reals  # noises D_k of shape (batch, groups)
+    lt: Reals  # penalties of shape (batch,), divided by `sides`
+    sides: int = 1  # 2 for untied attention, else 1
     width: Reals | None = None
 
     @classmethod

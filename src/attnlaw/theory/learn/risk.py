@@ -30,15 +30,10 @@ from attnlaw.theory.learn.sensing import Sensing, upper
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """The loss of an output that is the field itself.
+    """The loss of an output that is the field itself."""
 
-    Args:
-        weights: factors (n, P) of the squared errors.
-        ordered: whether the columns are ordered pairs (untied), so that each counts once.
-    """
-
-    weights: Reals
-    ordered: bool = False
+    weights: Reals  # factors (n, P) of the squared errors
+    ordered: bool = False  # whether the columns are ordered pairs (untied), so that each counts once
     quadratic: ClassVar[bool] = True
     drawn: ClassVar[bool] = False
 

@@ -44,23 +44,19 @@ class ScalingLaw:
     """Errors of the full equations along N/d, with the leading-order law and both exponents.
 
     Args:
-        exponent: gamma of the target.
-        ratios: values of N/d.
-        leading: errors of the leading-order law at these ratios.
-        fitted_exponent: least-squares slope of log E against log N/d.
         exponent_error: its standard error from the scatter about the line, curvature included; None with
             fewer than three points.
     """
 
-    exponent: float
+    exponent: float  # gamma of the target
     dimension: int
     noise: float
     student: str
-    ratios: tuple[float, ...]
+    ratios: tuple[float, ...]  # values of N/d
     predictions: tuple[Prediction, ...]
-    leading: tuple[float, ...]
+    leading: tuple[float, ...]  # errors of the leading-order law at these ratios
     predicted_exponent: float
-    fitted_exponent: float
+    fitted_exponent: float  # least-squares slope of log E against log N/d
     exponent_error: float | None
 
 

@@ -78,17 +78,13 @@ class Sensing(Protocol):
 class TokenSensing:
     """Fields of sequences of tokens under a symmetric matrix.
 
-    Args:
-        x: tokens of shape (T, n, d).
-        signs: factors of the fields, of shape (n,) or (1,).
-
     >>> x = np.array([[[1.0, 2.0]], [[0.0, 1.0]]])  # T = 2, n = 1, d = 2
     >>> (TokenSensing(x).fields(np.diag([1.0, 3.0])) * np.sqrt(2.0)).round(12).tolist()
     [[9.0, 6.0, -1.0]]
     """
 
-    x: Reals
-    signs: Reals = field(default_factory=lambda: np.ones(1))
+    x: Reals  # tokens of shape (T, n, d)
+    signs: Reals = field(default_factory=lambda: np.ones(1))  # factors of the fields, of shape (n,) or (1,)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -192,19 +188,14 @@ def check_dense(rows: int, columns: int, remedy: str, size: int) -> None:
 class PairSensing:
     """Fields of queries and keys.
 
-    Args:
-        x: queries of shape (T, n, d).
-        z: keys of shape (T, n, d); the same array as x if both are the tokens of one sequence.
-        places: the pairs (a, b) of query and key.
-
     >>> x, z = np.array([[[1.0, 2.0]]]), np.array([[[0.0, 1.0]]])  # T = 1, n = 1, d = 2
     >>> (PairSensing(x, z, ((0, 0),)).fields(np.array([[1.0, 3.0], [0.0, 5.0]])) * np.sqrt(2.0)).tolist()
     [[13.0]]
     """
 
-    x: Reals
-    z: Reals
-    places: tuple[tuple[int, int], ...]
+    x: Reals  # queries of shape (T, n, d)
+    z: Reals  # keys of shape (T, n, d); the same array as x if both are the tokens of one sequence
+    places: tuple[tuple[int, int], ...]  # the pairs (a, b) of query and key
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -249,15 +240,12 @@ class PairSensing:
 class SquareSensing:
     """Fields of Gaussian matrices with independent entries.
 
-    Args:
-        rows: the matrices, of shape (nP, d^2).
-
     >>> rows = np.array([[1.0, 2.0, 3.0, 4.0]])
     >>> SquareSensing(rows, samples=1, tokens=1, size=2).fields(np.eye(2)).tolist()
     [[5.0]]
     """
 
-    rows: Reals
+    rows: Reals  # the matrices, of shape (nP, d^2)
     samples: int
     tokens: int
     size: int

@@ -64,17 +64,13 @@ class Measurement(BriefRepr):
     quantities are defined at the top of this module.
 
     Args:
-        samples: number of samples, n.
-        seeds: number of students.
         eigenvalues: of shape (seeds, d), ascending; singular values if untied.
-        residual: largest residual of the training runs.
-        unsolved: a sentence about runs that did not converge.
     """
 
     problem: Problem
     size: int
-    samples: int
-    seeds: int
+    samples: int  # number of samples, n
+    seeds: int  # number of students
     seed: int
     sensing: str
     estimation_error: Estimate
@@ -88,10 +84,10 @@ class Measurement(BriefRepr):
     angle: Estimate | None
     wrong_keys: Estimate | None
     solver: str
-    residual: float
+    residual: float  # largest residual of the training runs
     eigenvalues: Reals = field(repr=False, compare=False)
     outcome: Outcome = Outcome.DONE
-    unsolved: str | None = None
+    unsolved: str | None = None  # a sentence about runs that did not converge
 
     @property
     def rounding(self) -> str | None:

@@ -75,10 +75,6 @@ class SoftmaxPoint:
     """A fixed point and the errors there.
 
     Args:
-        a: noise level of the matrix X that the student effectively sees.
-        b: threshold below which the student cuts eigenvalues; 0 for the direct student.
-        r: factor by which the rest is multiplied: the trained matrix is `r (X - b)_+`.
-        stability: replicon value; None if the loss is convex.
         replicates: fixed points of other scrambles, whose scatter estimates the error.
     """
 
@@ -87,15 +83,15 @@ class SoftmaxPoint:
     V: float
     m: float
     q: float
-    a: float
-    b: float
-    r: float
+    a: float  # noise level of the matrix X that the student effectively sees
+    b: float  # threshold below which the student cuts eigenvalues; 0 for the direct student
+    r: float  # factor by which the rest is multiplied: the trained matrix is `r (X - b)_+`
     rank: float
     trace: float
     train: float
     test: float
     iteration: Iteration
-    stability: float | None = None
+    stability: float | None = None  # replicon value; None if the loss is convex
     replicates: tuple[SoftmaxPoint, ...] = ()
 
 

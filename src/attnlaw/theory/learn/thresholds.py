@@ -57,11 +57,6 @@ class Thresholds:
     """Values of alpha = n/d^2 at which learning changes.
 
     Args:
-        recovery: the factorized student finds the target from clean labels.
-        feasibility: only the target fits clean labels (tied attention).
-        bayes: the Bayes-optimal student finds the target from clean labels.
-        direct: the direct student finds the target from clean labels.
-        own_recovery: the given student finds the target from clean labels.
         interpolation: the given student stops fitting noisy labels; None for clean labels, and for the
             Bayes-optimal student, which does not fit labels.
         peak_error: test error at interpolation as weight decay -> 0. It is None if `interpolation` is, for
@@ -69,11 +64,11 @@ class Thresholds:
             (`interpolation_peak`).
     """
 
-    recovery: float
-    feasibility: float | None
-    bayes: float
-    direct: float
-    own_recovery: float | None
+    recovery: float  # the factorized student finds the target from clean labels
+    feasibility: float | None  # only the target fits clean labels (tied attention)
+    bayes: float  # the Bayes-optimal student finds the target from clean labels
+    direct: float  # the direct student finds the target from clean labels
+    own_recovery: float | None  # the given student finds the target from clean labels
     interpolation: float | None
     peak_error: float | None
 

@@ -176,19 +176,12 @@ class DetailedPrediction(Prediction):
     """A prediction with thresholds, the scaling law and the density of its spectrum.
 
     The thresholds, in samples per d^2, and the density are None unless the settings ask for them.
-
-    Args:
-        outlier: where the trained matrix shows the spike of the target.
-        observations: N/d of a power-law target.
-        leading_error: error of its leading-order law.
-        predicted_exponent: exponent of its leading-order law.
-        density: rows of `density_rows`.
     """
 
-    outlier: float | None = None
-    observations: float | None = None
-    leading_error: float | None = None
-    predicted_exponent: float | None = None
+    outlier: float | None = None  # where the trained matrix shows the spike of the target
+    observations: float | None = None  # N/d of a power-law target
+    leading_error: float | None = None  # error of its leading-order law
+    predicted_exponent: float | None = None  # exponent of its leading-order law
     threshold_recovery: float | None = None
     threshold_feasibility: float | None = None
     threshold_bayes: float | None = None
@@ -196,7 +189,7 @@ class DetailedPrediction(Prediction):
     threshold_own_recovery: float | None = None
     threshold_interpolation: float | None = None
     threshold_peak_error: float | None = None
-    density: Densities | None = None
+    density: Densities | None = None  # rows of `density_rows`
 
 
 def with_details(
