@@ -8,6 +8,7 @@ from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, parse_range, setting, setting_like, settings_dataclass
 from attnlaw.theory.dynamics.potential import POTENTIALS
 from attnlaw.theory.dynamics.schedule import Schedule
+from attnlaw.theory.dynamics.trajectory import STUDENT_DYNAMICS
 from attnlaw.theory.learn.attention import ATTENTIONS
 from attnlaw.theory.learn.outputs import OUTPUTS
 from attnlaw.theory.learn.problem import Problem, Target
@@ -16,7 +17,7 @@ from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import stated_target
 
 TRAINING = "Training"
-TRAINABLE = {name: student for name, student in STUDENTS.items() if student.trainer is not None}
+MOVING = {name: STUDENTS[name] for _, name in STUDENT_DYNAMICS}  # students with a theory of their path
 
 
 @settings_dataclass
@@ -36,7 +37,7 @@ class TrajectorySettings(Settings):
         help="Factors: tied, S = WWᵀ, or untied, UVᵀ (factorized only; all ordered pairs are seen).",
         panel=TRAINING,
     )
-    student: str = setting_like(ProblemSettings, "student", choices=TRAINABLE, panel=TRAINING)
+    student: str = setting_like(ProblemSettings, "student", choices=MOVING, panel=TRAINING)
     width: float = setting(
         1.0,
         "Width of the factors over d; inf is an orthogonal start.",
