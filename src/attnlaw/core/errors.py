@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 
 LONGEST = 2000  # characters of a message
+NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 def printable(text: str) -> str:
@@ -64,10 +65,7 @@ class BadSetting(InputError):
         return BadSetting, (self.name, self.rule, self.value)
 
     def message(
-        self,
-        spell: Callable[[str], str] = str,
-        place: str = "",
-        words: Mapping[str, str] = MappingProxyType({}),
+        self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
     ) -> str:
         """Return the line for one place.
 
@@ -126,18 +124,14 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
 
 @contextmanager
 def as_input_error(
-    what: str,
-    remedy: str,
-    *error_types: type[BaseException],
-    with_reason: bool = True,
-    last_line: bool = False,
+    what: str, remedy: str, *errors: type[BaseException], with_reason: bool = True, last_line: bool = False
 ) -> Iterator[None]:
     """Turn errors of the block into an `InputError` of one line.
 
     Args:
         what: What happened.
         remedy: What to do.
-        error_types: The errors to turn; OSError if there are none. An `InputError` passes unchanged.
+        errors: The errors to turn; OSError if there are none. An `InputError` passes unchanged.
         with_reason: Whether the line repeats what the error said.
         last_line: Whether the reason is the last line of the error's text instead of the first.
 
@@ -147,7 +141,7 @@ def as_input_error(
     ...
     attnlaw.core.errors.InputError: w.json: not valid JSON (invalid literal for int() ... 'x'); restore it
     """
-    kinds = error_types or (OSError,)
+    kinds = errors or (OSError,)
     try:
         yield
     except InputError:

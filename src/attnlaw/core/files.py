@@ -120,9 +120,8 @@ def require_valid_path(path: Path) -> Path:
 
 def require_exists(path: Path, remedy: str) -> Path:
     """Return the path; raise an `InputError` if nothing is there."""
-    with as_input_error(
-        f"{path}: no such file", remedy, FileNotFoundError, NotADirectoryError, with_reason=False
-    ):
+    missing = (FileNotFoundError, NotADirectoryError)
+    with as_input_error(f"{path}: no such file", remedy, *missing, with_reason=False):
         path.stat()
     return path
 

@@ -6,11 +6,11 @@ texts into `attnlaw/__init__.pyi`, where type checkers find them. All of it foll
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING
+from inspect import Parameter, Signature, cleandoc
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from attnlaw.core.quantity import Quantity
@@ -24,17 +24,8 @@ WIDTH = 100
 LISTS = "\n\nOptions that take a sequence make one case for each value."
 SCALARS = {float: "float", int: "int", bool: "bool", str: "str"}
 # The type of a quantity by its kind, see `attnlaw.core.tables.KINDS`.
-KIND_TYPES = {
-    "float": "float",
-    "int": "int",
-    "small": "int",
-    "bool": "bool",
-    "text": "str",
-    "floats": "list[float]",
-    "ints": "list[int]",
-    "texts": "list[str]",
-    "bytes": "bytes",
-}
+KIND_TYPES = {"float": "float", "int": "int", "small": "int", "bool": "bool", "text": "str", "bytes": "bytes"}
+KIND_TYPES |= {f"{kind}s": f"list[{KIND_TYPES[kind]}]" for kind in ("float", "int", "text")}
 
 
 class _Annotation(str):
@@ -59,26 +50,20 @@ def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
     return function
 
 
-def signature(verb: Verb[Any, Any]) -> inspect.Signature:
+def signature(verb: Verb[Any, Any]) -> Signature:
     """Return the settings of a verb as the parameters of its function, with the types that they take."""
     parameters = [
-        inspect.Parameter(
+        Parameter(
             setting.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD
-            if setting.rule.positional
-            else inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if setting.default is MISSING else setting.default,
+            Parameter.POSITIONAL_OR_KEYWORD if setting.rule.positional else Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if setting.default is MISSING else setting.default,
             annotation=_Annotation(parameter_type(setting)),
         )
         for setting in _ordered(verb)
     ]
-    progress = inspect.Parameter(
-        "progress",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=_Annotation("Callable[[int, int], None] | None"),
-    )
-    return inspect.Signature([*parameters, progress], return_annotation=_Annotation(result_name(verb)))
+    follows = _Annotation("Callable[[int, int], None] | None")
+    parameters.append(Parameter("progress", Parameter.KEYWORD_ONLY, default=None, annotation=follows))
+    return Signature(parameters, return_annotation=_Annotation(result_name(verb)))
 
 
 def parameter_type(setting: SettingField) -> str:
@@ -130,21 +115,13 @@ def result_name(verb: Verb[Any, Any]) -> str:
 
 def describe(verb: Verb[Any, Any]) -> str:
     """Return the documentation of a verb's function: summary, Args, Returns and an example."""
-    summary, _, more = inspect.cleandoc(verb.settings.__doc__ or verb.title).partition("\n\n")
-    arguments = [
-        textwrap.fill(
-            f"{setting.name}: {' '.join(_sentences(setting))}",
-            WIDTH,
-            initial_indent=" " * 4,
-            subsequent_indent=" " * 8,
-        )
-        for setting in _ordered(verb)
-    ]
+    summary, _, more = cleandoc(verb.settings.__doc__ or verb.title).partition("\n\n")
+    arguments = [_wrap(f"{setting.name}: {' '.join(_sentences(setting))}", 8) for setting in _ordered(verb)]
     progress = "    progress: Called with the number of finished parts and the number of all parts."
     more += LISTS if any(setting.rule.sweepable for setting in _ordered(verb)) else ""
     parts = [summary, more.strip(), "\n".join(["Args:", *arguments, progress]), _returns(verb)]
     if verb.example:
-        parts.append(f"Example:\n{textwrap.indent(inspect.cleandoc(verb.example), '    ')}")
+        parts.append(f"Example:\n{textwrap.indent(cleandoc(verb.example), '    ')}")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -160,8 +137,11 @@ def _returns(verb: Verb[Any, Any]) -> str:
     lines = [f"A result with one row for each case. Its quantities are attributes: {quantities}."]
     if verb.tables:
         lines.append(f"So are its tables: {', '.join(table.name for table in verb.tables)}.")
-    text = textwrap.fill(" ".join(lines), WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)
-    return f"Returns:\n{text}"
+    return f"Returns:\n{_wrap(' '.join(lines), 4)}"
+
+
+def _wrap(text: str, hanging: int) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=" " * 4, subsequent_indent=" " * hanging)
 
 
 def _ordered(verb: Verb[Any, Any]) -> list[SettingField]:

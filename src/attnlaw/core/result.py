@@ -94,9 +94,8 @@ class Result:
         if isinstance(case, slice):
             return self.concat([self.collect(self.verb, []), *(self[i] for i in range(len(self))[case])])
         case = range(len(self))[case]
-        return self._case(
-            case, {name: table.filter(pl.col("case") == case) for name, table in self.tables.items()}
-        )
+        tables = {name: table.filter(pl.col("case") == case) for name, table in self.tables.items()}
+        return self._case(case, tables)
 
     def __iter__(self) -> Iterator[Self]:
         parts = {name: table.partition_by("case", as_dict=True) for name, table in self.tables.items()}
@@ -108,11 +107,8 @@ class Result:
         import polars as pl
 
         optional = {spec.name for spec in self.verb.tables if spec.optional}
-        numbered = {
-            name: table.with_columns(case=pl.lit(0, pl.Int64))
-            for name, table in tables.items()
-            if table.height or name not in optional
-        }
+        kept = {name: table for name, table in tables.items() if table.height or name not in optional}
+        numbered = {name: table.with_columns(case=pl.lit(0, pl.Int64)) for name, table in kept.items()}
         return type(self)(self.verb, self.rows[case : case + 1], numbered, self.records[case : case + 1])
 
     def __add__(self, other: Self) -> Self:
@@ -151,11 +147,10 @@ class Result:
         raise self._unavailable("record")
 
     def _unavailable(self, name: str) -> UnavailableError:
+        message = f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}"
         if len(self) != 1:
-            return UnavailableError(f"the result has {len(self)} cases; choose one, such as result[0].{name}")
-        return UnavailableError(
-            f"a loaded result has no record; compute it again with attnlaw.{self.verb.name}"
-        )
+            message = f"the result has {len(self)} cases; choose one, such as result[0].{name}"
+        return UnavailableError(message)
 
     if not TYPE_CHECKING:  # type checkers know the attributes of each verb's result by its stub
 
@@ -264,13 +259,9 @@ class Result:
         A single case also gets the tables that are made for its charts, so that a loaded result can be drawn
         too.
         """
-        alone = self.for_plotting() if len(self) == 1 else self
-        return alone._with_tables(
-            {
-                spec.name: spec.on_save and partial(spec.on_save, progress=progress)
-                for spec in self.verb.tables
-            }
-        )
+        alone, specs = self.for_plotting() if len(self) == 1 else self, self.verb.tables
+        makers = {spec.name: spec.on_save and partial(spec.on_save, progress=progress) for spec in specs}
+        return alone._with_tables(makers)
 
     def for_plotting(self) -> Result:
         """Return the result of a single case with the tables that are made only for charts."""
@@ -294,10 +285,8 @@ class Result:
     def frames(self) -> dict[str, pl.DataFrame]:
         """Rows and tables by file name, including those of the simulation."""
         frames = {ROWS: self.rows} | {f"{name}.parquet": table for name, table in self.tables.items()}
-        if self.simulation is not None:
-            frames[SIMULATION] = self.simulation.rows
-            frames |= {f"{name}.parquet": table for name, table in self.simulation.tables.items()}
-        return frames
+        more = {} if self.simulation is None else self.simulation.frames
+        return frames | {SIMULATION if name == ROWS else name: frame for name, frame in more.items()}
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of the files that `attnlaw.load` reads, by file name."""
@@ -319,10 +308,7 @@ class Result:
         return result
 
     def save(
-        self,
-        directory: str | os.PathLike[str],
-        figures: str | None = None,
-        progress: Progress = no_progress,
+        self, directory: str | os.PathLike[str], figures: str | None = None, progress: Progress = no_progress
     ) -> Path:
         """Write the files and report.html to a directory, as `--out` does.
 
@@ -369,9 +355,7 @@ class Result:
 
 
 def collect_tables(
-    verb: Verb[Any, Any],
-    records: Iterable[Any],
-    makers: Mapping[str, Callable[[Any], Any] | None] | None = None,
+    verb: Verb[Any, Any], records: Sequence[Any], makers: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> dict[str, pl.DataFrame]:
     """Return the tables of records by name, as `Result.tables` has them.
 
@@ -387,19 +371,14 @@ def collect_tables(
     from attnlaw.core.tables import quantity_frame, require_columns, to_schema
 
     tables = {}
-    known = [
-        (case, record)
-        for case, record in enumerate(records)
-        if record is not None and not isinstance(record, InputError)
-    ]
     for spec in verb.tables:
         if makers is not None:
             make = makers.get(spec.name)
         else:
             make = spec.rows or (attrgetter(spec.name) if spec.on_save is None else None)
         schema, frames = to_schema(column_kinds(spec.columns)), []
-        for case, record in known:
-            lines = None if make is None else make(record)
+        for case, record in enumerate(records):
+            lines = None if make is None or record is None or isinstance(record, InputError) else make(record)
             if lines is not None:
                 table = lines if isinstance(lines, pl.DataFrame) else quantity_frame(spec.columns, lines)
                 table = require_columns(table, schema, spec.name, "declare what it has")

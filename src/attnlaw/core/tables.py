@@ -19,17 +19,9 @@ from attnlaw.core.version import VERSION_COLUMN, require_readable_version
 Schema = dict[str, pl.DataType]
 
 # What `Quantity.kind` may say.
-KINDS: Schema = {
-    "float": pl.Float64(),
-    "int": pl.Int64(),
-    "small": pl.Int32(),
-    "text": pl.String(),
-    "bool": pl.Boolean(),
-    "floats": pl.List(pl.Float64()),
-    "ints": pl.List(pl.Int64()),
-    "texts": pl.List(pl.String()),
-    "bytes": pl.Binary(),
-}
+KINDS: Schema = {"float": pl.Float64(), "int": pl.Int64(), "text": pl.String()}
+KINDS |= {f"{kind}s": pl.List(dtype) for kind, dtype in KINDS.items()}
+KINDS |= {"small": pl.Int32(), "bool": pl.Boolean(), "bytes": pl.Binary()}
 
 
 def to_schema(columns: Mapping[str, str]) -> Schema:
@@ -40,9 +32,8 @@ def to_schema(columns: Mapping[str, str]) -> Schema:
 def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
     """Return a table with exactly the columns of the schema. A value that a row lacks is null."""
     rows = list(rows)
-    return pl.DataFrame(
-        {name: [row.get(name) for row in rows] for name in schema}, schema=schema, strict=False
-    )
+    columns = {name: [row.get(name) for row in rows] for name in schema}
+    return pl.DataFrame(columns, schema=schema, strict=False)
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
@@ -116,11 +107,10 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
     >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
     [(None, inf), (1.0, 2.0)]
     """
-    floats = [name for name, dtype in table.schema.items() if dtype.is_float()]
+    types = table.schema.items()
+    floats = [name for name, dtype in types if dtype.is_float()]
     finite = pl.col(name for name in floats if name not in keep_infinite)
-    lists = [
-        name for name, dtype in table.schema.items() if isinstance(dtype, pl.List) and dtype.inner.is_float()
-    ]
+    lists = [name for name, dtype in types if isinstance(dtype, pl.List) and dtype.inner.is_float()]
     element = pl.element()
     return table.with_columns(
         pl.col(name for name in floats if name in keep_infinite).fill_nan(None),

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from importlib import import_module
-from itertools import product
+from itertools import chain, product
 from typing import Any, Generic, TypeVar
 
 from attnlaw.core import result
@@ -37,6 +37,7 @@ from attnlaw.core.version import version
 S = TypeVar("S", bound=Settings)
 R = TypeVar("R")
 V = TypeVar("V")
+Run = Callable[[Sequence[S], Progress], Iterator[R | InputError]]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Verb(Generic[S, R]):
     title: str
     settings: type[S]
     quantities: tuple[Quantity, ...]
-    run: Callable[[Sequence[S], Progress], Iterator[R | InputError]]
+    run: Run[S, R]
     tables: tuple[TableSpec[R], ...] = ()
     charts: tuple[str, ...] = ()
     simulation: Verb[Any, Any] | None = None
@@ -115,18 +116,14 @@ class Verb(Generic[S, R]):
         known = setting_fields(self.settings)
         for name in given:
             require_known(name, known, self.name)
-        axes = {name: self._values(name, value) for name, value in given.items()}
+        axes = {}
+        for name, value in given.items():
+            is_sweep = known[name].rule.sweepable and isinstance(value, list | tuple)
+            axes[name] = expand_values(known[name], list(value) if is_sweep else [value])
         for name, values in axes.items():
             if not values:
                 raise BadSetting(name, "found an empty list; give a value")
         return self.require_used([self.settings.parse(case, self.name) for case in grid(axes)], given)
-
-    def _values(self, name: str, value: Any) -> list[Any]:
-        values = list(value) if self._is_sweep(name, value) else [value]
-        return expand_values(setting_fields(self.settings)[name], values)
-
-    def _is_sweep(self, name: str, value: Any) -> bool:
-        return setting_fields(self.settings)[name].rule.sweepable and isinstance(value, list | tuple)
 
     def require_used(self, cases: list[S], given: Iterable[str]) -> list[S]:
         """Return the cases; raise a `BadSetting` if a given setting has no effect in any of them."""
@@ -160,9 +157,8 @@ class Verb(Generic[S, R]):
 
     def values(self, record: R) -> dict[str, Any]:
         known = getattr(record, "quantities", None)
-        if known is not None:
-            return {quantity.name: known.get(quantity.name) for quantity in self.quantities}
-        return {quantity.name: getattr(record, quantity.name, None) for quantity in self.quantities}
+        get = partial(getattr, record) if known is None else known.get
+        return {quantity.name: get(quantity.name, None) for quantity in self.quantities}
 
     def cells(self, record: R | InputError) -> dict[str, Any]:
         """Return what a record adds to a row: quantities with their errors, status and remark."""
@@ -176,12 +172,8 @@ class Verb(Generic[S, R]):
 
     def row(self, case: S, record: R | InputError) -> dict[str, Any]:
         """Return one flat row: verb, settings, quantities with their errors, status, remark and version."""
-        return {
-            "verb": self.name,
-            **self.setting_cells(case),
-            **self.cells(record),
-            "attnlaw_version": version(),
-        }
+        ends = {"attnlaw_version": version()}
+        return {"verb": self.name, **self.setting_cells(case), **self.cells(record), **ends}
 
     def setting_cells(self, case: S) -> dict[str, Any]:
         return {self.setting_columns[name]: value for name, value in case.to_row().items()}
@@ -207,35 +199,27 @@ class Verb(Generic[S, R]):
         ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
         return kinds | column_kinds(self.quantities) | ends
 
+    @property
+    def every_quantity(self) -> Iterator[Quantity]:
+        """The quantities of its rows, then those of its tables."""
+        return chain(self.quantities, *(table.columns for table in self.tables))
+
     def label(self, name: str) -> str:
         """Return what tables, axes and pages call a column."""
-        for columns in (self.quantities, *(table.columns for table in self.tables)):
-            for quantity in columns:
-                if quantity.name == name:
-                    return quantity.label
+        for quantity in self.every_quantity:
+            if quantity.name == name:
+                return quantity.label
         known = setting_fields(self.settings)
         return known[name].label if name in known else name.replace("_", " ")
 
     def axis(self, name: str) -> str:
         """Return the title of an axis or a legend, with symbol and unit."""
-        every = (
-            quantity
-            for columns in (self.quantities, *(table.columns for table in self.tables))
-            for quantity in columns
-        )
-        return next(
-            (quantity.axis for quantity in every if quantity.name == name and quantity.axis), self.label(name)
-        )
+        titles = (quantity.axis for quantity in self.every_quantity if quantity.name == name)
+        return next(filter(None, titles), self.label(name))
 
 
-KIND_OF: dict[Any, str] = {
-    float: "float",
-    int: "int",
-    bool: "bool",
-    str: "text",
-    tuple[int, ...]: "ints",
-    tuple[str, ...]: "texts",
-}
+# A setting of another type is a text.
+KIND_OF = {float: "float", int: "int", bool: "bool", tuple[int, ...]: "ints", tuple[str, ...]: "texts"}
 
 
 def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -247,9 +231,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     return (dict(zip(axes, point, strict=True)) for point in product(*axes.values()))
 
 
-def run_each_case(
-    work: Callable[[S, Progress], R],
-) -> Callable[[Sequence[S], Progress], Iterator[R | InputError]]:
+def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
     """Return the `run` of a verb that computes each case alone.
 
     The error of one case does not stop the others.

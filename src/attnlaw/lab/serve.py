@@ -13,7 +13,7 @@ from attnlaw.core.errors import BadSetting, InputError
 from attnlaw.core.result import MANIFEST
 from attnlaw.lab.page_model import page_names, positional_settings
 from attnlaw.numerics.threads import short_switch_interval
-from attnlaw.render.pages.page import colour_css
+from attnlaw.render.pages.page import read_asset
 from attnlaw.verbs import find_verb
 
 HOST = "127.0.0.1"
@@ -74,7 +74,7 @@ def _cache_plugin_lookup() -> None:
 
 def _html_head() -> str:
     # Variables are limited to the class .lab, because marimo has some with the same names.
-    variables = colour_css().replace(":root", ".lab")
+    variables = read_asset("colours.css").replace(":root", ".lab")
     style = f"{variables}\n{STYLE.read_text(encoding='utf-8')}"
     return f"<style>{style}</style><script>{SCRIPT.read_text(encoding='utf-8')}</script>"
 

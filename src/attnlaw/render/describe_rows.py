@@ -12,10 +12,8 @@ from attnlaw.core.settings import setting_fields
 from attnlaw.core.tables import short_names
 from attnlaw.core.verb import Verb
 
-# Further cases are shown only in the table.
-MOST_CASES = 6
-# Columns that only the download has.
-NOT_SHOWN = ("task", "case", "attnlaw_version", "remark", "seed")
+MOST_CASES = 6  # further cases are shown only in the table
+NOT_SHOWN = ("task", "case", "attnlaw_version", "remark", "seed")  # only the download has them
 LONGEST_MESSAGE = 300  # letters of an error
 
 
@@ -61,7 +59,10 @@ def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequen
     return kept
 
 
-def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+RowsByCase = Iterator[tuple[dict[str, Any], pl.DataFrame]]
+
+
+def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
     """Yield each combination of these settings, at most six, with its rows.
 
     A row in which one of the settings has no effect (null) belongs to every value of it.
@@ -74,10 +75,13 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[tuple[dic
     combinations = rows.select(names).unique(maintain_order=True).to_dicts()
     whole = [values for values in combinations if not any(_covers(other, values) for other in combinations)]
     for case in whole[:MOST_CASES]:
-        fits = [
-            pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()
-        ]
-        yield case, rows.filter(pl.all_horizontal(fits))
+        yield case, rows_like(rows, case)
+
+
+def rows_like(rows: pl.DataFrame, case: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the rows with these settings, also those in which one of them has no effect (null)."""
+    fits = [pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()]
+    return rows.filter(pl.all_horizontal(fits))
 
 
 def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
@@ -88,13 +92,9 @@ def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the table of variants (records with labels and colours) of each column that has one."""
-    known = setting_fields(verb.settings).items()
-    tables = {
-        name: setting.rule.choices for name, setting in known if isinstance(setting.rule.choices, Mapping)
-    }
-    for quantities in (verb.quantities, *(table.columns for table in verb.tables)):
-        tables |= {quantity.name: quantity.choices for quantity in quantities if quantity.choices}
-    return tables
+    choices = {name: known.rule.choices for name, known in setting_fields(verb.settings).items()}
+    tables = {name: variants for name, variants in choices.items() if variants is not None}
+    return tables | {quantity.name: quantity.choices for quantity in verb.every_quantity if quantity.choices}
 
 
 class ValueLabels:
@@ -104,10 +104,8 @@ class ValueLabels:
         known = setting_fields(verb.settings)
         self.variants = variant_tables(verb)
         files = {"model", *(name for name, setting in known.items() if setting.rule.is_path)}
-        strings = [name for name in files if rows.schema.get(name) == pl.String]
-        self.short = {
-            name: short_names(rows[name].drop_nulls().unique(maintain_order=True)) for name in strings
-        }
+        texts = {name: rows[name].drop_nulls() for name in files if rows.schema.get(name) == pl.String}
+        self.short = {name: short_names(text.unique(maintain_order=True)) for name, text in texts.items()}
 
     def label_of(self, name: str, value: Any) -> str:
         if isinstance(value, str) and value in self.short.get(name, {}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
-OUTPUT = "Output"
-# Endings of the file of a figure.
-ENDINGS = dict.fromkeys(("pdf", "svg", "png"))
+ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # of the file of a figure
+output_option = partial(setting, panel="Output")
+Records = Iterator[Any]
 
 
 def require_directory_name(*directories: str | None) -> None:
@@ -26,27 +27,19 @@ def require_directory_name(*directories: str | None) -> None:
 class OutputOptions(Settings):
     """How results are shown, the same for every verb."""
 
-    json: bool = setting(False, "Print JSON and nothing else.", panel=OUTPUT)
-    out: str | None = setting(None, "Write rows (parquet) and report.html.", metavar="DIR", panel=OUTPUT)
-    figures: str | None = setting(
-        None,
-        "With --out: every chart for a two-column paper, too.",
-        choices=ENDINGS,
-        requires="out",
-        panel=OUTPUT,
+    json: bool = output_option(False, "Print JSON and nothing else.")
+    out: str | None = output_option(None, "Write rows (parquet) and report.html.", metavar="DIR")
+    figures: str | None = output_option(
+        None, "With --out: every chart for a two-column paper, too.", choices=ENDINGS, requires="out"
     )
-    figure: str | None = setting(
-        None, "Draw the first chart (.pdf, .svg, .png).", metavar="FILE", panel=OUTPUT
-    )
+    figure: str | None = output_option(None, "Draw the first chart (.pdf, .svg, .png).", metavar="FILE")
 
     def check(self) -> None:
         require_directory_name(self.out)
         if self.figure is not None and Path(self.figure).suffix[1:] not in ENDINGS:
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
-    def run_cases(
-        self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
-    ) -> Iterator[Any]:
+    def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
         """Yield the record of each case when it is computed, or the `InputError` that it met."""
         return verb.run(cases, progress)
 

@@ -56,23 +56,14 @@ def draw_spectrum(
         bars = histogram(kept, density["x"].to_numpy(), every.size, name)
         # The domain is given, because the legend of empty data would have no size.
         filled = alt.Fill("name:N", title=None, scale=alt.Scale(domain=[name], range=[BARS]))
-        layers.append(
-            alt.Chart(inline_data(bars))
-            .mark_bar(stroke="white", strokeWidth=0.3)
-            .encode(
-                x=alt.X("left:Q", title=x),
-                x2="right:Q",
-                y=alt.Y("floor:Q", title="density"),
-                y2="height:Q",
-                fill=filled,
-            )
-        )
+        across, up = alt.X("left:Q", title=x), alt.Y("floor:Q", title="density")
+        drawn = alt.Chart(inline_data(bars)).mark_bar(stroke="white", strokeWidth=0.3)
+        layers.append(drawn.encode(x=across, x2="right:Q", y=up, y2="height:Q", fill=filled))
     if density.height or atom > 0 or not layers:  # an atom alone is a theory, too
         line = alt.Chart(inline_data(density)).mark_line(color=PALETTE[0], clip=True)
-        line = line.encode(
-            x=alt.X("x:Q", title=x), y=alt.Y("density:Q", title="density"), detail=alt.Detail("detail:N")
-        )
-        layers.append(with_theory_legend(line, PALETTE[0]))
+        across, up = alt.X("x:Q", title=x), alt.Y("density:Q", title="density")
+        encoded = line.encode(x=across, y=up, detail=alt.Detail("detail:N"))
+        layers.append(with_theory_legend(encoded, PALETTE[0]))
     if outliers:
         places = [{"x": place, "y": 0.0, "outlier": "outlier, theory"} for place in outliers]
         marks = alt.Chart(inline_data(places)).mark_point(size=60, filled=True, color=PALETTE[1])
@@ -90,18 +81,12 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
     """
     if not values.size:
         return []
-    count = max(12, min(60, round(3 * values.size ** (1 / 3))))
+    bins = max(12, min(60, round(3 * values.size ** (1 / 3))))
     places = np.concatenate([values, density_x])
-    numbers, ends = np.histogram(values, bins=count, range=(float(places.min()), float(places.max())))
+    counts, ends = np.histogram(values, bins=bins, range=(float(places.min()), float(places.max())))
     return [
-        {
-            "floor": 0.0,
-            "left": left,
-            "right": right,
-            "height": number / (total * (right - left)),
-            "name": name,
-        }
-        for number, left, right in zip(numbers.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+        {"floor": 0.0, "left": left, "right": right, "height": count / (total * (right - left)), "name": name}
+        for count, left, right in zip(counts.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
 
 

@@ -82,9 +82,8 @@ def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: 
     `legend` are options of the legend; without any, there is none.
     """
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
-    return alt.StrokeDash(
-        f"{column}:N", title=None, scale=scale, legend=alt.Legend(**legend) if legend else None
-    )
+    shown = alt.Legend(**legend) if legend else None
+    return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)
 
 
 def panel_title(text: str) -> alt.TitleParams:

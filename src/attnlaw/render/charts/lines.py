@@ -25,23 +25,18 @@ from attnlaw.render.charts.figure import Figure
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, has_values
 from attnlaw.render.describe_rows import MOST_CASES, rows_by_case, varying_settings
 
-POINTS = (
-    "Points: measured, with one standard error; where they lie on the lines, the theory holds at that size."
-)
-# A line with more points has no dots.
-MOST_DOTS = 40
+MEASURED = "Points: measured, with one standard error"
+POINTS = f"{MEASURED}; where they lie on the lines, the theory holds at that size."
+MOST_DOTS = 40  # a line with more points has no dots
 
 
 def first_quantity(result: Result) -> list[Figure]:
     """Draw the first quantity that has values, over the setting that varies most."""
     view = ChartView.of(result)
     rows = view.rows
-    quantities = (
-        quantity
-        for quantity in view.verb.quantities
-        if quantity.kind in ("float", "int", "small") and has_values(rows, quantity.name)
-    )
-    quantity, names = next(quantities, None), varying_settings(rows, view.settings)
+    numbers = (quantity for quantity in view.verb.quantities if quantity.kind in ("float", "int", "small"))
+    quantity = next((number for number in numbers if has_values(rows, number.name)), None)
+    names = varying_settings(rows, view.settings)
     if quantity is None or not names:
         return []
     x = max(names, key=lambda name: (rows[name].dtype.is_numeric(), rows[name].drop_nulls().n_unique()))
@@ -78,10 +73,8 @@ def line_charts(
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
         rows = rows.filter(pl.col(x).is_finite())
-    if log:
-        rows = rows.filter(pl.col(y) > 0)
-    if log or log_x:
-        rows = rows.filter(pl.col(x) > 0)
+    for name, positive in ((y, log), (x, log or log_x)):
+        rows = rows.filter(pl.col(name) > 0) if positive else rows
     by = varying_settings(rows, by)
     others = view.other_settings(rows, [x, *by])
     points = pl.DataFrame()
@@ -233,7 +226,7 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
     name = f"slope {slope}".replace("-", "−")
     places = {ends[0]: "", math.sqrt(ends[0] * ends[1]): name, ends[1]: ""}  # the middle on logarithmic axes
     line = [
-        {"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": text} for at, text in places.items()
+        {"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": at_x} for at, at_x in places.items()
     ]
     drawn = alt.Chart(inline_data(line)).encode(x=across, y=up)
     text = drawn.mark_text(align="left", dx=6, dy=-8, color="#666")

@@ -20,44 +20,25 @@ from attnlaw.render.output_options import ENDINGS
 
 POINTS_PER_INCH = 72
 COLUMN, PAGE = 3.3 * POINTS_PER_INCH, 6.9 * POINTS_PER_INCH
-# A chart that is wider than this with the legend below takes both columns.
-WIDE = 470
+WIDE = 470  # a wider chart, with the legend below, takes both columns
 PIXELS_PER_INCH = 300  # in a PNG
-# Allowed deviation from the width, in points.
-WIDTH_TOLERANCE = 4.0
+WIDTH_TOLERANCE = 4.0  # allowed deviation from the width, in points
 # Least width of the widest panel: with the legend at its side, and above the legend.
 ROOMY_PANEL, NARROWEST_PANEL = 60.0, 30.0
 LETTER = 3.8  # mean width of a letter in a legend, in points
 STEPS = 8  # at most, of the search for the factor
+LABELS: dict[str, Any] = {"labelFontSize": 7, "titleFontWeight": "normal"}
+THIN_LINES = {"tickSize": 3, "tickWidth": 0.5, "domainWidth": 0.5, "gridWidth": 0.4, "gridOpacity": 0.5}
+UNCUT = {"labelLimit": 0, "titleLimit": 0}
 CONFIG: dict[str, Any] = {
     "font": FONT,
     "background": "white",
     "padding": 1,
     "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
-    "axis": {
-        "labelFontSize": 7,
-        "titleFontSize": 8,
-        "titleFontWeight": "normal",
-        "titlePadding": 3,
-        "labelPadding": 2,
-        "tickSize": 3,
-        "tickWidth": 0.5,
-        "domainWidth": 0.5,
-        "gridWidth": 0.4,
-        "gridOpacity": 0.5,
-    },
+    "axis": LABELS | THIN_LINES | {"titleFontSize": 8, "titlePadding": 3, "labelPadding": 2},
     "axisBand": {"labelOverlap": True},  # only some of many heads get a label
     "axisY": {"labelFlush": True},  # or a label at the top of a panel would lift its title
-    "legend": {
-        "labelFontSize": 7,
-        "titleFontSize": 7,
-        "titleFontWeight": "normal",
-        "offset": 6,
-        "symbolSize": 40,
-        "labelLimit": 0,
-        "titleLimit": 0,
-        "gradientThickness": 7,
-    },
+    "legend": LABELS | UNCUT | {"titleFontSize": 7, "offset": 6, "symbolSize": 40, "gradientThickness": 7},
     "title": {"fontSize": 8, "fontWeight": "normal", "anchor": "start", "offset": 4},
     "line": {"strokeWidth": 1},
     "rule": {"strokeWidth": 0.8},
@@ -66,8 +47,7 @@ CONFIG: dict[str, Any] = {
     "view": {"strokeOpacity": 0.3, "strokeWidth": 0.5},
     "concat": {"spacing": 10},
 }
-# Default size of a panel, and of a category on an axis.
-PANEL, CATEGORY = 300, 20
+PANEL, CATEGORY = 300, 20  # default size of a panel, and of a category on an axis
 NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
@@ -152,8 +132,7 @@ def paper_spec(chart: Any) -> dict[str, Any]:
         # In one column, a legend at the side would take a third of the width.
         tries.insert(0, (below, COLUMN, ROOMY_PANEL))
     for styled, target, least in tries:
-        fitted = _fit_width(styled, target, least)
-        if fitted is not None:
+        if (fitted := _fit_width(styled, target, least)) is not None:
             return fitted
     raise InputError(
         f"figure: its labels alone are wider than {PAGE / POINTS_PER_INCH:g} inches; draw fewer panels, or "

@@ -21,27 +21,16 @@ FONT = "Arimo, Helvetica, Arial, sans-serif"
 # Okabe and Ito's palette without yellow, which is too light for lines on white, and two more colours.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999", "#882255")
 # Fixed colours of charts, and the variables of the page that replace them.
-THEME_VARIABLES = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)} | {
-    "black": "var(--ink)",
-    "#000000": "var(--ink)",
-    "#444": "var(--soft)",
-    "#555555": "var(--soft)",
-    "#666": "var(--soft)",
-    "#888888": "var(--soft)",
-    "#b8c9d9": "var(--bars)",
-}
+THEME_VARIABLES = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(PALETTE)}
+THEME_VARIABLES |= {"black": "var(--ink)", "#000000": "var(--ink)", "#b8c9d9": "var(--bars)"}
+THEME_VARIABLES |= dict.fromkeys(("#444", "#555555", "#666", "#888888"), "var(--soft)")
+LABELS = {"labelFontSize": 10, "titleFontWeight": "normal"}
 BASE_CONFIG: dict[str, Any] = {
     "font": FONT,
     "range": {"category": list(PALETTE), "heatmap": {"scheme": "viridis"}},
-    "axis": {"labelFontSize": 10, "titleFontSize": 11, "titleFontWeight": "normal", "gridOpacity": 0.4},
+    "axis": LABELS | {"titleFontSize": 11, "gridOpacity": 0.4},
     "axisQuantitative": {"labelLimit": 0},  # with a limit, Vega would measure every number repeatedly
-    "legend": {
-        "labelFontSize": 10,
-        "titleFontSize": 10,
-        "titleFontWeight": "normal",
-        "labelLimit": 0,
-        "titleLimit": 0,
-    },
+    "legend": LABELS | {"titleFontSize": 10, "labelLimit": 0, "titleLimit": 0},
     "text": {"fontSize": 10},
     "title": {"fontSize": 12, "fontWeight": "normal", "anchor": "start"},
     "line": {"strokeWidth": 1.6},
@@ -51,19 +40,14 @@ MOST_KEPT = 64  # compiled outlines in the cache
 HOLE = "\ue000"  # a placeholder; no text contains this letter
 TEXT = "var(--ink)"
 QUIET = "var(--soft)"
+QUIET_LABELS = {"labelColor": QUIET, "titleColor": QUIET}
+QUIET_LINES = {"domainColor": QUIET, "tickColor": QUIET, "gridColor": "var(--line)", "gridOpacity": 1}
 ON_PAGE = {
     "aria": False,
     "background": None,
-    "axis": {
-        "labelColor": QUIET,
-        "titleColor": QUIET,
-        "domainColor": QUIET,
-        "tickColor": QUIET,
-        "gridColor": "var(--line)",
-        "gridOpacity": 1,
-    },
+    "axis": QUIET_LABELS | QUIET_LINES,
     "axisY": {"labelFlush": True},
-    "legend": {"labelColor": QUIET, "titleColor": QUIET},
+    "legend": QUIET_LABELS,
     "title": {"color": TEXT},
     "view": {"stroke": "var(--line)", "strokeOpacity": 1},
     "text": {"color": TEXT},
@@ -253,9 +237,5 @@ def _apply_theme(spec: Any, key: str = "") -> Any:
 
 
 def _merge_configs(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    both = {
-        key: _merge_configs(base[key], over[key])
-        for key in base.keys() & over.keys()
-        if isinstance(over[key], dict)
-    }
-    return base | over | both
+    nested = [key for key in base.keys() & over.keys() if isinstance(over[key], dict)]
+    return base | over | {key: _merge_configs(base[key], over[key]) for key in nested}

@@ -17,18 +17,20 @@ from attnlaw.core.version import VERSION_COLUMN
 from attnlaw.render.charts.figure import Figure, unique_suffixes
 from attnlaw.render.charts.style import PALETTE, palette
 from attnlaw.render.describe_rows import (
+    RowsByCase,
     ValueLabels,
     format_setting,
     independent_settings,
     rows_by_case,
+    rows_like,
     varying_settings,
 )
 
 MOST_VALUES = 6  # of a setting that a caption lists
 NO_CASE: Mapping[str, Any] = {}
-Prepare = Callable[[Result], Result]
+Prepare = Callable[[Result], Result] | None
 # All charts of a result share a view. A view does not refer to its result, so both are freed together.
-VIEWS: WeakKeyDictionary[Result, dict[Prepare | None, ChartView]] = WeakKeyDictionary()
+VIEWS: WeakKeyDictionary[Result, dict[Prepare, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
@@ -67,7 +69,7 @@ class ChartView:
         self.settings = [name for name in stated if name in self.rows.columns]
 
     @classmethod
-    def of(cls, result: Result, prepare: Prepare | None = None) -> ChartView:
+    def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
         """Return the view of a result, made once for all its charts.
 
         `prepare` may change the result first.
@@ -96,9 +98,7 @@ class ChartView:
             self._frames[name] = nan_to_null(lines).join(more, on="case", how="inner", maintain_order="left")
         return self._frames[name].drop_nulls(needed) if needed else self._frames[name]
 
-    def cases(
-        self, rows: pl.DataFrame, apart: Sequence[str]
-    ) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    def cases(self, rows: pl.DataFrame, apart: Sequence[str]) -> RowsByCase:
         """Yield the rows of each combination of the settings that vary, except those in `apart`."""
         return rows_by_case(rows, self.other_settings(rows, apart))
 
@@ -191,9 +191,8 @@ class ChartView:
         return figures
 
     def _describe_settings(self, case: Mapping[str, Any]) -> str:
-        known = [name for name in case if name in self.rows.columns]
-        alike = [pl.col(name).eq_missing(pl.lit(case[name])) | pl.col(name).is_null() for name in known]
-        rows = self.rows.filter(pl.all_horizontal(alike)) if alike else self.rows
+        known = {name: value for name, value in case.items() if name in self.rows.columns}
+        rows = rows_like(self.rows, known) if known else self.rows
         words = self._setting_texts(rows)
         if "seed" in rows.columns and rows["seed"].n_unique() > 1:
             words.append(f"{rows['seed'].n_unique()} seeds")
@@ -218,9 +217,9 @@ class ChartView:
             ends = f"{format_setting(distinct.min())} to {format_setting(distinct.max())}"
             return f"{ends} ({distinct.len()} values)"
         labels = [self.value_labels.label_of(values.name, value) for value in distinct.head(MOST_VALUES)]
-        rest = distinct.len() - MOST_VALUES
-        words = ", ".join([*labels, *([f"{rest} more"] if rest > 0 else [])])
-        return f"({words})" if distinct.len() > 1 else words
+        if distinct.len() > MOST_VALUES:
+            labels.append(f"{distinct.len() - MOST_VALUES} more")
+        return f"({', '.join(labels)})" if distinct.len() > 1 else ", ".join(labels)
 
     @cached_property
     def _file_suffixes(self) -> dict[str, str]:
@@ -228,12 +227,7 @@ class ChartView:
 
 
 def chart(
-    title: str,
-    caption: str = "",
-    *,
-    name: str | None = None,
-    on_page: bool = True,
-    prepare: Prepare | None = None,
+    title: str, caption: str = "", *, name: str | None = None, on_page: bool = True, prepare: Prepare = None
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
     """Turn a function of a view that yields drawings into a function of a result that returns figures.
 

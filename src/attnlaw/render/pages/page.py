@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,7 +23,6 @@ from markupsafe import Markup
 from attnlaw import __version__
 from attnlaw.core.estimate import format_with_error
 from attnlaw.core.files import to_json
-from attnlaw.core.quantity import column_kinds
 from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null, short_names
 from attnlaw.core.verb import Verb
@@ -40,12 +40,9 @@ from attnlaw.render.describe_rows import (
 from attnlaw.render.pages.html import TEMPLATES, environment, macros
 
 SCRIPTS = ("explorer", "detail", "table", "page")
-# Columns of the table; the download has all.
-MOST_SHOWN = 14
-# Columns that are shown if a task failed.
-OUTCOME = ("status", "remark")
-# A drawing wider than this, in pixels, does not fit half of a page.
-WIDEST_HALF = 660
+MOST_SHOWN = 14  # columns of the table; the download has all
+OUTCOME = ("status", "remark")  # columns that are shown if a task failed
+WIDEST_HALF = 660  # a wider drawing, in pixels, does not fit half of a page
 # Characters that could end a script element or a line of JavaScript.
 UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
@@ -82,9 +79,8 @@ class Part:
     def rows(self) -> pl.DataFrame:
         """All rows. Settings come first, also those of a simulation."""
         rows = pl.concat([result.plain_rows for result in self.every], how="diagonal_relaxed")
-        settings = dict.fromkeys(
-            name for result in self.every for name in result.verb.setting_columns.values()
-        )
+        columns = [result.verb.setting_columns.values() for result in self.every]
+        settings = dict.fromkeys(chain.from_iterable(columns))
         return rows.select("verb", *settings, pl.exclude("verb", *settings))
 
     @property
@@ -110,19 +106,12 @@ def results_page(parts: Sequence[Part]) -> str:
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
-    tables = [part.listed_rows for part in parts]
-    if several:
-        tables = [
-            table.select(pl.lit(part.name).alias("run"), pl.exclude("run"))
-            for part, table in zip(parts, tables, strict=True)
-        ]
-    rows = pl.concat(tables, how="diagonal_relaxed")
+    tables = [(part.listed_rows, pl.lit(part.name).alias("run")) for part in parts]
+    named = [table.select(name, pl.exclude("run")) if several else table for table, name in tables]
+    rows = pl.concat(named, how="diagonal_relaxed")
     names = ", ".join(f"{part.name} ({part.title})" for part in parts)
-    allowed = (
-        ", and the figures that they allow"
-        if any(part.figures for part in parts)
-        else "; no figure can be drawn from them"
-    )
+    drawn = any(part.figures for part in parts)
+    allowed = ", and the figures that they allow" if drawn else "; no figure can be drawn from them"
     lead = [
         f"{rows.height} rows{f' of {names}' if several else ''}{allowed}.",
         failure_sentences(parts),
@@ -144,12 +133,7 @@ def failure_sentences(parts: Sequence[Part]) -> str:
 
 def result_columns(verbs: Iterable[Verb[Any, Any]]) -> list[str]:
     """Return the columns that verbs compute, in rows and in tables."""
-    return [
-        name
-        for verb in verbs
-        for quantities in (verb.quantities, *(table.columns for table in verb.tables))
-        for name in column_kinds(quantities)
-    ]
+    return [name for verb in verbs for quantity in verb.every_quantity for name in quantity.columns]
 
 
 def rows_page(
@@ -178,9 +162,8 @@ def rows_page(
         "names": _variant_labels(verbs, shown),
         "errors": {quantity.name: f"{quantity.name}_error" for quantity in quantities if quantity.error},
     }
-    return page_html(
-        title, lead, [*sections, rows_section("Rows", _example_filter(rows.select(shown)))], data
-    )
+    table = rows_section("Rows", _example_filter(rows.select(shown)))
+    return page_html(title, lead, [*sections, table], data)
 
 
 def verb_page(
@@ -203,12 +186,13 @@ def _column_label(verbs: Sequence[Verb[Any, Any]], name: str) -> str:
 
 
 def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> dict[str, dict[str, str]]:
-    every = {name: of for verb in verbs for name, of in variant_tables(verb).items() if name in shown}
-    labels = {
-        column: {name: variant.label for name, variant in of.items() if hasattr(variant, "label")}
-        for column, of in every.items()
-    }
-    return {column: variant_labels for column, variant_labels in labels.items() if variant_labels}
+    labels: dict[str, dict[str, str]] = {}
+    for column, variants in (pair for verb in verbs for pair in variant_tables(verb).items()):
+        if column in shown:
+            labels[column] = {
+                name: known.label for name, known in variants.items() if hasattr(known, "label")
+            }
+    return {column: named for column, named in labels.items() if named}
 
 
 def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
@@ -238,8 +222,7 @@ def _range(values: pl.Series, error: float | None) -> str:
         return format_with_error(only, error) if error is not None else format_short(only)
     if not values.dtype.is_numeric():
         return f"{values.n_unique()} different"
-    low, high = values.min(), values.max()
-    return f"{format_short(low)} to {format_short(high)}"
+    return f"{format_short(values.min())} to {format_short(values.max())}"
 
 
 def _example_filter(rows: pl.DataFrame) -> str:
@@ -260,29 +243,22 @@ def page_html(
     title: str, lead: str | Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
 ) -> str:
     """Return the whole HTML document; `data` is what its script reads."""
-    script = "\n".join(["'use strict';", *(_asset(f"{name}.js") for name in SCRIPTS)])
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            title=title,
-            lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
-            version=__version__,
-            style=Markup(colour_css() + _asset("page.css")),
-            sections=list(filter(None, sections)),
-            data=Markup(inert_json(data)),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        )
+    script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
+    template = environment().get_template("page.html")
+    return template.render(
+        title=title,
+        lead=lead if isinstance(lead, str) else " ".join(filter(None, lead)),
+        version=__version__,
+        style=Markup(read_asset("colours.css") + read_asset("page.css")),
+        sections=list(filter(None, sections)),
+        data=Markup(inert_json(data)),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
     )
 
 
-def colour_css() -> str:
-    """Return the CSS variables for the colours of charts inside a page."""
-    return _asset("colours.css")
-
-
-def _asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Return a style sheet or script of the templates. colours.css has the colours of charts on a page."""
     return Path(TEMPLATES, name).read_text(encoding="utf-8").rstrip("\n")
 
 
@@ -336,32 +312,22 @@ def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
 ) -> list[tuple[str, str]]:
     """Return (label, text) pairs of the named numbers that a row has, with their errors if `errors`."""
-    return [
-        (
-            verb.label(name),
-            format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name]),
-        )
-        for name in names
-        if row[name] is not None
-    ]
+
+    def text(name: str) -> str:
+        return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
+
+    return [(verb.label(name), text(name)) for name in names if row[name] is not None]
 
 
-@dataclass(frozen=True)
-class FigureCard:
-    """A drawn figure with its words. A broad one takes the full width of the page."""
+def draw(figure: Figure, name: str) -> dict[str, Any]:
+    """Draw a figure for the macro `drawing`. A broad one takes the full width of the page.
 
-    title: str
-    caption: str
-    svg: Markup
-    is_broad: bool
-
-
-def draw(figure: Figure, name: str) -> FigureCard:
-    """Draw a figure; `name` makes its ids unique on the page."""
+    `name` makes its ids unique on the page.
+    """
     svg = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', svg)
     is_broad = width is not None and float(width[1]) > WIDEST_HALF
-    return FigureCard(figure.title, figure.caption, Markup(svg), is_broad)
+    return {"title": figure.title, "caption": figure.caption, "svg": Markup(svg), "is_broad": is_broad}
 
 
 def figure_section(
@@ -396,11 +362,8 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
     >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
     {'width': [1]}
     """
-    places = {
-        name: (table[name] == math.inf).arg_true().to_list()
-        for name, dtype in table.schema.items()
-        if dtype.is_float()
-    }
+    floats = [name for name, dtype in table.schema.items() if dtype.is_float()]
+    places = {name: (table[name] == math.inf).arg_true().to_list() for name in floats}
     return {name: rows for name, rows in places.items() if rows}
 
 

@@ -76,14 +76,13 @@ def print_table(
         table = Table(box=None, pad_edge=False, collapse_padding=tight)
         for column in kept:
             title = Text.from_markup(column.title)
+            widest = max(line.cell_len for line in title.split(allow_blank=True))
             table.add_column(
                 title,
                 justify="left" if column.is_text else "right",
                 no_wrap=not column.wraps,
                 overflow="fold" if column.wraps else "ellipsis",
-                min_width=None
-                if column.wraps
-                else max(line.cell_len for line in title.split(allow_blank=True)),
+                min_width=None if column.wraps else widest,
                 max_width=column.max_width,
             )
         for row in zip(*(column.cells for column in kept), strict=True):

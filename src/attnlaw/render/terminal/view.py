@@ -26,14 +26,10 @@ def show(result: Result, console: Console) -> None:
     else:
         _show_rows(parts, console)
     for part in parts:
-        varied = _varying_names(part)
         for row in part.rows.iter_rows(named=True):
             if row["remark"]:
-                label = "".join(
-                    f", {part.verb.label(name)} {format_value(row[name])}"
-                    for name in varied
-                    if row[name] is not None
-                )
+                known = [name for name in _varying_names(part) if row[name] is not None]
+                label = "".join(f", {part.verb.label(name)} {format_value(row[name])}" for name in known)
                 print_message(f"{part.verb.name}{label}: {row['status']}: {row['remark']}")
         if "seeds" in part.rows.columns and (part.rows["seeds"] == 1).any():
             print_message("one seed has no standard error; --seeds 2 or more gives one")

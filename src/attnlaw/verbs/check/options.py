@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.result import Result
-from attnlaw.core.settings import setting, settings_dataclass
-from attnlaw.render.output_options import OUTPUT, OutputOptions
+from attnlaw.core.settings import settings_dataclass
+from attnlaw.render.output_options import OutputOptions, output_option
 
 if TYPE_CHECKING:
     from attnlaw.verbs.check.reports import CheckVerdicts
@@ -21,13 +21,11 @@ FILES = ("junit", "sarif", "markdown")
 class Options(OutputOptions):
     """How verdicts are shown. All forms can be combined, and none changes the exit status."""
 
-    junit: str | None = setting(None, "Write JUnit XML.", metavar="FILE", panel=OUTPUT)
-    sarif: str | None = setting(None, "Write SARIF 2.1.0.", metavar="FILE", panel=OUTPUT)
-    markdown: str | None = setting(None, "Write Markdown.", metavar="FILE", panel=OUTPUT)
-    github: bool = setting(False, "Annotations of a GitHub workflow, and its job's summary.", panel=OUTPUT)
-    explain: str | None = setting(
-        None, "Say what a finding means; needs no MODEL.", metavar="RULE", panel=OUTPUT
-    )
+    junit: str | None = output_option(None, "Write JUnit XML.", metavar="FILE")
+    sarif: str | None = output_option(None, "Write SARIF 2.1.0.", metavar="FILE")
+    markdown: str | None = output_option(None, "Write Markdown.", metavar="FILE")
+    github: bool = output_option(False, "Annotations of a GitHub workflow, and its job's summary.")
+    explain: str | None = output_option(None, "Say what a finding means; needs no MODEL.", metavar="RULE")
 
     def check(self) -> None:
         super().check()
