@@ -82,10 +82,8 @@ class Adapter:
             require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
         with np.errstate(over="ignore"):
             left = update.scale * down.T
-            largest = (
-                np.abs(left).max() * np.abs(up).max() * len(up.T)
-            )  # at least the largest entry of the product
-        if not np.isfinite(largest):
+            limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # of the entries of the product
+        if not np.isfinite(limit):
             raise InputError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
                 "overflows; training diverged, use an earlier checkpoint"
@@ -109,25 +107,16 @@ class LowRankBlock:
     def product(self) -> Product:
         shapes = self.adapter.tensors.shapes
         (rank, inputs), outputs = shapes[self.update.down], shapes[self.update.up][0]
-        down, up = (
-            View(self.update.down, (inputs, rank), stored_out_in=True),
-            View(self.update.up, (rank, outputs), stored_out_in=True),
-        )
+        down = View(self.update.down, (inputs, rank), stored_out_in=True)
+        up = View(self.update.up, (rank, outputs), stored_out_in=True)
         return Product((down, up), (inputs, outputs), rank, self)
 
 
 def adapter_model(adapter: Adapter, name: str) -> Model:
     """Return an adapter as a model without layers, with one matrix for each weight that it changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
-    products = tuple(
-        (MatrixLocation(update.layer, KIND), LowRankBlock(adapter, update).product()) for update in updates
-    )
-    return Model(
-        name=printable(name),
-        family=KIND,
-        tensors=adapter.tensors,
-        network=Network((), (), (), None, products),
-    )
+    leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
+    return Model(printable(name), KIND, adapter.tensors, Network((), (), (), None, tuple(leaves)))
 
 
 def is_adapter(path: Path) -> bool:
@@ -166,8 +155,8 @@ def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
 def _config(path: Path) -> Mapping[str, Any]:
     data = read_bounded(path, megabytes=4, remedy=f"give a directory with {CONFIG}")
     config = parse_json(data, path, "copy or download the adapter again")
-    if not isinstance(config, Mapping) or str(config.get("peft_type", "LORA")) != "LORA":
-        kind = config.get("peft_type") if isinstance(config, Mapping) else type(config).__name__
+    kind = config.get("peft_type", "LORA") if isinstance(config, Mapping) else type(config).__name__
+    if not isinstance(config, Mapping) or str(kind) != "LORA":
         raise InputError(f"{path}: peft_type is {kind}, expected LORA; merge it into its base model first")
     for key in SWITCHES:
         value = config.get(key)
@@ -275,12 +264,8 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
     The adapter's `fan_in_fan_out` does not help: peft sets it by the last layer that it met, so in a model
     with both kinds it is wrong for one of them.
     """
-    views = [view for layer in model.layers for view in layer.views]
-    if model.unembedding_view:
-        views.append(model.unembedding_view)
     orientations = {}
-    for view in views:
-        part: View | None = view
+    for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
         while part:
             orientations[part.tensor] = not part.stored_out_in
             part = part.after

@@ -59,11 +59,7 @@ class Config:
 
     def text(self, *keys: str) -> str | None:
         """Return the first of `keys` whose value is text."""
-        for key in keys:
-            value = self.values.get(key)
-            if isinstance(value, str):
-                return value
-        return None
+        return next((value for key in keys if isinstance(value := self.values.get(key), str)), None)
 
     def __contains__(self, key: str) -> bool:
         return self.values.get(key) is not None
@@ -72,13 +68,9 @@ class Config:
 def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
     """Raise an `InputError` if a value from a file does not fit; the message states what was expected."""
     if not fits:
-        raise InputError(f"{source}: {key} is {_short_repr(value)}, expected {expected}; correct the file")
-
-
-def _short_repr(value: Any) -> str:
-    """Return a value for a message: at most 80 characters, and only the length of a huge integer."""
-    huge = isinstance(value, int) and abs(value) >= MOST_SIZE
-    return f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
+        huge = isinstance(value, int) and abs(value) >= MOST_SIZE
+        shown = f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
+        raise InputError(f"{source}: {key} is {shown}, expected {expected}; correct the file")
 
 
 def read_config(path: Path) -> Config:

@@ -41,7 +41,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
         names = [file.rfilename for file in info.siblings or ()]
         fetched = [
             Path(hub.hf_hub_download(repository, name, revision=revision))
-            for name in (_config_files if config_only else _files_to_fetch)(repository, names)
+            for name in _files_to_fetch(repository, names, config_only)
         ]
         return fetched[0].parent
     except hub.errors.GatedRepoError as error:
@@ -79,14 +79,12 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
         ) from error
 
 
-def _config_files(repository: str, names: list[str]) -> list[str]:
-    if "config.json" not in names:
-        raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")
-    return ["config.json"]
-
-
-def _files_to_fetch(repository: str, names: list[str]) -> list[str]:
+def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> list[str]:
     """Choose the weights in the best format that the repository has, and the config."""
+    if config_only:
+        if "config.json" not in names:
+            raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")
+        return ["config.json"]
     for patterns in (patterns for kind in FORMATS for patterns in kind.on_hub):
         weights = [name for name in names if "/" not in name and any(fnmatch(name, p) for p in patterns)]
         if weights:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from attnlaw.core.variants import by_name
 
@@ -50,17 +50,12 @@ KINDS = by_name(
 )
 
 
-def _groups(kinds: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
-    for kind in kinds:
-        if kind.group is not None:
-            groups[kind.group] = (*groups.get(kind.group, ()), kind.name)
-    return groups
-
-
 # The kinds of each group: of all groups, and of the groups inside layers.
-GROUPS = _groups(KINDS.values())
-LAYER_GROUPS = _groups(kind for kind in KINDS.values() if kind.by_default)
+GROUPS = {
+    group: tuple(kind.name for kind in KINDS.values() if kind.group == group)
+    for group in dict.fromkeys(kind.group for kind in KINDS.values() if kind.group is not None)
+}
+LAYER_GROUPS = {group: kinds for group, kinds in GROUPS.items() if KINDS[kinds[0]].by_default}
 
 
 @dataclass(frozen=True)
@@ -122,14 +117,12 @@ class Layer(Generic[X]):
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Layer[Y]:
         """Return the same layer with changed leaves; `change` is called for them in the order of rows."""
-        return Layer(
-            self.index,
-            self._heads(change, self.attention, "qk", "vo"),
-            None if self.cross is None else self._heads(change, self.cross, "cross_qk", "cross_vo"),
-            None if self.feed_forward is None else self._maps(change, self.feed_forward, None),
-            tuple(self._maps(change, expert, number) for number, expert in enumerate(self.experts)),
-            self.stack,
-            self.router_sum,
+        return replace(
+            cast(Layer[Any], self),
+            attention=self._heads(change, self.attention),
+            cross=self.cross and self._heads(change, self.cross, "cross_"),
+            feed_forward=self.feed_forward and self._maps(change, self.feed_forward, None),
+            experts=tuple(self._maps(change, expert, i) for i, expert in enumerate(self.experts)),
         )
 
     def leaves(self) -> list[tuple[MatrixLocation, X]]:
@@ -138,15 +131,12 @@ class Layer(Generic[X]):
         self.map(lambda location, leaf: leaves.append((location, leaf)))
         return leaves
 
-    def _heads(self, change: Callable[[MatrixLocation, X], Y], block: Heads[X], *kinds: str) -> Heads[Y]:
-        qk, vo = (
-            tuple(
-                change(MatrixLocation(self.index, kind, self.stack, head), leaf)
-                for head, leaf in enumerate(leaves)
-            )
-            for kind, leaves in zip(kinds, (block.qk, block.vo), strict=True)
-        )
-        return Heads(qk, vo)
+    def _heads(self, change: Callable[[MatrixLocation, X], Y], block: Heads[X], cross: str = "") -> Heads[Y]:
+        def changed(kind: str, leaves: tuple[X, ...]) -> tuple[Y, ...]:
+            heads = (MatrixLocation(self.index, cross + kind, self.stack, i) for i in range(len(leaves)))
+            return tuple(map(change, heads, leaves))
+
+        return Heads(changed("qk", block.qk), changed("vo", block.vo))
 
     def _maps(self, change: Callable[[MatrixLocation, X], Y], block: Maps[X], expert: int | None) -> Maps[Y]:
         def changed(kind: str, leaf: X) -> Y:
@@ -217,16 +207,7 @@ class Network(Generic[X]):
         """Return the same tree with changed leaves: layer by layer, then the matrices outside the layers."""
         layers = tuple(layer.map(change) for layer in self.layers)
         outside = tuple((location, change(location, leaf)) for location, leaf in self.outside_layers)
-        return Network(
-            layers,
-            self.applications,
-            self.widths,
-            self.activation,
-            outside,
-            self.unread,
-            self.towers,
-            self.other_layers,
-        )
+        return replace(cast(Network[Any], self), layers=layers, outside_layers=outside)
 
     def with_leaves(self, leaves: Iterable[Y]) -> Network[Y]:
         """Return the same tree with these leaves, given in the order of rows."""

@@ -122,17 +122,11 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
             f"{type(module).__name__}: its attention blocks have different numbers of heads "
             f"({', '.join(map(str, sorted(counts)))}); pass each part on its own"
         )
-    layer = next(
-        (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation")), None
-    )
-    values = (
-        {
-            "activation": getattr(layer.activation, "__name__", type(layer.activation).__name__.lower()),
-            "norm_first": layer.norm_first,
-        }
-        if layer is not None
-        else {}
-    )
+    layers = (part for part in parts if hasattr(part, "norm_first") and hasattr(part, "activation"))
+    values = {}
+    if (layer := next(layers, None)) is not None:
+        activation = getattr(layer.activation, "__name__", type(layer.activation).__name__.lower())
+        values = {"activation": activation, "norm_first": layer.norm_first}
     return Config(values, type(module).__name__), next(iter(counts), None)
 
 
@@ -150,15 +144,11 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
         if path.exists():
             file = find_checkpoint(path) if path.is_dir() else path
             _refuse_shard(file)
-            return open_file(file), _sizes_beside(file)
+            tensors = open_file(file)
+            if file.name.startswith("consolidated."):  # by Meta or Mistral
+                return tensors, read_params(file.with_name(PARAMS))
+            return tensors, read_config(file.with_name("config.json"))
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
-
-
-def _sizes_beside(file: Path) -> Config:
-    """Read params.json next to files named consolidated (Meta, Mistral), and config.json otherwise."""
-    if file.name.startswith("consolidated."):
-        return read_params(file.with_name(PARAMS))
-    return read_config(file.with_name("config.json"))
 
 
 def _refuse_shard(path: Path) -> None:
@@ -166,12 +156,9 @@ def _refuse_shard(path: Path) -> None:
     hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
-    index = next(iter(sorted(path.parent.glob("*.index.json"))), None)
-    remedy = (
-        f"give {index}, or its directory"
-        if index
-        else "download the others and their index (*.index.json) beside it, and give the directory"
-    )
+    remedy = "download the others and their index (*.index.json) beside it, and give the directory"
+    if index := min(path.parent.glob("*.index.json"), default=None):
+        remedy = f"give {index}, or its directory"
     raise InputError(f"{path}: one of {int(hit[1])} shards, not a whole model; {remedy}")
 
 
@@ -232,9 +219,8 @@ def _steps(folder: Path) -> list[Path]:
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
     has_weights = steps and (_candidates(folder) or any(folder.glob("adapter_*")))
-    return (
-        [] if has_weights else sorted(steps, key=lambda step: (int(step.name.partition("-")[2]), step.name))
-    )
+    order = sorted(steps, key=lambda step: (int(step.name.partition("-")[2]), step.name))
+    return [] if has_weights else order
 
 
 def _is_cache(folder: Path) -> bool:

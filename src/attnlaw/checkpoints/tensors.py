@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +104,10 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
-    what = (
-        f"{source}: tensor {name} ({dtype}, {tensor.layout}, on {tensor.device}) is not a plain dense array"
-    )
+    kind = f"{dtype}, {tensor.layout}, on {tensor.device}"
+    what = f"{source}: tensor {name} ({kind}) is not a plain dense array of weights"
     remedy = "dequantise or materialise it first"
-    with as_input_error(f"{what} of weights", remedy, TypeError, RuntimeError, with_reason=False):
+    with as_input_error(what, remedy, TypeError, RuntimeError, with_reason=False):
         tensor = tensor.detach().cpu()
         if dtype in NARROW:
             import torch
@@ -125,10 +124,8 @@ class UnchangedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
+        with self._reading():
             status = path.stat()
-        except OSError as error:
-            raise self._unreadable(error) from error
         require_regular_file(path)
         self._state, self.size = _state(status), status.st_size
 
@@ -138,13 +135,10 @@ class UnchangedFile:
         `name` is the tensor that messages mention.
         """
         self.require_inside(offset, count, name)
-        try:
-            with self._path.open("rb") as file:
-                file.seek(offset)
-                data = np.fromfile(file, dtype=np.uint8, count=count)
-                state = _state(os.fstat(file.fileno()))  # after the bytes, which may change until then
-        except OSError as error:
-            raise self._unreadable(error) from error
+        with self._reading(), self._path.open("rb") as file:
+            file.seek(offset)
+            data = np.fromfile(file, dtype=np.uint8, count=count)
+            state = _state(os.fstat(file.fileno()))  # after the bytes, which may change until then
         if state != self._state or data.size != count:
             raise InputError(f"{self._path}: changed while it was read; run again on a file that stays")
         return data
@@ -161,10 +155,8 @@ class UnchangedFile:
             with suppress(OSError), self._path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)
 
-    def _unreadable(self, error: OSError) -> InputError:
-        return InputError(
-            f"{self._path}: cannot be read ({error.strerror}); keep it in place while it is read"
-        )
+    def _reading(self) -> AbstractContextManager[None]:
+        return as_input_error(f"{self._path}: cannot be read", "keep it in place while it is read")
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int, int]:

@@ -119,8 +119,6 @@ def accelerated_iteration(
     from as many past steps as there are unknowns, so a slow contraction takes few steps.
 
     Args:
-        update: the map whose fixed point is wanted.
-        start: first state.
         damping: share of the old state in a plain step.
         tolerance: largest residual `max |update(x) - x|` of a converged state.
         patience: the iteration gives up if the residual has not halved for so many steps.

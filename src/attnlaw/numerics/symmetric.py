@@ -70,13 +70,14 @@ def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal
     transpose = np.asarray(matrix.T, order="F")
     n = len(transpose)
     work = np.zeros(int(scipy.linalg.lapack.ssytrd_lwork(n, lower=1)[0]), transpose.dtype)
-    if library is None:
-        _, diagonal, off_diagonal, _, _ = scipy.linalg.lapack.ssytrd(
-            transpose, lower=1, lwork=work.size, overwrite_a=1
-        )
-        return diagonal, off_diagonal[: n - 1]
     diagonal, off_diagonal, tau = (np.zeros(n, transpose.dtype) for _ in range(3))
-    openblas.lapack(library, "ssytrd", b"L", n, transpose, n, diagonal, off_diagonal, tau, work, work.size)
+    if library is None:
+        result = scipy.linalg.lapack.ssytrd(transpose, lower=1, lwork=work.size, overwrite_a=1)
+        _, diagonal, off_diagonal, _, _ = result
+    else:
+        openblas.lapack(
+            library, "ssytrd", b"L", n, transpose, n, diagonal, off_diagonal, tau, work, work.size
+        )
     return diagonal, off_diagonal[: n - 1]
 
 
@@ -119,7 +120,5 @@ def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
         return
     size, inner = wide.shape
     one, letter = np.ones(1, gram.dtype), openblas.LETTERS[gram.dtype.name]
-    letters = b"L", b"N" if by_columns else b"T"
-    openblas.blas(
-        library, f"{letter}syrk", *letters, size, inner, one, columns, columns.shape[0], one, gram, size
-    )
+    routine = f"{letter}syrk", b"L", b"N" if by_columns else b"T"
+    openblas.blas(library, *routine, size, inner, one, columns, columns.shape[0], one, gram, size)

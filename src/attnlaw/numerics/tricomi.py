@@ -58,9 +58,8 @@ class Cut:
         t = (y - 0.5 * (self.edges[step] + self.edges[step + 1])) / half
         value, slope = _horner(np.moveaxis(self.coefficients[step], -1, 0), t)
         turned = np.angle(value * np.exp(-1j * self.phase[step]))
-        return np.log(np.abs(value)) + self.scale[step] + 1j * (self.phase[step] + turned), slope / (
-            value * half
-        )
+        log_f = np.log(np.abs(value)) + self.scale[step] + 1j * (self.phase[step] + turned)
+        return log_f, slope / (value * half)
 
     def step(self, y: Any) -> NDArray[np.intp]:
         """Return the index of the step that covers y."""

@@ -49,10 +49,8 @@ def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float
     scaled, scale = power_scaled(matrix)
     float32_result = None if rounding is None else _in_float32(scaled, fold, rounding)
     values, applied, route, precision = float32_result or _in_float64(scaled, fold)
-    rows, cols = scaled.shape
-    spectrum = Spectrum(
-        values, (rows, cols), *entry_norms(scaled), route=route, applied=applied, precision=precision
-    )
+    shape, norms = (scaled.shape[0], scaled.shape[1]), entry_norms(scaled)
+    spectrum = Spectrum(values, shape, *norms, route, applied=applied, precision=precision)
     return rescale_spectrum(spectrum, scale)
 
 
@@ -74,9 +72,12 @@ def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> Singul
 
 
 def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
+    """Return the singular values from the Gram matrix if it is precise enough, else from the SVD."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float64))
-    values, route = _singular_values(matrix, eigenvalues)
-    return values, applied, route, FLOAT64
+    if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
+        return np.sqrt(eigenvalues), applied, "gram", FLOAT64
+    values = scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False)
+    return values, applied, "svd", FLOAT64
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
@@ -132,11 +133,8 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
         raise OverflowError("the sum of its absolute entries exceeds float64")
     multiplicities = spectrum.multiplicities
     if multiplicities is not None:
-        multiplicities = replace(
-            multiplicities,
-            lower_values=multiplicities.lower_values * scale,
-            spectral_error=multiplicities.spectral_error * scale,
-        )
+        lower, top_error = multiplicities.lower_values * scale, multiplicities.spectral_error * scale
+        multiplicities = replace(multiplicities, lower_values=lower, spectral_error=top_error)
     return replace(
         spectrum,
         values=spectrum.values * scale,
@@ -155,10 +153,3 @@ def absolute_sum(matrix: Reals) -> float:
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))
-
-
-def _singular_values(matrix: Reals, eigenvalues: Reals) -> tuple[Reals, str]:
-    """Return singular values and their route: the Gram matrix if it is precise enough, else the SVD."""
-    if eigenvalues[-1] > GRAM_LIMIT**2 * eigenvalues[0]:
-        return np.sqrt(eigenvalues), "gram"
-    return scipy.linalg.svdvals(matrix.astype(np.float64, copy=False), check_finite=False), "svd"

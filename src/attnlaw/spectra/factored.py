@@ -103,9 +103,8 @@ def spectrum_and_roots(
     """
     scaled_left, left_scale = power_scaled(left)
     scaled_right, right_scale = power_scaled(right)
-    (left_root, left_route), (right_root, right_route) = (
-        _factorise_scaled(factor, quick) for factor in (scaled_left, scaled_right.T)
-    )
+    left_root, left_route = _factorise_scaled(scaled_left, quick)
+    right_root, right_route = _factorise_scaled(scaled_right.T, quick)
     columns = left_root @ scaled_right
     lengths = np.sqrt(np.einsum("ij,ij->j", columns, columns))
     if seed is None:

@@ -100,14 +100,13 @@ def largest_value(gram: Operator, size: int) -> Estimate:
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
     3.0
     """
+
+    def has_converged(run: KrylovRun) -> bool:
+        top = _largest(run, size)
+        return (top.error or 0.0) <= CONVERGED_ERROR * top.value
+
     start = np.random.default_rng(0).standard_normal((size, 1))
-    return _largest(
-        lanczos(gram, start, min(MAX_STEPS, size), lambda run: _has_converged(_largest(run, size))), size
-    )
-
-
-def _has_converged(top: Estimate) -> bool:
-    return (top.error or 0.0) <= CONVERGED_ERROR * top.value
+    return _largest(lanczos(gram, start, min(MAX_STEPS, size), has_converged), size)
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:

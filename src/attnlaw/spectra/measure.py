@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, zip_longest
@@ -16,7 +16,7 @@ from attnlaw.checkpoints.model import Model
 from attnlaw.checkpoints.network import KINDS, LAYER_GROUPS, MatrixLocation, Network
 from attnlaw.checkpoints.settings import DEFAULT_ARITHMETIC, STORAGE, Arithmetic, ModelSettings
 from attnlaw.core.arrays import Reals
-from attnlaw.core.errors import BadSetting, InputError
+from attnlaw.core.errors import BadSetting, InputError, as_input_error
 from attnlaw.core.progress import Progress, no_progress
 from attnlaw.numerics.threads import in_threads, usable_cores
 from attnlaw.spectra.approximate import approximate_spectrum
@@ -70,10 +70,6 @@ class Selection:
         inside = self.layers is None or location.layer is None or location.layer in self.layers
         return location not in self.excluded and (group is None or (group in self.groups and inside))
 
-    def approximates(self, product: Product, narrow: bool) -> bool:
-        least = 2 * LARGE if narrow else LARGE
-        return self.arithmetic.approximate and product.block is None and min(product.shape) >= least
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -124,10 +120,8 @@ def expected_seconds(model: Model, selection: Selection, jobs: int | None = None
 def log_expected_time(model: Model, selection: Selection, jobs: int | None = None) -> None:
     """Log how long `measure` will take, if that is longer than `ANNOUNCED_SECONDS`."""
     log = logging.getLogger("attnlaw")
-    if (
-        log.isEnabledFor(logging.INFO)
-        and (seconds := expected_seconds(model, selection, jobs)) > ANNOUNCED_SECONDS
-    ):
+    seconds = expected_seconds(model, selection, jobs) if log.isEnabledFor(logging.INFO) else 0
+    if seconds > ANNOUNCED_SECONDS:
         words = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
         log.info("expected time: about %s (very large matrices: see `approximate`)", words)
 
@@ -156,13 +150,10 @@ def measure(
     units = units_of(model, selection)
     order = sorted(range(len(units)), key=lambda number: -units[number].bytes)
     following = order[jobs or usable_cores() :]
-    work = [
-        (
-            units[number].bytes,
-            partial(_read_ahead, model, units[number], None if after is None else units[after], on_spectrum),
-        )
-        for number, after in zip_longest(order, following)
-    ]
+    work = []
+    for number, after in zip_longest(order, following):
+        unit, later = units[number], None if after is None else units[after]
+        work.append((unit.bytes, partial(_read_ahead, model, unit, later, on_spectrum)))
     results = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, len(units)))
     spectra = dict(zip(order, results, strict=True))
     return spectra_tree(model, selection, chain(*(spectra[number] for number in range(len(units)))))
@@ -196,9 +187,8 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
             "(an unembedding may be tied to the embedding); choose another"
         )
     units = []
-    for (location, product), members in groupby(
-        chosen, key=lambda pair: (replace(pair[1][0], head=None), pair[1][1])
-    ):
+    groups = groupby(chosen, key=lambda pair: (replace(pair[1][0], head=None), pair[1][1]))
+    for (location, product), members in groups:
         numbers = [number for number, _ in members]
         units.append(_choose_arithmetic(model, selection, Unit(numbers[0], location, product, len(numbers))))
     return units
@@ -207,7 +197,8 @@ def units_of(model: Model, selection: Selection) -> list[Unit]:
 def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
     product, how = unit.product, selection.arithmetic
     narrow = how.precision == STORAGE and all(model.is_narrow(view) for view in product.views)
-    if selection.approximates(product, narrow):
+    least = 2 * LARGE if narrow else LARGE
+    if how.approximate and product.block is None and min(product.shape) >= least:
         return replace(unit, approximate=True)
     units = [rounding(model.tensors.dtype(view.tensor)) or 0.0 for view in product.views] if narrow else []
     return replace(unit, rounding=min(units, default=None), exact=how.exact)
@@ -215,19 +206,13 @@ def _choose_arithmetic(model: Model, selection: Selection, unit: Unit) -> Unit:
 
 def unit_spectra(model: Model, unit: Unit) -> list[Spectrum]:
     """Read a unit and return the spectra of its matrices, in order."""
-    names = ", ".join(unit.product.tensors)
+    what = f"{model.tensors.source}: {unit.location.kind} from {', '.join(unit.product.tensors)}"
+    remedy = "use a machine with more, or leave it out with --only"
     try:
-        return _spectra(model, unit)
+        with as_input_error(f"{what} does not fit into memory", remedy, MemoryError, with_reason=False):
+            return _spectra(model, unit)
     except OverflowError as error:
-        raise InputError(
-            f"{model.tensors.source}: {unit.location.kind} from {names}: {error}; "
-            "training diverged, use an earlier checkpoint"
-        ) from error
-    except MemoryError as error:
-        raise InputError(
-            f"{model.tensors.source}: {unit.location.kind} from {names} does not fit into memory; "
-            "use a machine with more, or leave it out with --only"
-        ) from error
+        raise InputError(f"{what}: {error}; training diverged, use an earlier checkpoint") from error
 
 
 def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
@@ -239,7 +224,11 @@ def _spectra(model: Model, unit: Unit) -> list[Spectrum]:
             reader = ScoreReader(model, block)
         pairs = enumerate(block.factors(replace(model, keeps_float32=unit.rounding is not None), kind))
         heads = [_head(model, unit, block, head, pair, reader) for head, pair in pairs]
-        return _with_factors(model, unit, block, heads)
+        if not isinstance(block, Attention):
+            return [spectrum for spectrum, _ in heads]
+        # Heads of a group share the sizes of their factors.
+        sizes = block_factors(model, block, kind, product.shape, [stored for _, stored in heads])
+        return [replace(head[0], factors=factors) for head, factors in zip(heads, sizes, strict=True)]
     matrix = replace(model, keeps_float32=unit.rounding is not None).read(product.views[0])
     norm = product.norm
     fold = None if norm is None or norm.kind == NONE else model.fold(norm)
@@ -274,16 +263,3 @@ def _head(
     spectrum, stored, roots = spectrum_and_roots(*pair, folded, quick, seed)
     scores = None if reader is None or roots is None else reader(head, pair, roots)
     return replace(spectrum, latent=unit.product.latent, scores=scores), stored
-
-
-def _with_factors(
-    model: Model, unit: Unit, block: FactorSource, heads: Sequence[tuple[Spectrum, tuple[Root, Root]]]
-) -> list[Spectrum]:
-    """Add the sizes of the factors to the spectra of a block; heads of a group share them."""
-    spectra, roots = [spectrum for spectrum, _ in heads], [stored for _, stored in heads]
-    if not isinstance(block, Attention):
-        return spectra
-    sizes = block_factors(model, block, unit.location.kind, unit.product.shape, roots)
-    return [
-        replace(spectrum, factors=head_sizes) for spectrum, head_sizes in zip(spectra, sizes, strict=True)
-    ]

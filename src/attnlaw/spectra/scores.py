@@ -91,7 +91,9 @@ class ScoreReader:
             query, keys = self._query(head, factors[0], roots[0]), self._keys(head, factors[1].T, roots[1])
             if turned is not None and rotary is not None and rotary.scale is not None:
                 query = query.scale_columns(turned, rotary.scale)
-                keys = [*keys[:-1], keys[-1].scale_columns(_turned_in_last_key(turned, keys), rotary.scale)]
+                before = sum(side.shift.size for side in keys[:-1])  # the last side has all turned entries
+                last = slice(turned.start - before, turned.stop - before)
+                keys = [*keys[:-1], keys[-1].scale_columns(last, rotary.scale)]
             key = _join_sides(keys)
             if not np.isfinite(np.linalg.norm(query.root) * np.linalg.norm(key.root)):
                 return None
@@ -107,21 +109,19 @@ class ScoreReader:
             )
             return ScoreSizes(whole, tuple(parts))
 
-    def _keys(self, head: int, factor: Reals, root: Root) -> list[Side]:
+    def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:
         """Return the keys as one side, or as head part and shared part if latent attention has a norm."""
         block = self._block
         group = block.kv_head(head)
         if self._shared is None:
-            return [self._key(group, factor, root)]
-        width = block.key.shape[1] // block.kv_heads
-        shared = self._shared(0, factor[:, width:], (root[0][:, width:], root[1]))
-        first = self._key(group, factor[:, :width], (root[0][:, :width], root[1]))
+            return [self._key(group, factor, factor_root)]
+        width, (whole, power) = block.key.shape[1] // block.kv_heads, factor_root
+        shared = self._shared(0, factor[:, width:], (whole[:, width:], power))
+        first = self._key(group, factor[:, :width], (whole[:, :width], power))
         if block.key.norm is not None:
             return [first, shared]
-        together = Side(
-            np.hstack([first.root, shared.root]), np.hstack([first.shift, shared.shift]), first.square
-        )
-        return [together]
+        root, shift = np.hstack([first.root, shared.root]), np.hstack([first.shift, shared.shift])
+        return [Side(root, shift, first.square)]
 
 
 def _turned_columns(block: Attention) -> slice | None:
@@ -184,15 +184,8 @@ def _output_at_zero(model: Model, view: View) -> Reals:
     """Return the constant that biases add to every output; after a norm, earlier matrices add nothing."""
     if view.after is None or view.norm is not None:
         return model.bias(view)
-    return np.asarray(
-        _output_at_zero(model, view.after) @ model.read(replace(view, after=None)) + model.bias(view)
-    )
-
-
-def _turned_in_last_key(turned: slice, keys: list[Side]) -> slice:
-    """Return where the turned entries are within the last side of the keys."""
-    before = sum(side.shift.size for side in keys[:-1])
-    return slice(turned.start - before, turned.stop - before)
+    second = model.read(replace(view, after=None))
+    return np.asarray(_output_at_zero(model, view.after) @ second + model.bias(view))
 
 
 def _join_sides(sides: list[Side]) -> Side:
@@ -214,14 +207,14 @@ def _part(query: Side, key: Side, turned: bool) -> ScorePart:
 
 
 def _lengths(side: Side) -> Lengths:
-    values = np.zeros(side.shift.size)
-    if not side.shift.any():
+    values, along = np.zeros(side.shift.size), np.zeros(side.shift.size)
+    if side.shift.any():
+        _, singular_values, right = scipy.linalg.svd(side.root, check_finite=False)
+        along = (right @ side.shift) ** 2
+    else:
         singular_values = scipy.linalg.svdvals(side.root, check_finite=False)
-        values[: singular_values.size] = singular_values
-        return Lengths(values, np.zeros_like(values), side.square)
-    _, singular_values, right = scipy.linalg.svd(side.root, check_finite=False)
     values[: singular_values.size] = singular_values
-    return Lengths(values, (right @ side.shift) ** 2, side.square)
+    return Lengths(values, along, side.square)
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
@@ -233,7 +226,6 @@ def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes |
     for head, (left, right) in enumerate(block.factors(model, kind)):
         folded = block.applied(model, kind, left, right)
         assert folded is not None
-        sizes.append(
-            reader(head, (left, right), (triangular_factor(folded[0]), triangular_factor(folded[1].T)))
-        )
+        roots = triangular_factor(folded[0]), triangular_factor(folded[1].T)
+        sizes.append(reader(head, (left, right), roots))
     return sizes

@@ -209,9 +209,6 @@ class Spectrum:
 
         It combines the standard error over the probes and the width of the bracket in quadrature.
 
-        Args:
-            quantity: computes a number from a spectrum.
-
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
         >>> exact.error(lambda spectrum: spectrum.nuclear) is None
         True
@@ -246,11 +243,8 @@ class Spectrum:
         if multiplicities is None:
             lower = replace(self, values=self.values + single_errors(self.values))
         else:
-            lower = replace(
-                self,
-                values=multiplicities.lower_values,
-                multiplicities=replace(multiplicities, weights=multiplicities.lower_weights),
-            )
+            weights = replace(multiplicities, weights=multiplicities.lower_weights)
+            lower = replace(self, values=multiplicities.lower_values, multiplicities=weights)
         above, below = quantity(self), quantity(lower)
         return None if above is None or below is None else abs(above - below)
 

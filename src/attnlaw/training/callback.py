@@ -46,10 +46,8 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
                 snapshot = self.monitor.step(state.global_step)
             except GateFailed as failed:
                 self.failed, snapshot = failed, failed.snapshot
-            if self.monitor.stops_at(state.global_step) and stop_everywhere(
-                self.failed is not None, args.device
-            ):
-                control.should_training_stop = True
+            if self.monitor.stops_at(state.global_step):
+                control.should_training_stop |= stop_everywhere(self.failed is not None, args.device)
             if snapshot is not None:
                 # Logging clears the flag by which the Trainer would log its own loss at this step.
                 log_loss = control.should_log

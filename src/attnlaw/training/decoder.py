@@ -124,21 +124,10 @@ def build_decoder() -> Any:
     import_torch("training a decoder")
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=VOCABULARY,
-            n_positions=CONTEXT,
-            n_embd=128,
-            n_layer=4,
-            n_head=4,
-            activation_function="gelu",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
-    )
+    sizes = {"vocab_size": VOCABULARY, "n_positions": CONTEXT, "n_embd": 128, "n_layer": 4, "n_head": 4}
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **dropout, **ends, activation_function="gelu"))
 
 
 def adamw(model: Any, learning_rate: float) -> Any:
@@ -302,10 +291,8 @@ def _bulk(model: Any) -> Rows:
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve
     edge = null.compare(null.mean).edge or 1.0
-    return [
-        {"strength": float(place / edge), "density": float(height * edge)}
-        for place, height in zip(x, density, strict=True)
-    ]
+    places, heights = (x / edge).tolist(), (density * edge).tolist()
+    return [{"strength": place, "density": height} for place, height in zip(places, heights, strict=True)]
 
 
 @lru_cache(maxsize=1)
@@ -313,17 +300,13 @@ def theory_rows() -> tuple[Rows, Rows]:
     """Return densities at five times and the spikes of a student whose target has a bulk and spikes."""
     target = Target.marchenko_pastur(0.5).with_spikes(*SPIKES)
     path = trajectory(Problem(target=target), Schedule(TIMES.tolist()))
-    densities = [
-        row for i in snapshot_indices(path.time.size) for row in _densities(path, float(path.time[i]))
-    ]
+    densities: Rows = []
+    for time in (float(path.time[i]) for i in snapshot_indices(path.time.size)):
+        law = path.spectrum(time)
+        edge = law.support[1]
+        curve = density_curve(law, POINTS)
+        densities += ({"time": time, "strength": x / edge, "density": y * edge} for x, y in curve)
     return densities, list(_theory_mode_rows(path))
-
-
-def _densities(path: Trajectory, time: float) -> Iterator[dict[str, Any]]:
-    law = path.spectrum(time)
-    edge = law.support[1]
-    for place, height in density_curve(law, POINTS):
-        yield {"time": time, "strength": place / edge, "density": height * edge}
 
 
 def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
@@ -332,9 +315,9 @@ def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
     for time in path.time[1:].tolist():
         edge = path.edge(time)
         for outlier in path.outliers(time):
-            yield {
+            times = {
                 "time": time,
                 "target": outlier.target,
                 "left_time": left.setdefault(outlier.target, time),
-                "strength": outlier.location / edge,
             }
+            yield {**times, "strength": outlier.location / edge}

@@ -58,14 +58,12 @@ def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | 
         block = _build_latent(shapes, location.prefix, stack, heads, width)
     else:
         block = _build_plain(shapes, location, roles, heads, width)
-    return replace(
-        block, scores=build_scores(shapes, location.prefix, location.source, block, location.depth)
-    )
+    scores = build_scores(shapes, location.prefix, location.source, block, location.depth)
+    return replace(block, scores=scores)
 
 
 def _build_plain(shapes: Shapes, location: BlockLocation, roles: Roles, heads: int, width: int) -> Attention:
     stack, prefix, cross = shapes.stack, location.prefix, location.cross
-    output = prefix + roles["output"]
     size = width // heads
     kv_heads = _key_value_heads(shapes, location.source, roles, heads, size)
     sizes = {"query": width, "gate": width, "key": kv_heads * size, "value": kv_heads * size}
@@ -77,25 +75,18 @@ def _build_plain(shapes: Shapes, location: BlockLocation, roles: Roles, heads: i
     views.setdefault("value", views["key"])
     if not cross:
         shapes.check_config(views["key"].tensor, "key/value heads", kv_heads, "num_key_value_heads")
-    shapes.check_config(output, "inputs per head", size, "head_dim")
-    for role in ("query",) if cross else ("query", "key", "value"):
-        _check_inputs(shapes, views[role], views["output"])
-    query, key, value = (views[role] for role in ("query", "key", "value"))
-    return Attention(
-        query,
-        key,
-        value,
-        views["output"],
-        heads,
-        kv_heads,
-        cross,
-        source=None if location.source == prefix else location.source_depth,
-        gate=views.get("gate"),
-        value_norm=None if cross else _inner_norm(shapes, prefix, "value"),
-        output_norm=None
-        if cross
-        else shapes.require_norm_fits(_inner_norm(shapes, prefix, "output"), views["output"]),
+    query, key, value, output = (views[role] for role in ("query", "key", "value", "output"))
+    shapes.check_config(output.tensor, "inputs per head", size, "head_dim")
+    for view in (query,) if cross else (query, key, value):
+        _check_inputs(shapes, view, output)
+    source = None if location.source == prefix else location.source_depth
+    block = Attention(
+        query, key, value, output, heads, kv_heads, cross, source=source, gate=views.get("gate")
     )
+    if cross:
+        return block
+    output_norm = shapes.require_norm_fits(_inner_norm(shapes, prefix, "output"), output)
+    return replace(block, value_norm=_inner_norm(shapes, prefix, "value"), output_norm=output_norm)
 
 
 def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
@@ -130,52 +121,35 @@ def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, wi
     narrow, pairs = shapes.matrix(prefix + roles["key,value"])
     key_width = pairs - width
     shared = shapes.matrix(prefix + roles["latent,shared_key"])[1] - narrow
-    sizes = {
-        "key": key_width,
-        "value": width,
-        "latent": narrow,
-        "shared_key": shared,
-        "query": key_width + heads * shared,
-    }
+    sizes = {"key": key_width, "value": width, "latent": narrow, "shared_key": shared}
+    sizes["query"] = key_width + heads * shared
     if key_width < heads or key_width % heads or shared < 1:
         raise InputError(
             f"{shapes.tensors.source}: tensors {prefix}* do not fit together as latent attention of "
             f"{heads} heads; {shapes.remedy}"
         )
     views = shapes.views(prefix, roles, sizes)
-    pair = {
-        "key": replace(views["key"], start=0, block=key_width // heads),
-        "value": replace(views["value"], start=key_width // heads, block=width // heads),
-    }
-    hidden = views["latent"].shape[0]
-    for role, view in pair.items():
-        pair[role] = replace(
-            view,
-            shape=(hidden, view.shape[1]),
-            stride=pairs // heads,
-            after=views["latent"],
-            norm=shapes.require_norm_fits(norms.get("latent"), view),
-        )
-    query = views["query"]
+    latent = views["latent"]
+
+    def widened(view: View, start: int, block: int) -> View:
+        norm = shapes.require_norm_fits(norms.get("latent"), view)
+        columns = replace(view, start=start, block=block, stride=pairs // heads)
+        return replace(columns, shape=(latent.shape[0], view.shape[1]), after=latent, norm=norm)
+
+    key = widened(views["key"], 0, key_width // heads)
+    value = widened(views["value"], key_width // heads, width // heads)
+    query, output, shared_key = (views[role] for role in ("query", "output", "shared_key"))
     if "query_latent" in views:
         first = views["query_latent"]
         shapes.check_layer(query, "inputs", query.shape[0], first.shape[1])
         inner = shapes.require_norm_fits(norms.get("query_latent"), query)
         query = replace(query, shape=(first.shape[0], query.shape[1]), after=first, norm=inner)
-    for view, key in ((pair["key"], "qk_nope_head_dim"), (pair["value"], "v_head_dim")):
-        shapes.check_config(view.tensor, "outputs per head", view.shape[1] // heads, key)
-    shapes.check_config(views["shared_key"].tensor, "shared outputs", shared, "qk_rope_head_dim")
-    for view in (query, pair["key"]):
-        _check_inputs(shapes, view, views["output"])
-    return Attention(
-        query=query,
-        key=pair["key"],
-        value=pair["value"],
-        output=views["output"],
-        heads=heads,
-        kv_heads=heads,
-        shared_key=views["shared_key"],
-    )
+    for view, name in ((key, "qk_nope_head_dim"), (value, "v_head_dim")):
+        shapes.check_config(view.tensor, "outputs per head", view.shape[1] // heads, name)
+    shapes.check_config(shared_key.tensor, "shared outputs", shared, "qk_rope_head_dim")
+    for view in (query, key):
+        _check_inputs(shapes, view, output)
+    return Attention(query, key, value, output, heads, kv_heads=heads, shared_key=shared_key)
 
 
 def _check_inputs(shapes: Shapes, view: View, output: View) -> None:
@@ -194,15 +168,12 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
     if heads is None and default_size and width % default_size == 0:
         heads = width // default_size
     if heads is None:
-        shown = f"shapes cannot say ({output} has {width} inputs for all heads)"
-        if not shapes.config.values:
-            raise InputError(
-                f"{shapes.tensors.source}: how many attention heads? There is no {shapes.config.source}, and "
-                f"{shown}; put the model's config.json there, or pass --heads H"
-            )
+        config = shapes.config
+        why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
+        remedy = "" if config.values else "put the model's config.json there, or "
         raise InputError(
-            f"{shapes.tensors.source}: how many attention heads? {shapes.config.source} has no {key}, and "
-            f"{shown}; pass --heads H"
+            f"{shapes.tensors.source}: how many attention heads? {why}, and shapes cannot say ({output} has "
+            f"{width} inputs for all heads); {remedy}pass --heads H"
         )
     if width % heads:
         raise InputError(
@@ -229,18 +200,15 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
 def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
     """Return the tensors with the axis of heads joined to the next one, if they have such an axis."""
     names = {
-        name for name, axes in _tensors_with_head_axis(match) if len(tensors.shapes.get(name, ())) == axes
+        at + name
+        for matched in match.stacks
+        if matched.stack.head_axis
+        for axes, roles in ((3, matched.stack.attention), (2, matched.stack.biases))
+        for at in matched.layers
+        for name in roles.values()
+        if len(tensors.shapes.get(at + name, ())) == axes
     }
     return JoinedHeadAxes(tensors, names) if names else tensors
-
-
-def _tensors_with_head_axis(match: Match) -> Iterator[tuple[str, int]]:
-    """Yield the tensors that may have an axis of heads, and how many axes they have in that case."""
-    for matched in match.stacks:
-        if matched.stack.head_axis:
-            for at in matched.layers:
-                yield from ((at + name, 3) for name in matched.stack.attention.values())
-                yield from ((at + name, 2) for name in matched.stack.biases.values())
 
 
 class JoinedHeadAxes(Tensors):

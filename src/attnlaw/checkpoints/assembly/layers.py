@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -15,7 +15,7 @@ from attnlaw.checkpoints.assembly.match import (
     match_family,
     model_type_of,
 )
-from attnlaw.checkpoints.assembly.norms import StackNorms, stack_norms
+from attnlaw.checkpoints.assembly.norms import BlockNorms, StackNorms, stack_norms
 from attnlaw.checkpoints.assembly.remarks import (
     extensions,
     format_ranges,
@@ -25,15 +25,7 @@ from attnlaw.checkpoints.assembly.remarks import (
     unread_layers,
 )
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
-from attnlaw.checkpoints.blocks import (
-    NO_NORM,
-    FeedForward,
-    Norm,
-    Product,
-    StoredLayer,
-    View,
-    attention_widths,
-)
+from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family
 from attnlaw.checkpoints.model import Model
@@ -68,27 +60,26 @@ def build_model(
         Shapes(tensors, config.section(matched.stack.config), family, matched.stack, stranger, map_file)
         for matched in match.stacks
     ]
-    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
+    stacks = list(zip(shapes_of, match.stacks, strict=True))
+    for shapes, stack in stacks:
         _check_depth(shapes, stack)
     applications = _applications(match, config)
     layers: list[StoredLayer] = []
     towers: list[Tower] = []
     others: list[int] = []
     memory: Norm | None = None
-    for shapes, stack in zip(shapes_of, match.stacks, strict=True):
+    for shapes, stack in stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
         order = applications if family.shared_layers else range(len(stack.layers))
         norms = stack_norms(shapes, stack, order)
         first = len(layers) + len(others)
         stack_layers = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
         if family.towers:
-            numbers = tuple(range(len(layers), len(layers) + len(stack_layers)))
-            towers.append(Tower(label or "", numbers, attention_widths(stack_layers), _activation(shapes)))
+            places = tuple(range(len(layers), len(layers) + len(stack_layers)))
+            towers.append(Tower(label or "", places, attention_widths(stack_layers), _activation(shapes)))
         layers += stack_layers
-        others += sorted(
-            {*range(first, first + len(stack_layers) + len(stack.linear))}
-            - {layer.index for layer in stack_layers}
-        )
+        numbers = range(first, first + len(stack_layers) + len(stack.linear))
+        others += sorted({*numbers} - {layer.index for layer in stack_layers})
         memory = norms.last
     left_out = matrices_left_out(match, layers, tensors)
     unread = unread_layers(match, layers, tensors, config)
@@ -167,40 +158,23 @@ def _build_layers(
 
 
 def _attach_norms(
-    shapes: Shapes,
-    layer: StoredLayer,
-    norms: Mapping[str, Norm | None],
-    memory: Norm | None,
-    earlier: Norm | None,
+    shapes: Shapes, layer: StoredLayer, norms: BlockNorms, memory: Norm | None, earlier: Norm | None
 ) -> StoredLayer:
     """Return the layer with the norm that each of its blocks reads.
 
     `memory` feeds cross-attention; `earlier` feeds keys and values that come from an earlier layer.
     """
-
-    def reading(block: FeedForward, norm: Norm | None) -> FeedForward:
-        return replace(block, norm=shapes.require_norm_fits(norm, block.inner))
-
+    fit, cross, feed_forward = shapes.require_norm_fits, layer.cross, layer.feed_forward
+    attention = replace(layer.attention, norm=fit(norms["attention"], layer.attention.query))
+    if attention.source is not None:
+        attention = replace(attention, memory_norm=fit(earlier, attention.key))
+    if cross:
+        cross = replace(cross, norm=fit(norms["cross"], cross.query), memory_norm=fit(memory, cross.key))
+    if feed_forward:
+        feed_forward = replace(feed_forward, norm=fit(norms["feed_forward"], feed_forward.inner))
     routed = norms["experts"] or norms["feed_forward"]
-    attention, cross, feed_forward = layer.attention, layer.cross, layer.feed_forward
-    return replace(
-        layer,
-        attention=replace(
-            attention,
-            norm=shapes.require_norm_fits(norms["attention"], attention.query),
-            memory_norm=None
-            if attention.source is None
-            else shapes.require_norm_fits(earlier, attention.key),
-        ),
-        cross=cross
-        and replace(
-            cross,
-            norm=shapes.require_norm_fits(norms["cross"], cross.query),
-            memory_norm=shapes.require_norm_fits(memory, cross.key),
-        ),
-        feed_forward=feed_forward and reading(feed_forward, norms["feed_forward"]),
-        experts=tuple(reading(expert, routed) for expert in layer.experts),
-    )
+    experts = tuple(replace(expert, norm=fit(routed, expert.inner)) for expert in layer.experts)
+    return replace(layer, attention=attention, cross=cross, feed_forward=feed_forward, experts=experts)
 
 
 def _router_sum(shapes: Shapes, experts: int) -> float:
@@ -235,12 +209,11 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
+        found = format_ranges(positions)
+        remedy = "the checkpoint is incomplete or its config.json belongs to another model"
         raise InputError(
-            f"{shapes.tensors.source}: expected {count} layers, found layers {format_ranges(positions)}; "
-            + (
-                shapes.foreign_remedy
-                or "the checkpoint is incomplete or its config.json belongs to another model"
-            )
+            f"{shapes.tensors.source}: expected {count} layers, found layers {found}; "
+            f"{shapes.foreign_remedy or remedy}"
         )
 
 
@@ -257,6 +230,5 @@ def _applications(match: Match, config: Config) -> tuple[int, ...]:
     groups = len({group for group, _ in positions})
     inner = layers // groups
     # ALBERT divides floats like this. If G does not divide L, the rounding matters.
-    return tuple(
-        int(step / (depth / groups)) * inner + member for step in range(depth) for member in range(inner)
-    )
+    firsts = (int(step / (depth / groups)) * inner for step in range(depth))
+    return tuple(first + member for first in firsts for member in range(inner))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, LayerTable
@@ -62,22 +63,13 @@ def match_family(
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
-        candidates = [
-            Match(
-                family, tuple(part for stack in family.stacks for part in _find_stacks(stack, tensors, whole))
-            )
-            for family in group
-        ]
-        matches = [candidate for candidate in candidates if candidate.stacks]
+        found = (
+            (family, [_find_stacks(stack, tensors, whole) for stack in family.stacks]) for family in group
+        )
+        matches = [Match(family, tuple(chain(*parts))) for family, parts in found if any(parts)]
         if matches:
-            best = max(
-                matches,
-                key=lambda match: (
-                    _named_tensors(match, tensors),
-                    _is_oriented(match, tensors),
-                    _whole_feed_forward(match, tensors),
-                ),
-            )
+            ranks = (_named_tensors, _is_oriented, _whole_feed_forward)
+            best = max(matches, key=lambda match: tuple(rank(match, tensors) for rank in ranks))
             break
     else:
         raise InputError(
@@ -101,12 +93,8 @@ def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
     if not config.values.get("num_nextn_predict_layers") or depth is None:
         return matched
     kept = max(1, sum(position < (depth,) for position in matched.positions))
-    return replace(
-        matched,
-        layers=matched.layers[:kept],
-        positions=matched.positions[:kept],
-        predicting=len(matched.layers) - kept,
-    )
+    layers, positions, others = matched.layers[:kept], matched.positions[:kept], len(matched.layers) - kept
+    return replace(matched, layers=layers, positions=positions, predicting=others)
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:
@@ -122,10 +110,8 @@ def _is_oriented(match: Match, tensors: Tensors) -> bool:
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
     query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
-    sides = [
-        tensors.shapes.get(matched.layers[0] + name, ())
-        for name in (query, matched.stack.attention["output"])
-    ]
+    names = (query, matched.stack.attention["output"])
+    sides = [tensors.shapes.get(matched.layers[0] + name, ()) for name in names]
     return all(len(shape) == 2 for shape in sides) and sides[0][inputs] == sides[1][outputs]
 
 
@@ -201,20 +187,16 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
             if other != at:
                 raise InputError(f"{tensors.source}: {other} and {at} are one layer; keep one of them")
     linear = _linear_positions(stack, tensors)
-    return [
-        MatchedStack(
-            stack,
-            prefix,
-            tuple(layers[key] for key in sorted(layers)),
-            tuple(sorted(layers)),
-            tuple(sorted(linear.get(prefix, set()) - layers.keys())),
-        )
-        for prefix, layers in layers_by_prefix.items()
-        if not whole
-        or any(
+    stacks = []
+    for prefix, layers in layers_by_prefix.items():
+        complete = (
             all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
         )
-    ]
+        if not whole or any(complete):
+            order = tuple(sorted(layers))
+            others = tuple(sorted(linear.get(prefix, set()) - layers.keys()))
+            stacks.append(MatchedStack(stack, prefix, tuple(layers[key] for key in order), order, others))
+    return stacks
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
@@ -243,20 +225,19 @@ def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
 
 def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
     """Return the stacks in the order in which data pass them: encoders before decoders."""
-    if not family.separate_prefixes:
-        stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
+
+    def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
+        parts = stack.prefix.split(".")
+        numbers = [int(part) if re.fullmatch(NUMBER, part) else -1 for part in parts]
+        return is_decoder(stack, tensors), list(zip(numbers, parts, strict=True))
+
+    if family.separate_prefixes:
+        return sorted(stacks, key=order)
+    stacks = [stack for stack in stacks if not SIDE_PREFIX.search(stack.prefix)] or stacks
     prefixes = sorted({stack.prefix for stack in stacks})
-    if not family.separate_prefixes and len(prefixes) > 1:
+    if len(prefixes) > 1:
         raise InputError(
             f"{tensors.source}: holds several models (tensor prefixes {', '.join(map(repr, prefixes))}); "
             "save the one to audit in a file of its own"
         )
-    if not family.separate_prefixes:
-        return stacks
-
-    def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
-        return is_decoder(stack, tensors), [
-            (int(part) if re.fullmatch(NUMBER, part) else -1, part) for part in stack.prefix.split(".")
-        ]
-
-    return sorted(stacks, key=order)
+    return stacks

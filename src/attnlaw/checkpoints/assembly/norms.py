@@ -21,6 +21,7 @@ from attnlaw.checkpoints.blocks import NO_NORM, Norm
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Roles
 
+BlockNorms = dict[str, Norm | None]
 BLOCK_ORDER = ("attention", "cross", "feed_forward")
 BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read that of the feed-forward block
 
@@ -29,7 +30,7 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read 
 class StackNorms:
     """The norm that feeds each block of each layer, by the block's name, and the stack's last norm."""
 
-    layers: tuple[dict[str, Norm | None], ...]
+    layers: tuple[BlockNorms, ...]
     last: Norm | None
 
 
@@ -52,7 +53,7 @@ def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> 
         for name in (stack.first_norm, stack.last_norm)
     )
     before = is_pre_norm(shapes.family, shapes.config)
-    layers: dict[int, dict[str, Norm | None]] = {}
+    layers: dict[int, BlockNorms] = {}
     feeding: Norm | None = first if first and _has_stream_width(shapes, first, matched) else NO_NORM
     for number in order:
         at = matched.layers[number]
@@ -81,10 +82,8 @@ def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
     """Return the first table of norms whose tensors all exist."""
-    for roles in ways:
-        if all(not name or shapes.norm(at + name) for name in roles.values()):
-            return roles
-    return None
+    stored = (roles for roles in ways if all(not name or shapes.norm(at + name) for name in roles.values()))
+    return next(stored, None)
 
 
 def _block_norm(shapes: Shapes, at: str, roles: Roles, block: str) -> Norm | None:

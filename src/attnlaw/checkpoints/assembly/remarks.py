@@ -94,9 +94,8 @@ def missing_from_network(
 def _linear_warning(others: Sequence[int]) -> str:
     if len(others) == 1:
         return f"layer {others[0]} uses linear attention and is not audited"
-    return (
-        f"layers {format_ranges([(number,) for number in others])} use linear attention and are not audited"
-    )
+    numbers = format_ranges([(number,) for number in others])
+    return f"layers {numbers} use linear attention and are not audited"
 
 
 def unread_layers(
@@ -154,19 +153,17 @@ def model_warnings(
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
             messages.append(f"only the language model was read: the {tower} tower was left out")
-    for part in unread[:MOST_NAMES]:
-        messages.append(f"layers left unread: {part.name}, matrices: {part.matrices}")
+    messages += [
+        f"layers left unread: {part.name}, matrices: {part.matrices}" for part in unread[:MOST_NAMES]
+    ]
     if names := _unread_norms(match, tensors) if not foreign_type else []:
         messages.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
         messages.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
-    if (
-        match.family.activation
-        and config.text(*match.family.activation) is None
-        and any(layer.feed_forwards for layer in layers)
-    ):
+    unstated = match.family.activation and config.text(*match.family.activation) is None
+    if unstated and any(layer.feed_forwards for layer in layers):
         messages.append(f"activation not stated: {match.family.default_activation} assumed")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):

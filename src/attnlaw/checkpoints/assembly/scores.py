@@ -45,7 +45,8 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
     )
     sinks = None if stack.sinks is None or prefix + stack.sinks not in shapes else prefix + stack.sinks
     behind = last and query is not None
-    growing = is_growing(shapes.config, rotary)
+    # Scores grow with the position in layers of LLaMA 4 without rotary positions.
+    growing = rotary is None and bool(shapes.config.values.get("attn_temperature_tuning"))
     return Scores(scale, cap, rotary, query, key, behind, sinks, clip_of(shapes.config), growing)
 
 
@@ -56,11 +57,6 @@ def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None
         there = name is not None and shapes.config.values.get("use_qk_norm", True)
         return shapes.norm("") if there else None
     return shapes.norm(prefix + name, size=size)
-
-
-def is_growing(config: Config, rotary: Rotary | None) -> bool:
-    """Return whether scores grow with the position, as in layers of LLaMA 4 without rotary positions."""
-    return rotary is None and bool(config.values.get("attn_temperature_tuning"))
 
 
 def clip_of(config: Config) -> float | None:
@@ -93,9 +89,8 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
         return None
     neighbours = shapes.is_among(family.rotary_neighbours)
     values = rope_values(config, depth)
-    base = next(
-        (values.number(key) for key in family.rotary_base if key in values), family.default_rotary_base
-    )
+    bases = (values.number(key) for key in family.rotary_base if key in values)
+    base = next(bases, family.default_rotary_base)
     base = None if values.text("rope_type", "type") not in (None, "default") else base
     d, stretch = attention.head_size, _rotary_scale(values)
     if attention.shared_key is not None:

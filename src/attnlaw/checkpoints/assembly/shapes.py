@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn
 
 from attnlaw.checkpoints.blocks import Norm, View
@@ -87,13 +87,11 @@ class Shapes:
             for role in parts:
                 size = sizes.get(role, outputs)
                 turned = self.stored_out_in(prefix + name)
-                view = View(prefix + name, (inputs, size), turned, start, member=member)
-                bias_name = None if biases is None or role not in biases else prefix + biases[role]
-                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=bias_name)
-                view = replace(view, bias=bias)
-                if several > 1:
-                    view = replace(view, block=size // several, stride=outputs // several)
-                views[role] = view
+                given = None if biases is None or role not in biases else prefix + biases[role]
+                bias = self._bias(prefix + name, outputs, stacked=member is not None, given=given)
+                block, stride = (size // several, outputs // several) if several > 1 else (None, None)
+                columns = start, block, stride
+                views[role] = View(prefix + name, (inputs, size), turned, *columns, member, bias)
                 start += size // several
             self.check_layer(views[role], "outputs", outputs, start * several)
         return views
@@ -164,9 +162,8 @@ class Shapes:
         """Advice about shapes that do not fit."""
         if self.map_file is not None:
             return f"check stored_out_in and the order of the parts in {self.map_file}"
-        return self.foreign_remedy or (
-            "save or download the weights again, with the config.json that belongs to them"
-        )
+        again = "save or download the weights again, with the config.json that belongs to them"
+        return self.foreign_remedy or again
 
     @property
     def missing_remedy(self) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from itertools import zip_longest
@@ -67,10 +67,6 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, float) and value > 0
-
-
 def _is_roles(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value.values()))
 
@@ -79,6 +75,7 @@ def _list_of(fits: Fits) -> Fits:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
+POSITIVE = FieldKind("a positive number", lambda value: isinstance(value, float) and value > 0)
 STACKS = FieldKind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
 INIT = FieldKind(
     "tables [init.TYPE]",
@@ -90,8 +87,8 @@ KINDS: dict[Any, FieldKind] = {
     str | None: FieldKind("text or false", lambda value: _is_text(value) or value is False),
     bool: FieldKind("true or false", lambda value: isinstance(value, bool)),
     int: FieldKind("a whole number", _is_whole),
-    float: FieldKind("a positive number", _is_positive),
-    float | None: FieldKind("a positive number", _is_positive),
+    float: POSITIVE,
+    float | None: POSITIVE,
     int | None: FieldKind("a positive whole number", lambda value: _is_whole(value) and value > 0),
     tuple[str, ...]: FieldKind("a list of texts", _list_of(_is_text)),
     Roles: FieldKind("a table of tensor names by role", _is_roles),
@@ -154,11 +151,9 @@ def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
     base = _read_shipped_file(shipped[str(like)])
     merged = {key: value for key, value in base.items() if key not in NOT_INHERITED} | dict(values)
     stacks, others = values.get("stacks", []), base["stacks"]
-    nothing: dict[str, Any] = {}
     if STACKS.fits(stacks):
-        merged["stacks"] = [
-            {**other, **mine} for mine, other in zip_longest(stacks, others, fillvalue=nothing)
-        ]
+        pairs: Iterable[Any] = zip_longest(stacks, others, fillvalue={})
+        merged["stacks"] = [{**other, **mine} for mine, other in pairs]
     return merged
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, as_input_error
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -53,14 +53,8 @@ SIZES = {
 }
 # llama.cpp fixes the activation in the code of each architecture.
 ACTIVATIONS = {
-    "llama": "silu",
-    "qwen2": "silu",
-    "qwen2moe": "silu",
-    "qwen3": "silu",
-    "qwen3moe": "silu",
-    "gemma": "gelu_pytorch_tanh",
-    "gemma2": "gelu_pytorch_tanh",
-    "gemma3": "gelu_pytorch_tanh",
+    **dict.fromkeys(("llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe"), "silu"),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3"), "gelu_pytorch_tanh"),
     "gpt2": "gelu_new",
     "bert": "gelu",
 }
@@ -75,10 +69,7 @@ class Entry:
     offset: int
 
 
-@dataclass(frozen=True)
-class Header:
-    values: dict[str, Any]
-    tensors: dict[str, Entry]
+Header = tuple[dict[str, Any], dict[str, Entry]]  # values by key, tensors by name
 
 
 def read_header(data: Any) -> Header:
@@ -111,7 +102,7 @@ def read_header(data: Any) -> Header:
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError(f"general.alignment is {alignment!r}")
     start = -(-cursor.at // alignment) * alignment
-    return Header(metadata, {name: Entry(shape, code, start + at) for name, shape, code, at in entries})
+    return metadata, {name: Entry(shape, code, start + at) for name, shape, code, at in entries}
 
 
 class _Cursor:
@@ -178,11 +169,10 @@ class GgufFile(Tensors):
         self._gguf = gguf
         self.source = str(path)
         self._file = UnchangedFile(path)
-        header = _header(path)
-        self._entries = header.tensors
-        self.metadata = _sizes(header.values)
-        self.shapes = {name: entry.shape for name, entry in header.tensors.items()}
-        if (parts := header.values.get("split.count")) not in (None, 0, 1):
+        values, self._entries = _header(path)
+        self.metadata = _sizes(values)
+        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
+        if (parts := values.get("split.count")) not in (None, 0, 1):
             raise InputError(
                 f"{path}: one of {parts} parts of a split model; join them first (llama-gguf-split --merge)"
             )
@@ -207,23 +197,17 @@ class GgufFile(Tensors):
             plain: NDArray[Any] = stored.view(NUMPY_TYPES[code.name]).reshape(shape)
             return plain
         rows = stored.reshape(*shape[:-1], -1)
-        try:
+        what = f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot decode"
+        remedy = "use another quantisation, or the original weights"
+        with as_input_error(what, remedy, NotImplementedError, with_reason=False):
             decoded: NDArray[Any] = self._gguf.quants.dequantize(rows, code)
-        except NotImplementedError as error:
-            raise InputError(
-                f"{self.source}: tensor {name} is stored as {code.name}, which the gguf package cannot "
-                "decode; use another quantisation, or the original weights"
-            ) from error
         return decoded
 
     def _type(self, name: str) -> Any:
         code = self._entries[name].code
-        try:
+        what = f"{self.source}: tensor {name} has the unknown type {code}"
+        with as_input_error(what, "update the gguf package", ValueError, with_reason=False):
             return self._gguf.GGMLQuantizationType(code)
-        except ValueError as error:
-            raise InputError(
-                f"{self.source}: tensor {name} has the unknown type {code}; update the gguf package"
-            ) from error
 
     def _bytes(self, name: str, shape: tuple[int, ...]) -> int:
         block, size = self._gguf.GGML_QUANT_SIZES[self._type(name)]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import links_outside
 
 MOST = 2**31  # bytes; protobuf cannot store a larger graph
@@ -68,25 +68,17 @@ class OnnxFile(Tensors):
         return shape[::-1] if transposed else shape
 
     def _type(self, stored: str) -> np.dtype[Any]:
-        try:
-            dtype: np.dtype[Any] = np.dtype(
-                self._onnx.helper.tensor_dtype_to_np_dtype(self._stored[stored].data_type)
-            )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"{self.source}: tensor {stored} is of an unknown type; update the onnx package"
-            ) from error
+        code, what = self._stored[stored].data_type, f"{self.source}: tensor {stored} is of an unknown type"
+        with as_input_error(what, "update the onnx package", KeyError, TypeError, with_reason=False):
+            dtype: np.dtype[Any] = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(code))
         return dtype
 
     def _from_graph(self, stored: str) -> NDArray[Any]:
         self._type(stored)
-        try:
+        shape = list(self._stored[stored].dims)
+        what = f"{self.source}: tensor {stored} does not hold the numbers that its shape {shape} announces"
+        with as_input_error(what, "export it again", ValueError, TypeError, with_reason=False):
             array: NDArray[Any] = self._onnx.numpy_helper.to_array(self._stored[stored])
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"{self.source}: tensor {stored} does not hold the numbers that its shape "
-                f"{list(self._stored[stored].dims)} announces; export it again"
-            ) from error
         return array
 
     def _from_file(self, stored: str) -> NDArray[Any]:
@@ -105,10 +97,9 @@ def _load(path: Path) -> tuple[Any, Any]:
         raise InputError(
             f"{path}: larger than 2 GB, which no ONNX graph is; keep its weights in files beside it"
         )
-    try:
+    what, remedy = f"{path}: not a complete ONNX file", "copy, download or export it again"
+    with as_input_error(what, remedy, DecodeError, ValueError, with_reason=False):
         return onnx, onnx.load_model(path, load_external_data=False).graph
-    except (DecodeError, ValueError) as error:
-        raise InputError(f"{path}: not a complete ONNX file; copy, download or export it again") from error
 
 
 def _text(value: str | bytes) -> str:

@@ -111,11 +111,7 @@ def _field(extra: bytes) -> int:
 def _in_one_folder(names: list[str]) -> bool:
     folders = {name.partition("/")[0] for name in names}
     parts = {part for name in names for part in name.split("/")}
-    return (
-        len(folders) == 1
-        and not parts & {"", ".", ".."}
-        and not any(set(name) & set("\\\0") for name in names)
-    )
+    return len(folders) == 1 and not parts & {"", ".", ".."} and not {*"\\\0"} & {*"".join(names)}
 
 
 def screen(pickled: Any) -> None:

@@ -20,20 +20,12 @@ from attnlaw.checkpoints.tensors import Tensors, UnchangedFile
 from attnlaw.core.errors import InputError
 
 DTYPES: dict[str, Any] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
+    **{f"F{bits}": np.dtype(f"float{bits}") for bits in (64, 32, 16)},
     "BF16": ml_dtypes.bfloat16,
     "F8_E4M3": ml_dtypes.float8_e4m3fn,
     "F8_E5M2": ml_dtypes.float8_e5m2,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U64": np.uint64,
-    "U32": np.uint32,
-    "U16": np.uint16,
-    "U8": np.uint8,
+    **{f"I{bits}": np.dtype(f"int{bits}") for bits in (64, 32, 16, 8)},
+    **{f"U{bits}": np.dtype(f"uint{bits}") for bits in (64, 32, 16, 8)},
     "BOOL": np.bool_,
 }
 # A header of this size names 300000 tensors; the library itself would accept 100 MB.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from attnlaw.checkpoints.config import read_params
 from attnlaw.checkpoints.tensors import Tensors
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import links_outside, read_bounded
 
 MOST_NAME = 255  # bytes in the name of a file
@@ -59,13 +59,11 @@ class ShardedTensors(Tensors):
 
 def _weight_map(index: Path) -> dict[str, str]:
     data = read_bounded(index, megabytes=32)
-    try:
+    what = f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}})'
+    errors = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+    with as_input_error(what, "download it again", *errors, with_reason=False):
         weight_map = json.loads(data)["weight_map"]
         entries = {str(name): file for name, file in weight_map.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f'{index}: not a shard index (JSON with {{"weight_map": {{tensor: file}}}}); download it again'
-        ) from error
     if not entries or not all(isinstance(file, str) for file in entries.values()):
         raise InputError(f"{index}: its weight_map names no files; download it again")
     return entries

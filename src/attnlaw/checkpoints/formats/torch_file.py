@@ -39,18 +39,8 @@ LOADING = Lock()  # PyTorch's list of plain classes belongs to the whole process
 OLDEST_SAFE = "2.10"  # older versions have CVE-2025-32434 and CVE-2026-24747
 # Errors of `torch.load` for files that are cut, damaged, or not checkpoints at all.
 DAMAGE = (
-    pickle.UnpicklingError,
-    struct.error,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(pickle.UnpicklingError, struct.error, EOFError, MemoryError, OSError, RuntimeError),
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError),
 )
 
 
@@ -211,12 +201,8 @@ def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
-    sizes = {
-        key.removeprefix(f"{side}_"): value for key, value in arguments.items() if key.startswith(f"{side}_")
-    }
+    start = f"{side}_"
+    sizes = {key.removeprefix(start): value for key, value in arguments.items() if key.startswith(start)}
     both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}
-    return {
-        **sizes,
-        **both,
-        "norm_first": bool(sizes.get("normalize_before") or arguments.get("layer_norm_first")),
-    }
+    first = bool(sizes.get("normalize_before") or arguments.get("layer_norm_first"))
+    return {**sizes, **both, "norm_first": first}

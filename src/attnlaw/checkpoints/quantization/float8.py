@@ -34,9 +34,8 @@ def with_scales(tensors: Tensors, config: Config) -> Tensors:
     if not any("scale" in name for name in tensors.shapes):
         return tensors
     weights = {name for name in tensors.shapes if tensors.dtype(name).startswith("float8")}
-    scales = {
-        name: name + suffix for name in weights for suffix in SUFFIXES if name + suffix in tensors.shapes
-    }
+    pairs = ((name, name + suffix) for name in weights for suffix in SUFFIXES)
+    scales = {name: scale for name, scale in pairs if scale in tensors.shapes}
     _refuse_others(tensors, weights, scales)
     return ScaledTensors(tensors, scales, _blocks(config)) if scales else tensors
 
@@ -89,10 +88,9 @@ class ScaledTensors(Tensors):
             return scale.reshape(())
         if scale.shape in ((shape[0],), (shape[0], 1)):
             return scale.reshape(-1, 1)
-        if scale.shape == tuple(-(-size // block) for size, block in zip(shape, self._blocks, strict=True)):
-            rows, columns = (
-                np.arange(size) // min(block, size) for size, block in zip(shape, self._blocks, strict=True)
-            )
+        sides = list(zip(shape, self._blocks, strict=True))
+        if scale.shape == tuple(-(-size // block) for size, block in sides):
+            rows, columns = (np.arange(size) // min(block, size) for size, block in sides)
             spread: NDArray[np.float64] = scale[np.ix_(rows, columns)]
             return spread
         raise InputError(

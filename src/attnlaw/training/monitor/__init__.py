@@ -46,10 +46,7 @@ class MonitorSettings(ModelSettings):
     approximate: bool = setting(False, "Estimate matrices of shorter side 8192 and more.")
     rules: str | None = setting(None, "Rule file about steps, or the name of an example.", is_path=True)
     on_fail: str = setting(
-        WARN,
-        "What a rule that does not hold does.",
-        choices=dict.fromkeys((WARN, STOP)),
-        requires="rules",
+        WARN, "What a rule that does not hold does.", choices=dict.fromkeys((WARN, STOP)), requires="rules"
     )
 
     def check(self) -> None:

@@ -77,9 +77,8 @@ def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:
     """Return whether a column is the same at all of several steps, in every model."""
-    spreads = rows.group_by("model").agg(
-        low=pl.col(name).min(), high=pl.col(name).max(), steps=pl.col(name).count()
-    )
+    column = pl.col(name)
+    spreads = rows.group_by("model").agg(low=column.min(), high=column.max(), steps=column.count())
     return all(
         low is None or (steps > 1 and high - low <= STILL_TOLERANCE * max(abs(low), abs(high)))
         for _, low, high, steps in spreads.iter_rows()
@@ -98,21 +97,17 @@ def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
     """Draw a panel for each quantity, a line for each group of matrices, and dashes for each model."""
     models = list(dict.fromkeys(rows["model"]))
-    dash = alt.StrokeDash(
-        "model:N", scale=alt.Scale(domain=models), legend=alt.Legend(title=None, symbolStrokeColor="#888888")
-    )
+    legend = alt.Legend(title=None, symbolStrokeColor="#888888")
+    dash = alt.StrokeDash("model:N", scale=alt.Scale(domain=models), legend=legend)
     drawn = []
     for title, lines in panels.items():
         long = rows.unpivot(list(lines), index=["step", "model"], variable_name="series").drop_nulls("value")
         points = long.with_columns(pl.col("series").replace_strict(lines))
-        chart = alt.Chart(inline_data(points), title=title).mark_line(
-            point=alt.OverlayMarkDef(size=14, filled=True)
-        )
-        encoded = chart.encode(
+        dots = alt.OverlayMarkDef(size=14, filled=True)
+        left = alt.Axis(minExtent=30, tickCount=5)
+        encoded = (alt.Chart(inline_data(points), title=title).mark_line(point=dots)).encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=5, format="~s")),
-            y=alt.Y(
-                "value:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(minExtent=30, tickCount=5)
-            ),
+            y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=False), axis=left),
             color=colour_encoding(palette(lines.values()), legend_for_one=True),
         )
         dashed = encoded.encode(strokeDash=dash) if len(models) > 1 else encoded

@@ -7,6 +7,9 @@ value of a head beyond the edge of its random null.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from attnlaw.analysis.columns import IMBALANCE, LOCATION, OUTLIERS, VERSION
 from attnlaw.checkpoints.network import LAYER_GROUPS
 from attnlaw.core.quantity import Quantity
@@ -17,23 +20,31 @@ QUANTITIES = (
     *("proxies", "stable_rank", "outliers", "alpha", "factor_excess", "factor_imbalance"),
     *("scores", "means", "modes"),
 )
+MONITORED = [bound for bound in BOUNDS.values() if bound.monitored]
+
+
+def _lines(groups: Iterable[str], *names: str) -> dict[str, str]:
+    """Return the columns of some quantities by group, with the labels of their lines."""
+    labels = {name: f"{name}, " if len(names) > 1 else "" for name in names}
+    return {f"{name}_{group}": f"{labels[name]}{group}" for name in names for group in groups}
+
+
+def _columns(groups: Iterable[str], name: str, description: str, *label: Any, **kind: Any) -> list[Quantity]:
+    """Return one column for each group, whose name replaces `{}` in the description."""
+    return [Quantity(f"{name}_{group}", description.format(group), *label, **kind) for group in groups]
+
+
 # Panels of the chart: columns of the steps, and the labels of their lines.
 PANELS = {
-    "log10 proxy": {f"log10_{bound.name}": bound.short for bound in BOUNDS.values() if bound.monitored},
-    "stable rank, median": {f"stable_rank_{group}": group for group in LAYER_GROUPS},
-    "outliers, total": {f"outliers_{group}": group for group in LAYER_GROUPS},
-    "exponent α, median": {f"alpha_{group}": group for group in LAYER_GROUPS},
-    "excess of the factors, median": {f"factor_excess_{group}": group for group in HEAD_KINDS},
-    "imbalance of the factors over its start, median": {
-        f"factor_imbalance_kept_{group}": group for group in HEAD_KINDS
-    },
-    "AᵀA − BᵀB of the factors over its start, median": {
-        f"factor_difference_kept_{group}": group for group in HEAD_KINDS
-    },
-    "mean and Frobenius norm of heads, median": {
-        f"{name}_{group}": f"{name}, {group}" for name in ("mean", "frobenius") for group in HEAD_KINDS
-    },
-    "stronger first, τ": {f"stronger_first_{group}": group for group in HEAD_KINDS},
+    "log10 proxy": {f"log10_{bound.name}": bound.short for bound in MONITORED},
+    "stable rank, median": _lines(LAYER_GROUPS, "stable_rank"),
+    "outliers, total": _lines(LAYER_GROUPS, "outliers"),
+    "exponent α, median": _lines(LAYER_GROUPS, "alpha"),
+    "excess of the factors, median": _lines(HEAD_KINDS, "factor_excess"),
+    "imbalance of the factors over its start, median": _lines(HEAD_KINDS, "factor_imbalance_kept"),
+    "AᵀA − BᵀB of the factors over its start, median": _lines(HEAD_KINDS, "factor_difference_kept"),
+    "mean and Frobenius norm of heads, median": _lines(HEAD_KINDS, "mean", "frobenius"),
+    "stronger first, τ": _lines(HEAD_KINDS, "stronger_first"),
     "spread of logits, median": {"score_spread_qk": "qk"},
     "bound of logits, largest": {"logit_bound": "qk"},
     "mean log D of inputs": {"margins_mean_log": "D"},
@@ -41,48 +52,28 @@ PANELS = {
 STEPS = (
     Quantity("step", "of the optimizer", kind="int"),
     Quantity("model", "what rows call the model", kind="text"),
-    *(
-        Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}")
-        for bound in BOUNDS.values()
-        if bound.monitored
+    *(Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}") for bound in MONITORED),
+    *_columns(LAYER_GROUPS, "stable_rank", "median over the matrices of {}"),
+    *_columns(LAYER_GROUPS, "outliers", "sum over the matrices of {}", kind="int"),
+    *_columns(LAYER_GROUPS, "alpha", "median over the matrices of {}"),
+    *_columns(HEAD_KINDS, "factor_excess", "of the factors, median over the heads of {}"),
+    *_columns(
+        HEAD_KINDS, "factor_imbalance_kept", "factor_imbalance over its start, median over heads of {}"
     ),
-    *(Quantity(f"stable_rank_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
-    *(
-        Quantity(f"outliers_{group}", f"sum over the matrices of {group}", kind="int")
-        for group in LAYER_GROUPS
+    *_columns(
+        HEAD_KINDS,
+        "factor_difference_kept",
+        "‖AᵀA − BᵀB‖ over its start, median over heads of {}; gradient flow keeps 1 without decay",
     ),
-    *(Quantity(f"alpha_{group}", f"median over the matrices of {group}") for group in LAYER_GROUPS),
-    *(
-        Quantity(f"factor_excess_{group}", f"of the factors, median over the heads of {group}")
-        for group in HEAD_KINDS
+    *_columns(HEAD_KINDS, "mean", "|Tr M|/√N, median over heads of {}"),
+    *_columns(HEAD_KINDS, "frobenius", "‖M‖_F/√N, median over heads of {}"),
+    *_columns(
+        HEAD_KINDS,
+        "stronger_first",
+        "1 where larger modes of {} left the bulk earlier, -1 later: Kendall's τ within heads",
+        "τ",
     ),
-    *(
-        Quantity(
-            f"factor_imbalance_kept_{group}", f"factor_imbalance over its start, median over heads of {group}"
-        )
-        for group in HEAD_KINDS
-    ),
-    *(
-        Quantity(
-            f"factor_difference_kept_{group}",
-            f"‖AᵀA − BᵀB‖ over its start, median over heads of {group}; gradient flow keeps 1 without decay",
-        )
-        for group in HEAD_KINDS
-    ),
-    *(Quantity(f"mean_{group}", f"|Tr M|/√N, median over heads of {group}") for group in HEAD_KINDS),
-    *(Quantity(f"frobenius_{group}", f"‖M‖_F/√N, median over heads of {group}") for group in HEAD_KINDS),
-    *(
-        Quantity(
-            f"stronger_first_{group}",
-            f"1 where larger modes of {group} left the bulk earlier, -1 later: Kendall's τ within heads",
-            "τ",
-        )
-        for group in HEAD_KINDS
-    ),
-    *(
-        Quantity(f"stronger_first_p_{group}", f"its one-sided p-value among orders of {group} by chance", "p")
-        for group in HEAD_KINDS
-    ),
+    *_columns(HEAD_KINDS, "stronger_first_p", "its one-sided p-value among orders of {} by chance", "p"),
     Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
     Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
     Quantity("margins_mean_log", "mean of log D on the inputs that were given", error=True),

@@ -92,7 +92,6 @@ class ModeTracker:
         """Assign values beyond the bulk to modes, and return the modes of all heads at this step.
 
         Args:
-            step: the number of the step.
             seen: for each head values (k,), descending, and singular vectors u (rows, k) and v (cols, k).
         """
         modes = {}
@@ -174,9 +173,8 @@ def stronger_first(
         shuffled += np.sign(drawn[:, second] - drawn[:, first]) @ larger
     if pairs == 0:
         return None
-    return OrderAgreement(
-        score / pairs, (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES), pairs
-    )
+    p_value = (1 + int(np.count_nonzero(shuffled >= score))) / (1 + SHUFFLES)
+    return OrderAgreement(score / pairs, p_value, pairs)
 
 
 @dataclass(frozen=True)
@@ -233,9 +231,8 @@ class History:
     ) -> HeadReadings:
         """Read the factors of all measured heads; compute their means and modes, if those were requested."""
         readings, seen, edges = HeadReadings(), {}, {}
-        for location, (left, right), spectrum in (
-            measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
-        ):
+        heads = measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
+        for location, (left, right), spectrum in heads:
             if left.shape[0] == right.shape[1]:
                 readings.means[location] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
             null = null_of_spectrum(spectrum) if "modes" in quantities else None
@@ -245,14 +242,8 @@ class History:
                 seen[key] = top_singular_vectors(left, right, compared.outliers)
                 edges[key] = compared.edge
         rows = [
-            {
-                "step": step,
-                **dict(zip(LOCATION_NAMES, key, strict=True)),
-                "mode": mode.number,
-                "left_step": mode.left_step,
-                "value": mode.value,
-                "edge": edges[key],
-            }
+            {"step": step, **dict(zip(LOCATION_NAMES, key, strict=True)), "edge": edges[key]}
+            | {"mode": mode.number, "left_step": mode.left_step, "value": mode.value}
             for key, modes in self.tracker.follow(step, seen).items()
             for mode in modes
         ]
@@ -285,9 +276,8 @@ def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:
         heads = known.filter(pl.col("kind") == group).group_by(LOCATION_NAMES, maintain_order=True)
-        agreement = stronger_first(
-            [(head["value"].to_list(), head["left_step"].to_list()) for _, head in heads]
-        )
+        modes_by_head = [(head["value"].to_list(), head["left_step"].to_list()) for _, head in heads]
+        agreement = stronger_first(modes_by_head)
         row[f"stronger_first_{group}"] = None if agreement is None else agreement.tau
         row[f"stronger_first_p_{group}"] = None if agreement is None else agreement.p_value
     return row

@@ -81,9 +81,8 @@ def take_snapshot(
     """
     require_unsharded(settings.model)
     model = settings.open()
-    tree = measure(
-        model, Selection.from_settings(settings, model.network, Arithmetic(approximate)), settings.jobs
-    )
+    selection = Selection.from_settings(settings, model.network, Arithmetic(approximate))
+    tree = measure(model, selection, settings.jobs)
     reason = why_no_proxies(tree)
     bounds = proxies(tree) if reason is None and "proxies" in quantities else None
     measured = [(location, spectrum) for location, spectrum in tree.leaves() if spectrum is not None]
@@ -117,11 +116,8 @@ def take_snapshot(
     ]
     matrices = quantity_frame(STEP_MATRICES, rows)
     logits = _logits_by_head(model, tree) if "scores" in quantities else {}
-    warnings = [
-        *model.warnings,
-        *([] if reason is None else [f"no proxies: {reason}"]),
-        *_unbounded_remarks(logits),
-    ]
+    no_proxies = [] if reason is None else [f"no proxies: {reason}"]
+    warnings = [*model.warnings, *no_proxies, *_unbounded_remarks(logits)]
     row = {
         "step": step,
         "model": model.name,
@@ -166,9 +162,7 @@ def _value(estimate: Estimate | None) -> float | None:
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
     """Count values beyond the edge of the null; None if a spectrum has no null or no edge."""
-    nulls = [
-        None if spectrum.multiplicities is not None else null_of_spectrum(spectrum) for spectrum in spectra
-    ]
+    nulls = [null_of_spectrum(spectrum) if spectrum.multiplicities is None else None for spectrum in spectra]
     return [
         None if null is None else null.compare(without_round_off(spectrum)).outliers
         for spectrum, null in zip(spectra, nulls, strict=True)
@@ -176,10 +170,8 @@ def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
 
 
 def _alphas(spectra: Sequence[Spectrum]) -> list[float | None]:
-    tails = power_law_tails(
-        [() if spectrum.multiplicities is not None else eigenvalues(spectrum) for spectrum in spectra]
-    )
-    return [None if tail is None else tail.alpha for tail in tails]
+    values = [eigenvalues(spectrum) if spectrum.multiplicities is None else () for spectrum in spectra]
+    return [None if tail is None else tail.alpha for tail in power_law_tails(values)]
 
 
 # Quantities computed from the spectra. If a spectrum is approximate, all but the stable rank are null.
@@ -221,10 +213,8 @@ def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
     for location, head in logits.items():
         if head.reason is not None:
             layers.setdefault(head.reason, {})[location.layer] = None
-    return [
-        f"no logit bound of layer {', '.join(map(str, numbers))}: {reason}"
-        for reason, numbers in layers.items()
-    ]
+    numbers = {reason: ", ".join(map(str, chosen)) for reason, chosen in layers.items()}
+    return [f"no logit bound of layer {which}: {reason}" for reason, which in numbers.items()]
 
 
 def _group_columns(matrices: pl.DataFrame) -> dict[str, Any]:

@@ -128,9 +128,8 @@ class SpectralMonitor:
         if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
         due = self._margins is not None and step % self._margins.every == 0
-        return self._measure(
-            step, now, self._margins if due and self._can_afford(now, SPECTRA, MARGINS) else None
-        )
+        margins = self._margins if due and self._can_afford(now, SPECTRA, MARGINS) else None
+        return self._measure(step, now, margins)
 
     def stops_at(self, step: int) -> bool:
         """Return whether rules may end the run at this step."""
@@ -147,9 +146,8 @@ class SpectralMonitor:
             with _directory_lock(self.directory):
                 stored = self._split_cases()[1]
             tables = {} if stored is None else stored.tables
-            self._history = History.of(
-                self.name, tables.get("step_matrices"), tables.get("step_modes"), before=step
-            )
+            matrices, modes = tables.get("step_matrices"), tables.get("step_modes")
+            self._history = History.of(self.name, matrices, modes, before=step)
         quantities, approximate = self.settings.quantities, self.settings.approximate
         try:
             snapshot = take_snapshot(self.settings, step, quantities, self._history, approximate)
@@ -310,14 +308,12 @@ class WatchedMargins:
         `every` must be a multiple of `spacing`, the monitor's own number of steps.
         """
         if not isinstance(given, tuple | list) or len(given) != 2:
-            raise BadSetting(
-                "margins", "expected inputs and a number of steps, such as (ids, 1000)", type(given).__name__
-            )
+            wanted = "expected inputs and a number of steps, such as (ids, 1000)"
+            raise BadSetting("margins", wanted, type(given).__name__)
         margins = cls(as_inputs(given[0]), check_value("margins", given[1], int, minimum=1))
         if margins.every % spacing:
-            raise BadSetting(
-                "margins", f"expected a multiple of the monitor's {{every}} {spacing}", margins.every
-            )
+            wanted = f"expected a multiple of the monitor's {{every}} {spacing}"
+            raise BadSetting("margins", wanted, margins.every)
         measure_margins(model, margins.inputs)
         return margins
 
