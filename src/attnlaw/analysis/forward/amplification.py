@@ -122,13 +122,10 @@ def amplification(
         raise BadSetting("method", f"exact is for logits of at most {MAX_EXACT_CLASSES} classes; take power")
     layers = max(1, len(network.blocks))
     values = np.zeros((layers, len(inputs)))
-    rounds, residual, converged, done = np.zeros(layers, dtype=int), np.zeros(layers), True, 0
-    most = (
-        MAX_GRADIENT_ENTRIES // (network.classes * layers * _width(network, inputs))
-        if exact
-        else BATCH_TOKENS
-    )
-    for batch in batches(inputs, network, positions, seed, token_limit=max(1, most)):
+    rounds, residual, converged = np.zeros(layers, dtype=int), np.zeros(layers), True
+    gradient_entries = network.classes * layers * _width(network, inputs)
+    most = max(1, MAX_GRADIENT_ENTRIES // gradient_entries) if exact else BATCH_TOKENS
+    for batch in batches(inputs, network, positions, seed, progress, most):
         with _twice_differentiable(network):
             out, states = _graph(network, batch, output)
             if exact:
@@ -138,8 +135,6 @@ def amplification(
                 rounds, residual = np.maximum(rounds, used), np.maximum(residual, left)
                 converged = converged and enough
         values[:, batch.input_indices] = norms
-        done += len(batch.input_indices)
-        progress(done, len(inputs))
     rows = tuple(
         LayerAmplification(
             layer=layer,
@@ -188,9 +183,8 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 
     rows: list[list[Any]] = [[] for _ in states]
     for k in range(out.shape[1]):
-        for layer_rows, gradient in zip(
-            rows, torch.autograd.grad(out[:, k].sum(), states, retain_graph=True), strict=True
-        ):
+        gradients = torch.autograd.grad(out[:, k].sum(), states, retain_graph=True)
+        for layer_rows, gradient in zip(rows, gradients, strict=True):
             layer_rows.append(gradient.flatten(1))
     grams = [torch.einsum("kbi,jbi->bkj", stacked, stacked) for stacked in map(torch.stack, rows)]
     norms = [torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0).sqrt() for gram in grams]

@@ -31,6 +31,7 @@ from attnlaw.analysis.forward.inputs import POSITIONS, RawInput, check_ids
 from attnlaw.analysis.forward.load import load_classifier, normalise_in_float64
 from attnlaw.analysis.forward.trace import max_input_tokens, temporary_hooks
 from attnlaw.core.errors import BadSetting, InputError, require_extra
+from attnlaw.core.progress import Progress, no_progress
 from attnlaw.core.settings import check_value
 
 BATCH_TOKENS = 2048  # in a batch, so that memory does not grow with the number of inputs
@@ -217,20 +218,26 @@ def batches(
     network: Classifier,
     positions: str | Sequence[int],
     seed: int,
+    progress: Progress = no_progress,
     token_limit: int = BATCH_TOKENS,
 ) -> Iterator[Batch]:
-    """Yield inputs of similar length in batches of at most `token_limit` tokens, or of one input."""
+    """Yield inputs of similar length in batches of at most `token_limit` tokens, or of one input.
+
+    `progress` is told about a batch when the next one is asked for.
+    """
     read = choose_positions([len(tensor) for tensor in inputs.sequences], network, positions, seed)
     order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
     places: list[int] = []
-    for place in order:
+    for done, place in enumerate(order):
         length = len(inputs.sequences[place])
         mixed = places and not network.is_hugging_face and len(inputs.sequences[places[0]]) != length
         if places and (mixed or (len(places) + 1) * length > token_limit):
             yield _batch(inputs, network, places, read)
+            progress(done, len(inputs))
             places = []
         places.append(place)
     yield _batch(inputs, network, places, read)
+    progress(len(inputs), len(inputs))
 
 
 def choose_positions(
@@ -314,17 +321,15 @@ def _find_blocks(module: Any) -> tuple[Any, ...]:
 
 def _require_head(name: str, module: Any) -> None:
     config, kind = module.config, type(module).__name__
-    refused = next((words for ending, words in UNSUPPORTED_HEADS.items() if kind.endswith(ending)), None)
-    if refused is None and getattr(config, "is_encoder_decoder", False):
-        refused = "an encoder-decoder"
-    if refused is None and module.base_model is module:
-        refused = "a model without a head"
     labelled = kind.endswith("ForSequenceClassification")
-    if refused is None and labelled and config.problem_type == "multi_label_classification":
-        refused = "a classifier with several labels at once"
-    if refused is None and labelled and config.num_labels == 1:
-        refused = "a regression, of one label"
-    if refused is not None:
+    several = labelled and config.problem_type == "multi_label_classification"
+    reasons = {words: kind.endswith(ending) for ending, words in UNSUPPORTED_HEADS.items()} | {
+        "an encoder-decoder": getattr(config, "is_encoder_decoder", False),
+        "a model without a head": module.base_model is module,
+        "a classifier with several labels at once": several,
+        "a regression, of one label": labelled and config.num_labels == 1,
+    }
+    if refused := next((words for words, holds in reasons.items() if holds), None):
         raise InputError(
             f"{name}: {kind} is {refused}; margins are read from a sequence classifier of two or more "
             "classes or from a causal language model"

@@ -12,20 +12,14 @@ models; kappa shows where in a model the margin could be lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from attnlaw.analysis.forward.classifier import (
-    Batch,
-    Classifier,
-    as_inputs,
-    batches,
-    open_classifier,
-)
+from attnlaw.analysis.forward.classifier import Batch, Classifier, as_inputs, batches, open_classifier
 from attnlaw.analysis.forward.margins import MARGINS
 from attnlaw.analysis.forward.trace import temporary_hooks
 from attnlaw.core.arrays import Reals
@@ -132,30 +126,22 @@ def condition(
     check_value("margin", margin, str, choices=MARGINS)
     maps = _find_linear_maps(network, len(inputs))
     margins = np.zeros(len(inputs))
-    done = 0
-    for batch in batches(inputs, network, positions, seed):
+    for batch in batches(inputs, network, positions, seed, progress):
         with _accumulate_norm_products(maps, batch):
             m = MARGINS[margin](network.logits(batch))
             m.sum().backward()
         margins[batch.input_indices] = m.detach()
-        done += len(batch.input_indices)
-        progress(done, len(inputs))
     norms = np.array([_spectral_norm(linear_map.module) for linear_map in maps])
     with np.errstate(divide="ignore", invalid="ignore"):
         kappa = np.stack([linear_map.norm_products for linear_map in maps]) * norms[:, None] / np.abs(margins)
         kappa[:, margins == 0] = np.inf
         shares = kappa / kappa.sum(axis=0)
-    return _summarise(maps, norms, kappa, shares, len(network.blocks))
 
-
-def _summarise(
-    maps: Sequence[_LinearMap], norms: Reals, kappa: Reals, shares: Reals, layers: int
-) -> Condition:
-    def median(chosen: Callable[[_LinearMap], bool]) -> float:
-        return float(np.median(kappa[[chosen(linear_map) for linear_map in maps]].sum(axis=0)))
+    def median(chosen: Iterable[bool]) -> float:
+        return float(np.median(kappa[list(chosen)].sum(axis=0)))
 
     finite = np.isfinite(kappa).all(axis=0)
-    kinds = dict.fromkeys(linear_map.kind for linear_map in maps)
+    layers, kinds = [linear_map.layer for linear_map in maps], [linear_map.kind for linear_map in maps]
     rows = tuple(
         MapCondition(
             linear_map.layer,
@@ -169,9 +155,9 @@ def _summarise(
     )
     return Condition(
         rows=rows,
-        total=median(lambda row: True),
-        by_layer=tuple(median(lambda row, layer=i: row.layer == layer) for i in range(layers)),  # type: ignore[misc]
-        by_kind={kind: median(lambda row, kind=kind: row.kind == kind) for kind in kinds},  # type: ignore[misc]
+        total=median(True for _ in maps),
+        by_layer=tuple(median(layer == i for layer in layers) for i in range(len(network.blocks))),
+        by_kind={name: median(kind == name for kind in kinds) for name in dict.fromkeys(kinds)},
         values=tuple(kappa.sum(axis=0).tolist()),
         ties=int((~finite).sum()),
     )

@@ -80,7 +80,8 @@ class FamilyReader:
 def _bert_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]) -> Iterator[FrozenBlock]:
     for layer, weights in zip(model.encoder.layer, probabilities, strict=True):
         attention, inner = layer.attention, layer.intermediate
-        yield Residual(_attention(weights, _affine(attention.self.value), _affine(attention.output.dense)))
+        value, output = _affine(attention.self.value), _affine(attention.output.dense)
+        yield Residual(FrozenAttention(weights, *value, *output))
         yield _norm(attention.output.LayerNorm, seen)
         yield Residual(_feed_forward(inner.dense, inner.intermediate_act_fn, layer.output.dense, seen))
         yield _norm(layer.output.LayerNorm, seen)
@@ -91,7 +92,7 @@ def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]
         fused, bias = _affine(layer.attn.c_attn)
         third = fused.shape[1] // 3
         value = fused[:, 2 * third :], bias[2 * third :]
-        attention = _attention(weights, value, _affine(layer.attn.c_proj))
+        attention = FrozenAttention(weights, *value, *_affine(layer.attn.c_proj))
         yield Residual(BlockChain((_norm(layer.ln_1, seen), attention)))
         feed_forward = _feed_forward(layer.mlp.c_fc, layer.mlp.act, layer.mlp.c_proj, seen)
         yield Residual(BlockChain((_norm(layer.ln_2, seen), feed_forward)))
@@ -101,7 +102,7 @@ def _gpt2_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]
 def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals]) -> Iterator[FrozenBlock]:
     for layer, weights in zip(model.layers, probabilities, strict=True):
         value, output = _affine(layer.self_attn.v_proj), _affine(layer.self_attn.o_proj)
-        attention = _attention(weights, _repeat_value_heads(value, output, len(weights)), output)
+        attention = FrozenAttention(weights, *_repeat_value_heads(value, output, len(weights)), *output)
         yield Residual(BlockChain((_norm(layer.input_layernorm, seen), attention)))
         gate = _first_in_batch(layer.mlp.act_fn(seen[layer.mlp.gate_proj][1]))
         feed_forward = FrozenFeedForward(*_affine(layer.mlp.up_proj), gate, *_affine(layer.mlp.down_proj))
@@ -112,10 +113,9 @@ def _llama_blocks(model: Any, seen: ModuleTensors, probabilities: Sequence[Reals
 def _bert_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
     for layer in model.encoder.layer:
         attention = layer.attention.self
-        heads = attention.num_attention_heads
-        yield _scores(
-            attention, attention.query, _affine(attention.query), _affine(attention.key), (heads, heads), seen
-        )
+        query, key = _affine(attention.query), _affine(attention.key)
+        heads = attention.num_attention_heads, attention.num_attention_heads
+        yield _scores(attention, attention.query, query, key, heads, seen)
 
 
 def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
@@ -124,9 +124,8 @@ def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
         fused, bias = _affine(attention.c_attn)
         width = fused.shape[1] // 3
         query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
-        yield _scores(
-            attention, attention.c_attn, query, key, (attention.num_heads, attention.num_heads), seen
-        )
+        heads = attention.num_heads, attention.num_heads
+        yield _scores(attention, attention.c_attn, query, key, heads, seen)
 
 
 def _llama_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
@@ -155,36 +154,22 @@ def _llama_modules(block: Any) -> BlockModules:
     return BlockModules(attention, attention.q_proj, attention.o_proj, maps)
 
 
-_ENCODER = {"add_pooling_layer": False}
+_BERT = _bert_blocks, _bert_scores, _bert_modules, {"add_pooling_layer": False}
+_GPT2 = _gpt2_blocks, _gpt2_scores, _gpt2_modules
+_LLAMA = _llama_blocks, _llama_scores, _llama_modules
 # A new family with one of these layouts is one more entry.
 FAMILIES: dict[str, FamilyReader] = {
-    "bert": FamilyReader(
-        *("BertConfig", "BertModel", _bert_blocks, _bert_scores, _bert_modules, _ENCODER),
-        classifier="BertForSequenceClassification",
-    ),
+    "bert": FamilyReader("BertConfig", "BertModel", *_BERT, classifier="BertForSequenceClassification"),
     "roberta": FamilyReader(
-        *("RobertaConfig", "RobertaModel", _bert_blocks, _bert_scores, _bert_modules, _ENCODER),
+        *("RobertaConfig", "RobertaModel", *_BERT),
         positions_after_padding=True,
         classifier="RobertaForSequenceClassification",
         labels="classifier.out_proj.weight",
     ),
-    "gpt2": FamilyReader(
-        "GPT2Config", "GPT2Model", _gpt2_blocks, _gpt2_scores, _gpt2_modules, causal="GPT2LMHeadModel"
-    ),
-    "llama": FamilyReader(
-        "LlamaConfig", "LlamaModel", _llama_blocks, _llama_scores, _llama_modules, causal="LlamaForCausalLM"
-    ),
-    "mistral": FamilyReader(
-        "MistralConfig",
-        "MistralModel",
-        _llama_blocks,
-        _llama_scores,
-        _llama_modules,
-        causal="MistralForCausalLM",
-    ),
-    "qwen2": FamilyReader(
-        "Qwen2Config", "Qwen2Model", _llama_blocks, _llama_scores, _llama_modules, causal="Qwen2ForCausalLM"
-    ),
+    "gpt2": FamilyReader("GPT2Config", "GPT2Model", *_GPT2, causal="GPT2LMHeadModel"),
+    "llama": FamilyReader("LlamaConfig", "LlamaModel", *_LLAMA, causal="LlamaForCausalLM"),
+    "mistral": FamilyReader("MistralConfig", "MistralModel", *_LLAMA, causal="MistralForCausalLM"),
+    "qwen2": FamilyReader("Qwen2Config", "Qwen2Model", *_LLAMA, causal="Qwen2ForCausalLM"),
 }
 
 
@@ -211,10 +196,6 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
         return np.repeat(by_head, heads // groups, axis=-2).reshape(*columns.shape[:-1], -1)
 
     return repeat(value[0]), repeat(value[1])
-
-
-def _attention(probabilities: Reals, value: Affine, output: Affine) -> FrozenAttention:
-    return FrozenAttention(probabilities, *value, *output)
 
 
 def _scores(

@@ -45,24 +45,15 @@ class MarginMeasurement(BriefRepr):
 
     @property
     def quantities(self) -> dict[str, Any]:
-        margins = self.margins
+        alike = ("geometric_mean", "mean_log", "median", "mean", "spread", "inputs", "ties", "flat")
         return {
-            "geometric_mean": margins.geometric_mean,
-            "mean_log": margins.mean_log,
-            "median": margins.median,
-            "mean": margins.mean,
-            "spread": margins.spread,
-            "inputs": margins.inputs,
-            "ties": margins.ties,
-            "flat": margins.flat,
-            "confidence": margins.confidence,
-            "extension": margins.causal,
+            **{name: getattr(self.margins, name) for name in (*alike, "confidence", "inputs_sha256")},
+            "extension": self.margins.causal,
             "total_kappa": self.condition and self.condition.total,
             "kappa_layer": self.condition and self.condition.worst_layer,
             "compared_with": self.compared_with,
             "log_ratio": self.difference and self.difference.log_ratio,
             "comparison": self.difference.sentence if self.difference else self.comparison_problem,
-            "inputs_sha256": margins.inputs_sha256,
         }
 
     @property
@@ -97,20 +88,16 @@ def measure_model(
     """Measure the margins of a model in a directory and, on request, kappa and amplification."""
     kind, module = load_classifier(source)
     tokenizer = open_tokenizer(source, module.config.vocab_size)
-    read = [
-        read_input(given_input, tokenizer, max_input_tokens(kind, module.config)).ids
-        for given_input in raw_inputs
-    ]
+    longest = max_input_tokens(kind, module.config)
+    read = [read_input(raw, tokenizer, longest).ids for raw in raw_inputs]
     inputs = as_inputs(read)
     network = replace(open_classifier(module, inputs), name=source)
     shared: dict[str, Any] = {"positions": positions, "seed": seed, "progress": progress}
     margins = measure_margins(network, inputs, at=at, **shared)
     unknown = _unknown_token_id(tokenizer)
     count = sum(row.count(unknown) for row in read) if unknown is not None else 0
-    measurement = MarginMeasurement(
-        margins=replace(margins, unknown=count),
-        condition=measure_condition(network, inputs, **shared) if kappa else None,
-    )
+    condition = measure_condition(network, inputs, **shared) if kappa else None
+    measurement = MarginMeasurement(replace(margins, unknown=count), condition)
     if not amplification:
         return measurement
     spectra: Any = measure(open_model(source), Selection())

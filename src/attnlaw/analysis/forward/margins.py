@@ -270,11 +270,9 @@ def relative_margins(
     """Measure D of inputs of an open network, however few they are."""
     check_value("margin", margin, str, choices=MARGINS)
     check_value("at", at, int, minimum=0, maximum=max(0, len(network.blocks) - 1))
-    spread, rows, done = HiddenSpread(), [], 0
-    for batch in batches(inputs, network, positions, seed):
+    spread, rows = HiddenSpread(), []
+    for batch in batches(inputs, network, positions, seed, progress):
         rows += _measure_batch(network, batch, margin, at, spread)
-        done += len(batch.input_indices)
-        progress(done, len(inputs))
     s = spread.value()
     rows.sort(key=lambda row: row["input"])
     margins = tuple(Margin(**row, distance=_distance(row, s)) for row in rows)

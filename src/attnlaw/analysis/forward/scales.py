@@ -23,10 +23,9 @@ worst case multiplies factors over layers (arXiv 2605.07297).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from itertools import chain
 from math import log
 from typing import Any
 
@@ -35,7 +34,7 @@ import numpy as np
 from attnlaw.analysis.forward.classifier import Batch, Classifier, ModelInputs, batches
 from attnlaw.analysis.forward.families import FAMILIES, BlockModules
 from attnlaw.analysis.forward.margins import hard_margin
-from attnlaw.analysis.forward.trace import temporary_hooks
+from attnlaw.analysis.forward.trace import record_calls, temporary_hooks
 from attnlaw.checkpoints.network import Network
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress, no_progress
@@ -118,19 +117,13 @@ def matrix_scales(
     hidden_size = require_hidden_size(spectra)
     return tuple(
         MatrixScale(
-            **vars(
-                measure_at_scale(
-                    spectrum, measured[location.layer, location.kind, location.head], hidden_size
-                )
-            ),
-            layer=location.layer,
-            head=location.head,
-            kind=location.kind,
+            **vars(measure_at_scale(spectrum, measured[at.layer, at.kind, at.head], hidden_size)),
+            **{name: getattr(at, name) for name in ("layer", "head", "kind")},
             rank=spectrum.numerical_rank,
             log10_scale=None if log_scale is None else log_scale / LN10,
             p=None if log_scale is None else best_index(spectrum, log_scale, hidden_size),
         )
-        for (location, spectrum), log_scale in zip(leaves, worst, strict=True)
+        for (at, spectrum), log_scale in zip(leaves, worst, strict=True)
     )
 
 
@@ -157,13 +150,10 @@ def log_scales(
     parts = _modules_of_blocks(network)
     squares: dict[Key, float] = {}
     margins = np.zeros(len(inputs))
-    done = 0
-    for batch in batches(inputs, network, positions, seed):
+    for batch in batches(inputs, network, positions, seed, progress):
         margins[batch.input_indices], norms = _margins_and_norms(network, parts, batch)
         for key, input_norms in norms:
             squares[key] = squares.get(key, 0.0) + float((input_norms**2).sum())
-        done += len(batch.input_indices)
-        progress(done, len(inputs))
     middle = float(np.median(margins))
     if middle == 0:
         return dict.fromkeys(squares)
@@ -192,20 +182,6 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
     return [FAMILIES[kind].find_modules(block) for block in network.blocks]
 
 
-@dataclass(eq=False)
-class _BlockRecord:
-    """The tensors that one block read and produced in one pass."""
-
-    attention_input: Any = None
-    probabilities: Any = None
-    output: Any = None
-    maps: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-
-    @property
-    def graph_tensors(self) -> list[Any]:
-        return [self.probabilities, self.output, *(made for _, made in self.maps.values())]
-
-
 def _margins_and_norms(
     network: Classifier, parts: Sequence[BlockModules], batch: Batch
 ) -> tuple[Any, Iterator[tuple[Key, Any]]]:
@@ -215,32 +191,34 @@ def _margins_and_norms(
     def enter(number: int, states: Any) -> Any:
         return states if number else states.detach().requires_grad_()
 
-    seen = [_BlockRecord() for _ in parts]
-    with _record_blocks(parts, seen):
+    seen: dict[Any, tuple[Any, Any]] = {}
+    made = [(part.attention, part.output, *part.feed_forward_modules.values()) for part in parts]
+    with temporary_hooks(record_calls([*(part.query_module for part in parts), *chain(*made)], seen)):
         m = hard_margin(network.logits(batch, enter))
-    gradients = torch.autograd.grad(m.sum(), [tensor for record in seen for tensor in record.graph_tensors])
-    return m.detach().numpy(), _norms_by_matrix(parts, seen, list(gradients))
+    results = (seen[module][1] for module in chain(*made))
+    # Attention returns its output and its probabilities.
+    tensors = [result[1] if isinstance(result, tuple) else result for result in results]
+    gradients = iter(torch.autograd.grad(m.sum(), tensors))
+    return m.detach().numpy(), _norms_by_matrix(parts, seen, gradients)
 
 
 def _norms_by_matrix(
-    parts: Sequence[BlockModules], seen: Sequence[_BlockRecord], gradients: list[Any]
+    parts: Sequence[BlockModules], seen: Mapping[Any, tuple[Any, Any]], gradients: Iterator[Any]
 ) -> Iterator[tuple[Key, Any]]:
-    for layer, (part, record) in enumerate(zip(parts, seen, strict=True)):
-        to_probabilities, to_output, *to_maps = gradients[: len(record.graph_tensors)]
-        del gradients[: len(record.graph_tensors)]
-        p = record.probabilities.detach()
+    for layer, part in enumerate(parts):
+        to_probabilities, to_output = next(gradients), next(gradients)
+        p = seen[part.attention][1][1].detach()
         scores = p * (to_probabilities - (p * to_probabilities).sum(dim=-1, keepdim=True))
-        x = _triangular_factor(record.attention_input)[:, None]
+        x = _triangular_factor(seen[part.query_module][0].detach())[:, None]
         qk = _nuclear_norm(x @ scores @ x.mT) * float(part.attention.scaling)
         vo = _nuclear_norm(x @ p.mT @ _triangular_factor(to_output)[:, None].mT)
         for head in range(p.shape[1]):
             yield (layer, "qk", head), qk[:, head]
             yield (layer, "vo", head), vo[:, head]
-        for (kind, (read, _)), gradient in zip(record.maps.items(), to_maps, strict=True):
-            yield (
-                (layer, kind, None),
-                _nuclear_norm(_triangular_factor(read) @ _triangular_factor(gradient).mT),
-            )
+        for kind, module in part.feed_forward_modules.items():
+            read, gradient = seen[module][0].detach(), next(gradients)
+            norm = _nuclear_norm(_triangular_factor(read) @ _triangular_factor(gradient).mT)
+            yield (layer, kind, None), norm
 
 
 def _triangular_factor(rows: Any) -> Any:
@@ -254,37 +232,3 @@ def _nuclear_norm(cores: Any) -> Any:
     import torch
 
     return torch.linalg.svdvals(cores).sum(dim=-1).numpy()
-
-
-def _record_blocks(
-    parts: Sequence[BlockModules], seen: Sequence[_BlockRecord]
-) -> AbstractContextManager[None]:
-    """Record what every block reads and produces in the pass inside the context."""
-    hooks: list[Any] = []
-    for part, record in zip(parts, seen, strict=True):
-        hooks += [
-            part.query_module.register_forward_hook(partial(_record_input, record)),
-            part.attention.register_forward_hook(partial(_record_attention, record)),
-            part.output.register_forward_hook(partial(_record_output, record)),
-            *(
-                module.register_forward_hook(partial(_record_map, record, kind))
-                for kind, module in part.feed_forward_modules.items()
-            ),
-        ]
-    return temporary_hooks(hooks)
-
-
-def _record_input(record: _BlockRecord, module: Any, args: Any, result: Any) -> None:
-    record.attention_input = args[0].detach()
-
-
-def _record_attention(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    record.probabilities = result[1]
-
-
-def _record_output(record: _BlockRecord, module: Any, words: Any, result: Any) -> None:
-    record.output = result
-
-
-def _record_map(record: _BlockRecord, kind: str, module: Any, words: Any, result: Any) -> None:
-    record.maps[kind] = words[0].detach(), result

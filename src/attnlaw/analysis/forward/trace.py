@@ -29,6 +29,15 @@ def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
             hook.remove()
 
 
+def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> list[Any]:
+    """Return hooks that note the first argument and the result of each module in `seen`."""
+
+    def remember(module: Any, inputs: Any, output: Any) -> None:
+        seen[module] = inputs[0] if inputs else None, output
+
+    return [module.register_forward_hook(remember) for module in modules]
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One recorded pass.
@@ -74,16 +83,12 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     RawInput("ids").require_inside(checked, model.config.vocab_size, max_input_tokens(kind, model.config))
     seen: dict[Any, tuple[Any, Any]] = {}
 
-    def remember(module: Any, inputs: Any, output: Any) -> None:
-        seen[module] = inputs[0] if inputs else None, output
-
     def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
         """Record the mask: it is the only argument of an attention module with four axes."""
         given = (argument for argument in (*inputs, *named.values()) if getattr(argument, "ndim", None) == 4)
         seen[module] = next(given, None), None
 
-    leaves = [module for module in model.modules() if not any(module.children())]
-    hooks = [module.register_forward_hook(remember) for module in leaves]
+    hooks = record_calls((module for module in model.modules() if not any(module.children())), seen)
     scoring = [module for module in model.modules() if hasattr(module, "scaling")]
     hooks += [module.register_forward_hook(remember_mask, with_kwargs=True) for module in scoring]
     tokens = torch.tensor([checked])

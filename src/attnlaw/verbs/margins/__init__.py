@@ -8,6 +8,7 @@ from typing import Any
 
 from attnlaw.analysis.forward.inputs import POSITIONS, InputSettings, raw_inputs
 from attnlaw.analysis.forward.margin_measurement import MarginMeasurement, measure_model
+from attnlaw.analysis.forward.scales import MatrixScale
 from attnlaw.checkpoints.network import KINDS
 from attnlaw.core.errors import InputError
 from attnlaw.core.progress import Progress
@@ -73,7 +74,6 @@ QUANTITIES = (
 )
 MODEL = Quantity("model", "its directory", kind="text")
 MARGINS = (
-    MODEL,
     Quantity("input", "from 0", kind="int"),
     Quantity("tokens", "that are visible", kind="int"),
     Quantity("position", "that is read; empty for a classifier", kind="int"),
@@ -91,7 +91,6 @@ MARGINS = (
     Quantity("status", "ok, tie or flat", kind="text"),
 )
 CONDITION = (
-    MODEL,
     Quantity("layer", "from 0; empty outside of blocks", kind="int"),
     Quantity("kind", "name of the map inside its block", kind="text"),
     Quantity("name", "of the map", kind="text"),
@@ -100,7 +99,6 @@ CONDITION = (
     Quantity("share", "median over inputs of its part in the sum over maps"),
 )
 LAYERS = (
-    MODEL,
     Quantity("layer", "from 0; empty outside of layers", kind="int"),
     Quantity("place", "the layer, or the map outside of layers", kind="text"),
     Quantity(
@@ -108,17 +106,14 @@ LAYERS = (
     ),
 )
 KAPPA_KINDS = (
-    MODEL,
     Quantity("kind", "name of the maps inside their blocks", kind="text"),
     Quantity("kappa", "median over inputs of the sum over these maps", display_name="κ"),
 )
 PAIRS = (
-    MODEL,
     Quantity("compared_with", "the first model", kind="text"),
     Quantity("inputs", "that have D in both", kind="int"),
 )
 AMPLIFICATION = (
-    MODEL,
     Quantity("layer", "from 0", kind="int"),
     Quantity("output", "what is moved: the logits", kind="text"),
     Quantity("median", "over inputs, measured", display_name="amplification"),
@@ -133,7 +128,6 @@ AMPLIFICATION = (
     ),
 )
 DIRECTIONS = (
-    MODEL,
     Quantity("layer", "from 0", kind="int"),
     Quantity("head", "from 0; empty for maps of feed-forward", kind="int"),
     Quantity("kind", "of the matrix", kind="text", choices=KINDS),
@@ -174,54 +168,24 @@ def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
     )
 
 
-def _with_model(
-    make: Callable[[MarginMeasurement], Iterable[dict[str, Any]] | None],
-) -> Callable[[MarginMeasurement], list[dict[str, Any]] | None]:
-    """Add the name of the model to every row that `make` returns."""
+def _table(
+    name: str,
+    columns: tuple[Quantity, ...],
+    part: str,
+    rows: Callable[[Any], Iterable[dict[str, Any]]],
+    json: bool = True,
+) -> TableSpec[MarginMeasurement]:
+    """Declare a table that only models have for which `part` was measured. Each row names the model."""
 
-    def rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-        lines, model = make(measurement), {"model": measurement.margins.model}
-        return None if lines is None else [model | line for line in lines]
+    def with_model(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
+        if getattr(measurement, part) is None:
+            return None
+        return [{"model": measurement.margins.model} | row for row in rows(measurement)]
 
-    return rows
-
-
-@_with_model
-def _margin_rows(measurement: MarginMeasurement) -> list[dict[str, Any]]:
-    return [vars(row) | {"status": row.status} for row in measurement.margins.rows]
-
-
-@_with_model
-def _condition_rows(measurement: MarginMeasurement) -> Iterable[dict[str, Any]] | None:
-    return None if measurement.condition is None else map(vars, measurement.condition.rows)
+    return TableSpec(name, (MODEL, *columns), with_model, json, optional=part != "margins")
 
 
-@_with_model
-def _layer_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if measurement.condition is None:
-        return None
-    names = ("layer", "place", "kappa")
-    return [dict(zip(names, place, strict=True)) for place in measurement.condition.places]
-
-
-@_with_model
-def _kind_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if measurement.condition is None:
-        return None
-    return [{"kind": kind, "kappa": kappa} for kind, kappa in measurement.condition.by_kind.items()]
-
-
-@_with_model
-def _pair_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if measurement.difference is None:
-        return None
-    return [{"compared_with": measurement.compared_with, "inputs": measurement.difference.inputs}]
-
-
-@_with_model
-def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if measurement.amplification is None:
-        return None
+def _amplification_rows(measurement: Any) -> list[dict[str, Any]]:
     rows = measurement.amplification.rows
     worst = measurement.log10_worst_case or (None,) * len(rows)
     return [
@@ -230,19 +194,20 @@ def _amplification_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] 
     ]
 
 
-@_with_model
-def _direction_rows(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
-    if measurement.matrices is None:
-        return None
-    return [
-        vars(row) | _direction_columns(row.effective_directions, row.rank) for row in measurement.matrices
-    ]
+def _layer_rows(measurement: Any) -> list[dict[str, Any]]:
+    names = ("layer", "place", "kappa")
+    return [dict(zip(names, place, strict=True)) for place in measurement.condition.places]
 
 
-def _direction_columns(directions: int | None, rank: int) -> dict[str, Any]:
-    if directions is None or not rank:
-        return {}
-    return {"directions": f"{directions} of {rank}", "directions_share": directions / rank}
+def _kind_rows(measurement: Any) -> list[dict[str, Any]]:
+    return [{"kind": kind, "kappa": kappa} for kind, kappa in measurement.condition.by_kind.items()]
+
+
+def _direction_row(row: MatrixScale) -> dict[str, Any]:
+    if row.effective_directions is None or not row.rank:
+        return vars(row)
+    directions = f"{row.effective_directions} of {row.rank}"
+    return vars(row) | {"directions": directions, "directions_share": row.effective_directions / row.rank}
 
 
 VERB = Verb(
@@ -252,13 +217,22 @@ VERB = Verb(
     QUANTITIES,
     run,
     tables=(
-        TableSpec("margins", MARGINS, _margin_rows, json=True),
-        TableSpec("condition", CONDITION, _condition_rows, json=True, optional=True),
-        TableSpec("kappa_layers", LAYERS, _layer_rows, json=True, optional=True),
-        TableSpec("amplification", AMPLIFICATION, _amplification_rows, json=True, optional=True),
-        TableSpec("directions", DIRECTIONS, _direction_rows, json=True, optional=True),
-        TableSpec("kappa_kinds", KAPPA_KINDS, _kind_rows, optional=True),
-        TableSpec("pairs", PAIRS, _pair_rows, optional=True),
+        _table(
+            *("margins", MARGINS, "margins"),
+            lambda measured: [vars(row) | {"status": row.status} for row in measured.margins.rows],
+        ),
+        _table("condition", CONDITION, "condition", lambda measured: map(vars, measured.condition.rows)),
+        _table("kappa_layers", LAYERS, "condition", _layer_rows),
+        _table("amplification", AMPLIFICATION, "amplification", _amplification_rows),
+        _table("directions", DIRECTIONS, "matrices", lambda measured: map(_direction_row, measured.matrices)),
+        _table("kappa_kinds", KAPPA_KINDS, "condition", _kind_rows, json=False),
+        _table(
+            *("pairs", PAIRS, "difference"),
+            lambda measured: [
+                {"compared_with": measured.compared_with, "inputs": measured.difference.inputs}
+            ],
+            json=False,
+        ),
     ),
     charts=("margins_distances", "margins_kappa", "margins_amplification", "margins_directions"),
     example="""
