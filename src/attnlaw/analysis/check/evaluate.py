@@ -15,14 +15,6 @@ from attnlaw.analysis.findings.detectors import Detector
 from attnlaw.checkpoints.settings import layer_range
 
 COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
-AGGREGATES: dict[str, Any] = {
-    "max": pl.Series.max,
-    "min": pl.Series.min,
-    "median": pl.Series.median,
-    "mean": pl.Series.mean,
-    "sum": pl.Series.sum,
-    "count": pl.Series.len,
-}
 
 
 def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
@@ -32,18 +24,12 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
     rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
 
     Args:
-        rule: what to compare and how.
-        rows: the table that the rule is about.
         old: earlier rows of the same table, for a rule `against` them. Rows are matched by their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
     subset = select(rule, _add_compared(rule, rows, old))
-    gone = (
-        ()
-        if old is None
-        else tuple(FailedRow(location, why="is gone") for location in _lost_locations(rule, rows, old))
-    )
+    gone = tuple(FailedRow(location, why="is gone") for location in _lost_locations(rule, rows, old))
     known = subset.filter(pl.col(COMPARED).is_not_null())
     nulls = subset.filter(pl.col(COMPARED).is_null()) if rule.missing == "error" else subset.clear()
     if not known.height + nulls.height:
@@ -58,7 +44,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
     """Judge one number of all rows. It counts as failed if rows are missing or gone."""
-    value = AGGREGATES[over](known[COMPARED]) if known.height else None
+    value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED
     return _verdict(rule, outcome, known.height + len(lost), known.height, value, lost)
@@ -119,9 +105,9 @@ def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) 
     return joined.with_columns(change.fill_nan(None).alias(COMPARED))
 
 
-def _lost_locations(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame) -> list[dict[str, Any]]:
+def _lost_locations(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) -> list[dict[str, Any]]:
     keys = _keys(rule, rows)
-    if not keys:
+    if old is None or not keys:
         return []
     left = select(rule, _add_row_numbers(old, keys)).join(
         _add_row_numbers(rows, keys), on=[*keys, NUMBER], how="anti", nulls_equal=True
@@ -145,9 +131,7 @@ def _value(rule: GateRule) -> pl.Expr:
     NaN becomes null, because polars takes it for the largest number.
     """
     column = pl.col(rule.column.name)
-    if rule.column.kind == "text":
-        return column
-    if rule.column.kind == "bool" and rule.over is None:
+    if rule.column.kind == "text" or (rule.column.kind == "bool" and rule.over is None):
         return column
     return column.cast(pl.Float64).fill_nan(None)
 
@@ -168,7 +152,6 @@ def judge(
     """Return the verdicts of a rule file on one model.
 
     Args:
-        rule_file: the rules, and how findings count.
         model: name of the model in reports.
         location: the file that reports point at.
         tables: declared columns by table.
@@ -178,16 +161,13 @@ def judge(
         baseline: earlier results, whose findings count as known.
     """
     known = set() if baseline is None else baseline.known_identities()
+    looking = [name for name in detectors or {} if _level(rule_file, name, "note") != OFF]
     return Verdicts(
         model,
         location,
         tuple(_judge_rule(rule, tables, rows, baseline) for rule in rule_file.rules),
         () if findings is None else _findings_by_level(rule_file, findings, known),
-        {
-            name: detector
-            for name, detector in (detectors or {}).items()
-            if _level(rule_file, name, "note") != OFF
-        },
+        {name: detectors[name] for name in looking} if detectors else {},
         rule_file.fail_on,
         None if baseline is None else baseline.folder,
     )

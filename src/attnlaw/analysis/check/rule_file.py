@@ -121,7 +121,8 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     Raises:
         BadUsage: if something in the file is wrong.
     """
-    file = _find_file(path)
+    shipped = EXAMPLES / f"{path}.toml"
+    file = shipped if str(path) in example_names() and not os.path.lexists(path) else Path(path)
     with _as_bad_usage():
         data = read_bounded(file, LARGEST, remedy=f"give a rule file, or one of {', '.join(example_names())}")
         content = parse_toml(data, str(path), "see docs/check.md for an example")
@@ -140,7 +141,8 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
             raise BadSetting("rule", "expected tables [[rule]]", written)
     rules: dict[str, GateRule] = {}
     for number, entry in enumerate(written, start=1):
-        with _as_bad_usage(f"{path}: rule {_rule_label(entry, number)}: "):
+        label = repr(entry["name"]) if isinstance(entry.get("name"), str) else number
+        with _as_bad_usage(f"{path}: rule {label}: "):
             rule = _rule(entry, tables)
             if rule.name in rules or rule.name in findings:
                 whose = "another rule" if rule.name in rules else "a finding"
@@ -149,12 +151,6 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
     with _as_bad_usage(f"{path}: "):
         base = _base(content.get("base"), file.parent)
     return RuleFile(file, fail_on, base, tuple(rules.values()), **overrides)
-
-
-def _find_file(path: str | os.PathLike[str]) -> Path:
-    file = Path(path)
-    shipped = EXAMPLES / f"{path}.toml"
-    return shipped if str(path) in example_names() and not os.path.lexists(file) else file
 
 
 @contextmanager
@@ -168,11 +164,6 @@ def _as_bad_usage(place: str = "") -> Iterator[None]:
         raise BadUsage(error.message(lambda name: TOML_KEYS.get(name, name), place)) from error
     except InputError as error:
         raise BadUsage(f"{place}{error}") from error
-
-
-def _rule_label(written: Mapping[str, Any], number: int) -> str:
-    name = written.get("name")
-    return repr(name) if isinstance(name, str) else str(number)
 
 
 def _require_known(name: str, names: Iterable[str], what: str = "key") -> None:
@@ -238,19 +229,8 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
         raise BadSetting("against", f"but {column.name} holds no numbers", rule.against)
     condition = read_condition(rule.condition, column, rule.over is not None or rule.against is not None)
     where, layers = _where(rule.where, columns, rule.table)
-    return GateRule(
-        rule.name,
-        rule.table,
-        column,
-        condition,
-        where,
-        layers,
-        rule.over,
-        rule.mostly,
-        rule.against,
-        rule.level,
-        rule.missing,
-    )
+    judged = rule.over, rule.mostly, rule.against, rule.level, rule.missing
+    return GateRule(rule.name, rule.table, column, condition, where, layers, *judged)
 
 
 def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
@@ -279,12 +259,11 @@ def _where(
     allowed: dict[str, tuple[Any, ...]] = {}
     layers = None
     for name, value in written.items():
-        column = _column(name, columns, table)
+        column, values = _column(name, columns, table), value if isinstance(value, list) else [value]
         if name == "layer":
             layers = _layers(value)
-            continue
-        values = value if isinstance(value, list) else [value]
-        allowed[name] = tuple(read_value(f"where.{name}", each, column.kind, column) for each in values)
+        else:
+            allowed[name] = tuple(read_value(f"where.{name}", each, column.kind, column) for each in values)
     return allowed, layers
 
 

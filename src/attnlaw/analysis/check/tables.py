@@ -27,20 +27,16 @@ from attnlaw.core.result import Result
 from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
 
 
+@dataclass(eq=False)
 class RuleTables:
     """The tables of one model. It is measured, and compared with its base, at most once."""
 
-    def __init__(
-        self,
-        settings: ModelSettings,
-        base: Any,
-        tables: Tables,
-        thresholds: Mapping[str, float],
-        approximate: bool = False,
-        progress: Progress = no_progress,
-    ) -> None:
-        self.settings, self.base, self.tables = settings, base, tables
-        self.thresholds, self.approximate, self.progress = thresholds, approximate, progress
+    settings: ModelSettings
+    base: Any
+    tables: Tables
+    thresholds: Mapping[str, float]
+    approximate: bool = False
+    progress: Progress = no_progress
 
     def rows(self, table: str) -> pl.DataFrame:
         return SOURCES[table](self)
@@ -63,11 +59,6 @@ class RuleTables:
         return diff(self.base, self.settings, progress=self.progress)
 
     @property
-    def summary(self) -> pl.DataFrame:
-        columns = tuple(self.tables["summary"])
-        return quantity_frame(columns, [self.audit.quantities])
-
-    @property
     def findings(self) -> pl.DataFrame | None:
         return self.audit.findings
 
@@ -86,7 +77,7 @@ SOURCES: dict[str, Callable[[RuleTables], pl.DataFrame]] = {
     "matrices": lambda model: model.audit.matrices,
     "layers": lambda model: model.audit.layers,
     "fits": lambda model: model.audit.fits(model.progress).matrices,
-    "summary": lambda model: model.summary,
+    "summary": lambda model: quantity_frame(tuple(model.tables["summary"]), [model.audit.quantities]),
     "tensors": lambda model: tensor_table(model.audit),
     "diff": lambda model: model.base_diff.maps,
     "diff_tensors": lambda model: model.base_diff.tensors,

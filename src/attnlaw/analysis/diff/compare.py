@@ -61,7 +61,6 @@ def compare(
     """Compare every stored tensor and every selected map that both models have.
 
     Args:
-        selection: the matrices to compare.
         jobs: number of threads; None for one per core.
         match: look for heads and neurons that are in another order.
         applied: fold the norm before a map into it: its gain, and the mean that a LayerNorm subtracts.
@@ -78,19 +77,12 @@ def compare(
             "give two checkpoints of one architecture"
         )
     total = len(joined) + len(units)
-    work = [
-        (_elements(tensor_pair, base, model), partial(_compare_pair, tensor_pair, base, model))
-        for tensor_pair in joined
-    ]
+    work = [(_elements(pair, base, model), partial(_compare_pair, pair, base, model)) for pair in joined]
     changes = in_threads(work, IN_FLIGHT, jobs, lambda done: progress(done, total))
     tensor_changes = tuple(zip(joined, changes, strict=True))
     after = replace(models, changes=tensor_changes)
-    unit_changes = in_threads(
-        [(unit.elements, partial(unit.run, after)) for unit in units],
-        IN_FLIGHT,
-        jobs,
-        lambda done: progress(len(joined) + done, total),
-    )
+    unit_work = [(unit.elements, partial(unit.run, after)) for unit in units]
+    unit_changes = in_threads(unit_work, IN_FLIGHT, jobs, lambda done: progress(len(joined) + done, total))
     inside = frozenset(name for layer in base.layers for view in layer.views for name in view.tensors)
     return ModelComparison(tensor_changes, tuple(unit_changes), inside)
 
@@ -109,11 +101,7 @@ def _select_pairs(
         }
         for checkpoint in (base, model)
     ]
-    return [
-        tensor_pair
-        for tensor_pair in joined
-        if tensor_pair.base in chosen[0] or tensor_pair.model in chosen[1]
-    ]
+    return [pair for pair in joined if pair.base in chosen[0] or pair.model in chosen[1]]
 
 
 def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
@@ -127,12 +115,8 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
 
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
     """Count the float64 numbers in memory: both tensors, their difference and its Gram matrix."""
-    shapes = [
-        of.tensors.shapes[name]
-        for of, name in zip((base, model), tensor_pair.tensors, strict=True)
-        if name is not None
-    ]
-    return 3 * max(prod(shape) for shape in shapes)
+    named = zip((base, model), tensor_pair.tensors, strict=True)
+    return 3 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 
 
 def _compare_pair(tensor_pair: TensorPair, base: Model, model: Model) -> TensorChange:

@@ -253,9 +253,8 @@ def compare_matrices(
     def share(side: Side, directions: Reals) -> Share | None:
         turned, stepped = (update, rounded) if side == "left" else (update.T, _transposed(rounded))
         alignment = matrix_share(directions, turned, known)
-        return (
-            alignment if stepped is None else Share(alignment.value, rounding_share_null(directions, stepped))
-        )
+        null = alignment.null if stepped is None else rounding_share_null(directions, stepped)
+        return Share(alignment.value, null)
 
     def moves(count: int) -> Reals:
         return matrix_moves(before.values, after.values, shape, float(np.linalg.norm(update)), count)
@@ -282,14 +281,8 @@ def compare_matrices(
 def unchanged_map(shape: tuple[int, int], inner: int | None, matched: int | None = None) -> MapChange:
     """Return the change of a map whose tensors are all identical."""
     rows, cols = shape
-    same = {
-        "size": 0.0,
-        "size_2": 0.0,
-        "cosine": 1.0,
-        "scale": 1.0,
-        "overlap_left": 1.0,
-        "overlap_right": 1.0,
-    }
+    equal = dict.fromkeys(("cosine", "scale", "overlap_left", "overlap_right"), 1.0)
+    same = {"size": 0.0, "size_2": 0.0, **equal}
     dimensions = {"rows": rows, "cols": cols, "inner": inner, "matched_head": matched}
     return MapChange({**dimensions, **same, **NOTHING_NEW}, max_gap=0.0)
 
@@ -310,37 +303,29 @@ class _MapComparison:
 def _build_change(comparison: _MapComparison, share: Any, moves: Any) -> MapChange:
     before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
     (norm0, norm1), size = comparison.norms, _norm(values)
-    numbers: dict[str, Any] = {
-        "rows": comparison.shape[0],
-        "cols": comparison.shape[1],
-        "inner": comparison.d,
-        "k": k,
-    }
+    (rows, cols), floor = comparison.shape, comparison.floor
+    numbers: dict[str, Any] = {"rows": rows, "cols": cols, "inner": comparison.d, "k": k}
     if norm0 > 0:
         numbers |= {
             "size": size / norm0,
             "size_2": float(values[0] / before.values[0]),
             "scale": comparison.inner_product / norm0**2,
             "cosine": comparison.inner_product / (norm0 * norm1) if norm1 > 0 else None,
-            "floor": None if comparison.floor is None else comparison.floor / float(before.values[0]),
+            "floor": None if floor is None else floor / float(before.values[0]),
         }
         if k:
             numbers |= {f"overlap_{side}": overlap(before, after, side, k) for side in SIDES}
     numbers |= _direction_numbers(comparison, share, moves) if size > 0 else NOTHING_NEW
     gap = np.abs(before.values[: after.values.size] - after.values).max()
-    apart = None if not comparison.floor else float(gap) / comparison.floor
-    return MapChange(numbers, _relative(values, before), max_gap=apart)
+    return MapChange(numbers, _relative(values, before), max_gap=float(gap) / floor if floor else None)
 
 
 def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> dict[str, Any]:
     before, after, values, k = comparison.before, comparison.after, comparison.values, comparison.k
     spectrum = Spectrum(values, comparison.shape, np.nan, np.nan, "split", inner=comparison.d)
     rank = None if comparison.floor is None else rank_above(values, comparison.floor)
-    numbers: dict[str, Any] = {
-        "stable_rank": spectrum.stable_rank,
-        "effective_rank": spectrum.effective_rank,
-        "rank": rank,
-    }
+    ranks = {"stable_rank": spectrum.stable_rank, "effective_rank": spectrum.effective_rank}
+    numbers: dict[str, Any] = {**ranks, "rank": rank}
     living = before.values[0] > 0
     if k and living:
         shares = {side: share(side, before.leading(side, k)) for side in SIDES}
@@ -349,10 +334,8 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
                 numbers |= {f"share_{side}": alignment.value, f"z_{side}": alignment.z if rank else None}
     if rank and living:
         z = moves(max(k or 0, 1))
-        numbers |= {
-            "z_top": _finite(z[0]),
-            "moved": None if k is None else int(np.count_nonzero(np.abs(z[:k]) > MOVED_DEVIATIONS)),
-        }
+        moved = None if k is None else int(np.count_nonzero(np.abs(z[:k]) > MOVED_DEVIATIONS))
+        numbers |= {"z_top": float(z[0]) if np.isfinite(z[0]) else None, "moved": moved}
     if living and after.values[0] > 0:
         for side, (strange, new) in count_intruders(before, after).items():
             numbers |= {f"intruders_{side}": strange, f"new_{side}": new}
@@ -405,7 +388,3 @@ def _relative(values: Reals, before: SingularVectors) -> Reals | None:
 
 def _transposed(matrix: Reals | None) -> Reals | None:
     return None if matrix is None else matrix.T
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

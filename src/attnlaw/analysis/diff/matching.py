@@ -140,11 +140,9 @@ def _norms(model: Model) -> dict[Role, str | None]:
         norms: dict[str, Norm | None] = {}
         for block, attention in attentions.items():
             if attention is not None:
+                scores = attention.scores
                 norms |= {f"{block} norm": attention.norm, f"{block} memory": attention.memory_norm}
-                norms |= {
-                    f"{block} query": attention.scores.query_norm,
-                    f"{block} key": attention.scores.key_norm,
-                }
+                norms |= {f"{block} query": scores.query_norm, f"{block} key": scores.key_norm}
         if layer.feed_forwards:
             norms["feed_forward norm"] = layer.feed_forwards[0].norm
         for name, norm in norms.items():
@@ -295,15 +293,7 @@ def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
     size = heads // groups
     blocks = cosines.reshape(groups, size, groups, size).transpose(0, 2, 1, 3)
     within = np.array([[_best_assignment(block) for block in row] for row in blocks])
-    totals = np.array(
-        [
-            [
-                float(blocks[group, other][np.arange(size), within[group, other]].sum())
-                for other in range(groups)
-            ]
-            for group in range(groups)
-        ]
-    )
+    totals = np.take_along_axis(blocks, within[..., None], axis=3)[..., 0].sum(axis=2)
     chosen = _best_assignment(totals)
     return np.concatenate([chosen[group] * size + within[group, chosen[group]] for group in range(groups)])
 

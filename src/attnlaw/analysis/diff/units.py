@@ -15,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.analysis.diff.map_changes import (
-    MapChange,
-    compare_heads,
-    compare_matrices,
-    unchanged_map,
-)
+from attnlaw.analysis.diff.map_changes import MapChange, compare_heads, compare_matrices, unchanged_map
 from attnlaw.analysis.diff.matching import (
     TensorPair,
     heads_in_place,
@@ -86,11 +81,9 @@ class ModelPair:
 
     def verdicts(self, *views: View) -> set[str]:
         """Return the verdicts on the tensors that some views of the base read."""
-        chained = [part for view in views for part in _chain(view)]
-        verdict_sets = [
-            {change.verdict for _, change in self.changes_of(view)} or {"removed"} for view in chained
-        ]
-        return set().union(*verdict_sets)
+        chained = (part for view in views for part in _chain(view))
+        changes = ({change.verdict for _, change in self.changes_of(part)} for part in chained)
+        return set().union(*(verdicts or {"removed"} for verdicts in changes))
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
         """Return the verdicts on the gains that are folded in."""
@@ -115,10 +108,7 @@ class ModelPair:
 
     def was_rounded(self, view: View) -> bool:
         """Return whether the whole tensor of a view was rounded."""
-        return any(
-            tensor_pair.views is None and change.format is not None
-            for tensor_pair, change in self.changes_of(view)
-        )
+        return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
         """Return the change of a tensor that is exactly one map in both models; None otherwise."""
@@ -194,9 +184,8 @@ class AttentionUnit:
         self, models: ModelPair, kind: str, chosen: list[int]
     ) -> Iterator[tuple[MatrixLocation, MapChange]]:
         verdicts = models.verdicts(*self.base.views(kind)) | self._norm_verdicts(models)
-        locations = [
-            MatrixLocation(self.layer.index, kind, self.layer.stack, head) for head in range(len(chosen))
-        ]
+        index, stack = self.layer.index, self.layer.stack
+        locations = [MatrixLocation(index, kind, stack, head) for head in range(len(chosen))]
         product = product_of(self.base, kind)
         shape, d = product.shape, product.inner
         if "non-finite" in verdicts or verdicts == {"identical"}:
@@ -223,9 +212,8 @@ class AttentionUnit:
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):
             return [(None, None)] * self.base.heads
-        factors = _scale_steps(
-            models, self.base, models.base, kind, self.base.factors(models.format_steps, kind)
-        )
+        steps = self.base.factors(models.format_steps, kind)
+        factors = _scale_steps(models, self.base, models.base, kind, steps)
         return [(left if first else None, other if second else None) for left, other in factors]
 
     def _norm_verdicts(self, models: ModelPair) -> set[str]:
@@ -287,25 +275,18 @@ class _FeedForwardUnit:
     def run(self, models: ModelPair) -> UnitChanges:
         pairs = {part: (getattr(self.base, part), getattr(self.model, part)) for part in self.parts}
         verdicts = models.verdicts(*(base_view for base_view, _ in pairs.values()))
+        changed = verdicts - {*NO_UPDATE_VERDICTS} and "non-finite" not in verdicts
         order = None
-        if (
-            self.match
-            and "inner" in self.parts
-            and not verdicts & {"non-finite"}
-            and verdicts - {*NO_UPDATE_VERDICTS}
-        ):
+        if self.match and "inner" in self.parts and changed:
             order = match_neurons(models.base.read(self.base.inner), models.model.read(self.model.inner))
         maps = []
-        for part, (base_view, model_view) in pairs.items():
-            location = MatrixLocation(
-                self.layer.index, FEED_FORWARD[part], self.layer.stack, expert=self.expert
-            )
-            along = (
-                None if order is None else (order, slice(None)) if part == "outer" else (slice(None), order)
-            )
-            read = self.base.norm, self.model.norm
-            norms = (self.base.outer_norm, self.model.outer_norm) if part == "outer" else read
-            maps.append((location, _matrix_change(models, base_view, model_view, norms, along)))
+        for part, views in pairs.items():
+            kind, stack = FEED_FORWARD[part], self.layer.stack
+            norms, along = (self.base.norm, self.model.norm), [slice(None), order]
+            if part == "outer":
+                norms, along = (self.base.outer_norm, self.model.outer_norm), [order, slice(None)]
+            map_change = _matrix_change(models, *views, norms, None if order is None else tuple(along))
+            maps.append((MatrixLocation(self.layer.index, kind, stack, expert=self.expert), map_change))
         return UnitChanges(tuple(maps), order is not None)
 
 
@@ -321,9 +302,8 @@ class _MatrixUnit:
         return 5 * self.base.elements
 
     def run(self, models: ModelPair) -> UnitChanges:
-        return UnitChanges(
-            ((self.location, _matrix_change(models, self.base, self.model, self.norms, None)),)
-        )
+        map_change = _matrix_change(models, self.base, self.model, self.norms, None)
+        return UnitChanges(((self.location, map_change),))
 
 
 def _matrix_change(
@@ -366,8 +346,7 @@ def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[U
     for location, product in models.base.network.outside_layers:
         there = beside.get(location)
         if selection.includes(location) and there is not None and product.shape == there.shape:
-            norms = product.norm, there.norm
-            yield _MatrixUnit(location, product.views[0], there.views[0], norms)
+            yield _MatrixUnit(location, product.views[0], there.views[0], (product.norm, there.norm))
 
 
 def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, match: bool) -> Iterator[Unit]:
@@ -379,14 +358,14 @@ def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, m
         (layer.cross, other.cross, "cross_"),
     ):
         if base_attention is not None and model_attention is not None:
-            kinds = [
+            kinds = tuple(
                 f"{prefix}{kind}"
                 for kind in ("qk", "vo")
                 if taken(f"{prefix}{kind}")
                 and product_of(base_attention, kind).shape == product_of(model_attention, kind).shape
-            ]
+            )
             if kinds:
-                yield AttentionUnit(layer, base_attention, model_attention, tuple(kinds), match)
+                yield AttentionUnit(layer, base_attention, model_attention, kinds, match)
     experts = enumerate(zip(layer.experts, other.experts, strict=False))
     blocks: list[tuple[int | None, FeedForward | None, FeedForward | None]] = [
         (None, layer.feed_forward, other.feed_forward),
@@ -394,13 +373,10 @@ def _layer_units(layer: StoredLayer, other: StoredLayer, selection: Selection, m
     ]
     for expert, base_block, model_block in blocks:
         if base_block is not None and model_block is not None:
-            parts = [
-                part
-                for part, kind in FEED_FORWARD.items()
-                if taken(kind) and _same_part_shape(base_block, model_block, part)
-            ]
+            wanted = [part for part, kind in FEED_FORWARD.items() if taken(kind)]
+            parts = tuple(part for part in wanted if _same_part_shape(base_block, model_block, part))
             if parts:
-                yield _FeedForwardUnit(layer, expert, base_block, model_block, tuple(parts), match)
+                yield _FeedForwardUnit(layer, expert, base_block, model_block, parts, match)
 
 
 def _same_part_shape(base: FeedForward, model: FeedForward, part: str) -> bool:

@@ -132,9 +132,8 @@ def measure_heads(
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []
     for done, (layer, head) in enumerate(places if blocks[0].tokens > 1 else (), start=1):
-        head_records.append(
-            _measure_head(blocks[layer], (layer, head), bounds_by_head.get((layer, head), Logits()), seed)
-        )
+        bounds = bounds_by_head.get((layer, head), Logits())
+        head_records.append(_measure_head(blocks[layer], (layer, head), bounds, seed))
         progress(done, len(places))
     return tuple(head_records)
 

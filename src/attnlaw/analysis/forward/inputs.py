@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -244,7 +244,7 @@ def read_input(raw: RawInput, tokenizer: Tokenizer, positions: int) -> Input:
 
 def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
     setting, path = "ids" if case.file is None else "file", Path(case.source)
-    read = _ids_line if setting == "ids" else LINES[path.suffix]
+    read = _with_ids if setting == "ids" else LINES[path.suffix]
     try:
         lines = read_bounded(path, LARGEST).decode().split("\n")
     except UnicodeDecodeError as error:
@@ -256,36 +256,28 @@ def _read_input_file(case: InputSettings) -> Iterator[RawInput]:
             yield read(line.removesuffix("\r"), RawInput(setting, place=f"{path}, line {number}"))
 
 
-def _text_line(line: str, given: RawInput) -> RawInput:
-    return RawInput(given.setting, text=line, place=given.place)
-
-
 def _object_line(line: str, given: RawInput) -> RawInput:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise given.input_error(f"no JSON ({error}); expected an object with text or ids") from error
     if isinstance(record, dict) and "ids" in record:
-        return RawInput(given.setting, ids=_parse_ids(record["ids"], given), place=given.place)
+        return _with_ids(record["ids"], given)
     if not isinstance(record, dict) or not isinstance(record.get("text"), str):
         raise given.input_error('expected an object with text or ids, such as {"text": "..."}')
-    return RawInput(given.setting, text=record["text"], place=given.place)
+    return replace(given, text=record["text"])
 
 
-def _ids_line(line: str, given: RawInput) -> RawInput:
-    return RawInput(given.setting, ids=_parse_ids(line, given), place=given.place)
-
-
-def _parse_ids(value: Any, given: RawInput) -> tuple[int, ...]:
+def _with_ids(value: Any, given: RawInput) -> RawInput:
     try:
-        ids: tuple[int, ...] = check_value("ids", value, tuple[int, ...], minimum=0)
+        return replace(given, ids=check_value("ids", value, tuple[int, ...], minimum=0))
     except BadSetting:
-        shown = str(value)
-        raise given.input_error(
-            f"expected {IDS_FORMAT}", shown if len(shown) < 60 else f"{shown[:60]}..."
-        ) from None
-    return ids
+        shown = str(value) if len(str(value)) < 60 else f"{str(value)[:60]}..."
+        raise given.input_error(f"expected {IDS_FORMAT}", shown) from None
 
 
 # Readers of a line, by the ending of the file name.
-LINES = {".txt": _text_line, ".jsonl": _object_line}
+LINES: dict[str, Callable[[str, RawInput], RawInput]] = {
+    ".txt": lambda line, given: replace(given, text=line),
+    ".jsonl": _object_line,
+}

@@ -54,7 +54,9 @@ ChooseModel = Callable[[FamilyReader, list[str], Model], tuple[FamilyReader, dic
 
 
 def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
-    transformers = import_transformers()
+    with require_extra("the lens", "lens"):
+        import torch  # noqa: F401
+        import transformers
     folder = single_model_path(require_valid_path(Path(path)))
     if not (folder / "config.json").is_file():
         there = "a file, not a directory" if folder.exists() else "no such directory"
@@ -81,13 +83,6 @@ def _load(path: str | os.PathLike[str], choose: ChooseModel) -> tuple[str, Any]:
     model = build("cpu")
     _copy_weights(model, checkpoint)
     return kind, model.eval()
-
-
-def import_transformers() -> Any:
-    with require_extra("the lens", "lens"):
-        import torch  # noqa: F401
-        import transformers
-    return transformers
 
 
 def _import_classes(transformers: Any, reader: FamilyReader) -> tuple[Any, Any]:
@@ -224,11 +219,8 @@ def _required_tensors(model: Any) -> dict[str, Any]:
 
 def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
     """Raise an `InputError` unless the weights of model and checkpoint match in name and shape."""
-    source, stored, wanted = (
-        checkpoint.tensors.source,
-        _stored_names(model, checkpoint),
-        _required_tensors(model),
-    )
+    source, wanted = checkpoint.tensors.source, _required_tensors(model)
+    stored = _stored_names(model, checkpoint)
     for name in stored:
         part = name.split(".")[0]
         if name.endswith(".weight") and name not in wanted and any(key.startswith(part) for key in wanted):

@@ -53,14 +53,6 @@ class HeadRemark:
     meaning: str
 
 
-def _column_sentence(head: Head, labels: Sequence[str]) -> str:
-    where = f"{labels[head.top_column]} at {head.top_column}"
-    return (
-        f"attends one column in {head.top_column_rows:.0%} of rows: {where}, "
-        f"{head.largest_column_mean:.0%} of all weight"
-    )
-
-
 def _offset_sentence(head: Head, labels: Sequence[str]) -> str:
     steps = abs(head.top_offset)
     way = "before" if head.top_offset < 0 else "after"
@@ -74,20 +66,6 @@ def _few_directions_sentence(head: Head, labels: Sequence[str]) -> str:
     return (
         f"has {number.value:.1f} directions, where random heads as sharp have {number.null.value:.0f} "
         f"and random weights on these tokens {number.random.value:.0f}"
-    )
-
-
-def _sharp_sentence(head: Head, labels: Sequence[str]) -> str:
-    return (
-        f"is sharp: beta {head.beta:.1f} is above beta_c {head.beta_c:.1f}, "
-        f"a row attends {head.perplexity:.1f} tokens"
-    )
-
-
-def _aligned_sentence(head: Head, labels: Sequence[str]) -> str:
-    return (
-        f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times "
-        "as far as those of isotropic tokens"
     )
 
 
@@ -111,7 +89,10 @@ REMARK_KINDS = (
             and head.largest_column_mean >= MIN_COLUMN_SHARE
         ),
         lambda head: head.top_column_rows,
-        _column_sentence,
+        lambda head, labels: (
+            f"attends one column in {head.top_column_rows:.0%} of rows: {labels[head.top_column]} at "
+            f"{head.top_column}, {head.largest_column_mean:.0%} of all weight"
+        ),
     ),
     RemarkKind(
         "one-offset",
@@ -134,14 +115,20 @@ REMARK_KINDS = (
         "beta is above beta_c, where Gaussian logits attend a few tokens however many there are",
         lambda head: head.beta > head.beta_c,
         lambda head: head.beta / head.beta_c,
-        _sharp_sentence,
+        lambda head, labels: (
+            f"is sharp: beta {head.beta:.1f} is above beta_c {head.beta_c:.1f}, "
+            f"a row attends {head.perplexity:.1f} tokens"
+        ),
     ),
     RemarkKind(
         "aligned",
         f"beta is {MIN_ALIGNMENT:g} times or more what isotropic tokens would give, by its weights",
         lambda head: (head.spread_over_typical or 0) >= MIN_ALIGNMENT,
         lambda head: head.spread_over_typical or 0,
-        _aligned_sentence,
+        lambda head, labels: (
+            f"has tokens that line up with it: its logits spread {head.spread_over_typical or 0:.1f} times "
+            "as far as those of isotropic tokens"
+        ),
     ),
 )
 
@@ -150,10 +137,8 @@ def head_remarks(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadRema
     """Return every remark that applies to a head, kind by kind, the clearest heads first."""
     remarks = []
     for kind in REMARK_KINDS:
-        held = sorted((head for head in heads if kind.holds(head)), key=kind.size, reverse=True)
-        for head in held:
+        for head in sorted(filter(kind.holds, heads), key=kind.size, reverse=True):
             sentence = f"head {head.layer}.{head.head} {kind.describe(head, labels)}"
-            remarks.append(
-                HeadRemark(kind.name, head.layer, head.head, kind.size(head), sentence, kind.meaning)
-            )
+            place = head.layer, head.head
+            remarks.append(HeadRemark(kind.name, *place, kind.size(head), sentence, kind.meaning))
     return tuple(remarks)

@@ -84,10 +84,7 @@ def _results(verdicts: Verdicts) -> Iterator[dict[str, Any]]:
 
 
 def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Location) -> dict[str, Any]:
-    physical = {
-        "artifactLocation": {"uri": relative_uri(verdicts.location)},
-        "region": {"startLine": 1},
-    }
+    physical = {"artifactLocation": {"uri": relative_uri(verdicts.location)}, "region": {"startLine": 1}}
     logical = {
         "fullyQualifiedName": row_location_text(location),
         "kind": "tensor" if "tensor" in location else "module",
@@ -107,9 +104,8 @@ def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
     """
-    text = to_json(
-        [rule, {name: location[name] for name in LOCATION if name in location}], None, ascii_only=True
-    )
+    ordered = {name: location[name] for name in LOCATION if name in location}
+    text = to_json([rule, ordered], None, ascii_only=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -129,8 +125,7 @@ def junit(models: Sequence[Verdicts]) -> str:
     Failures are what fails the gate; lower levels and known findings are only printed.
     """
     root = ElementTree.Element("testsuites", name="attnlaw check")
-    for model in models:
-        root.append(_suite(model))
+    root.extend(map(_suite, models))
     for count in ("tests", "failures", "skipped", "errors"):
         root.set(count, str(sum(int(suite.get(count, 0)) for suite in root)))
     ElementTree.indent(root)
@@ -139,12 +134,8 @@ def junit(models: Sequence[Verdicts]) -> str:
 
 def _suite(verdicts: Verdicts) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=printable(verdicts.model))
-    for rule in verdicts.rules:
-        suite.append(_junit_rule(rule, verdicts))
-    for name in verdicts.detectors:
-        suite.append(
-            _finding(name, [finding for finding in verdicts.findings if finding.rule == name], verdicts)
-        )
+    suite.extend(_junit_rule(rule, verdicts) for rule in verdicts.rules)
+    suite.extend(_finding(name, verdicts) for name in verdicts.detectors)
     suite.set("tests", str(len(suite)))
     for count, tag in (("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(sum(case.find(tag) is not None for case in suite)))
@@ -162,14 +153,11 @@ def _junit_rule(rule: Verdict, verdicts: Verdicts) -> ElementTree.Element:
     return case
 
 
-def _finding(name: str, findings: Sequence[GateFinding], verdicts: Verdicts) -> ElementTree.Element:
-    case = _case(name, "findings")
-    counted = [finding for finding in findings if finding in verdicts.gate_failures]
-    for some, counts in (
-        (counted, True),
-        ([finding for finding in findings if finding not in counted], False),
-    ):
-        if some:
+def _finding(name: str, verdicts: Verdicts) -> ElementTree.Element:
+    case, failures = _case(name, "findings"), verdicts.gate_failures
+    findings = [finding for finding in verdicts.findings if finding.rule == name]
+    for counts in (True, False):
+        if some := [finding for finding in findings if (finding in failures) == counts]:
             words = [f"{finding} (known)" if finding.known else str(finding) for finding in some]
             _add_message(case, counts, some[0].level, f"found {len(some)} times: {words[0]}", words)
     return case
@@ -245,27 +233,18 @@ def _rule_row(rule: Verdict, verdicts: Verdicts) -> list[str]:
 
 
 def _finding_rows(verdicts: Verdicts) -> list[list[str]]:
-    order = sorted(verdicts.findings, key=lambda finding: (finding.known, finding.rule))
-    groups = {
-        key: list(group) for key, group in groupby(order, key=lambda finding: (finding.known, finding.rule))
-    }
+    def kind(finding: GateFinding) -> tuple[bool, str]:
+        return finding.known, finding.rule
+
+    groups = [list(group) for _, group in groupby(sorted(verdicts.findings, key=kind), key=kind)]
     rows = []
-    for (known, name), findings in sorted(groups.items(), key=lambda pair: _severity_rank(pair[1])):
-        counts = not known and findings[0] in verdicts.gate_failures
-        mark = f"❌ {findings[0].level}" if counts else f"{findings[0].level}{', known' if known else ''}"
-        rows.append(
-            [
-                mark,
-                code(name),
-                _locations([finding.location_and_value for finding in findings]),
-                code(findings[0].meaning),
-            ]
-        )
+    for group in sorted(groups, key=lambda group: (group[0].known, [*COMMANDS].index(group[0].level))):
+        first = group[0]
+        counts = not first.known and first in verdicts.gate_failures
+        mark = f"❌ {first.level}" if counts else f"{first.level}{', known' if first.known else ''}"
+        where = _locations([finding.location_and_value for finding in group])
+        rows.append([mark, code(first.rule), where, code(first.meaning)])
     return rows
-
-
-def _severity_rank(findings: Sequence[GateFinding]) -> tuple[bool, int]:
-    return findings[0].known, ("error", "warning", "note").index(findings[0].level)
 
 
 def _locations(locations: Sequence[str]) -> str:
@@ -295,16 +274,13 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
 
     GitHub shows only ten of each level for a step.
     """
-    messages: dict[str, tuple[str, str]] = {}
-    for rule in verdicts.failed_rules:
-        messages[rule.rule] = rule.level, str(rule)
-    by_rule: dict[str, list[str]] = {}
+    messages = {rule.rule: (rule.level, str(rule)) for rule in verdicts.failed_rules}
+    by_rule: dict[str, list[GateFinding]] = {}
     for finding in verdicts.new_findings:
-        by_rule.setdefault(finding.rule, []).append(str(finding))
-        messages.setdefault(finding.rule, (finding.level, ""))
-    for name, locations in by_rule.items():
-        more = f" (and {len(locations) - 1} more)" if len(locations) > 1 else ""
-        messages[name] = messages[name][0], f"{locations[0]}{more}"
+        by_rule.setdefault(finding.rule, []).append(finding)
+    for name, (first, *others) in by_rule.items():
+        more = f" (and {len(others)} more)" if others else ""
+        messages[name] = first.level, f"{first}{more}"
     order = sorted(messages.items(), key=lambda pair: list(COMMANDS).index(pair[1][0]))
     model = printable(verdicts.model)
     return [

@@ -238,14 +238,7 @@ VERB = Verb(
             "token_map", TOKEN_MAP, lambda lens: lens.token_map_rows() or None, json=True, optional=True
         ),
     ),
-    charts=(
-        "entrywise",
-        "lens_map",
-        "head_betas",
-        "head_sharpness",
-        "head_participation",
-        "head_sinks",
-    ),
+    charts=("entrywise", "lens_map", "head_betas", "head_sharpness", "head_participation", "head_sinks"),
     example="""
     >>> import attnlaw
     >>> result = attnlaw.lens("examples/tiny-decoder", ids=[84, 104, 101], only="heads")
