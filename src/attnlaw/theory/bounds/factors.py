@@ -210,10 +210,7 @@ def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | Non
     spectra = [spectrum for _, spectrum in network.leaves()]
     values, highs = (
         log_alpha(network.with_leaves(map(with_spectral_norm, spectra, sizes)))
-        for sizes in (
-            [norm.value for norm in known],
-            [norm.value + (norm.error or 0.0) for norm in known],
-        )
+        for sizes in ([norm.value for norm in known], [norm.value + (norm.error or 0.0) for norm in known])
     )
     exact = all(norm.error is None for norm in known)
     return tuple(_estimate(value, None if exact else high) for value, high in zip(values, highs, strict=True))

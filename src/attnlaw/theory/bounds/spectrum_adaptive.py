@@ -227,11 +227,7 @@ def _log_sums_by_index(parts: Sequence[Contribution]) -> NDArray[np.float64]:
 
 
 def _log_error_of_matrix(
-    part: Contribution,
-    others: NDArray[np.float64],
-    bound: float,
-    grid: NDArray[np.float64],
-    hidden_size: int,
+    part: Contribution, others: NDArray[np.float64], bound: float, grid: NDArray[np.float64], hidden_size: int
 ) -> LogError:
     """Return how the spectrum of one matrix moves ln(value of adaptivity); the other curves stay fixed."""
     common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)

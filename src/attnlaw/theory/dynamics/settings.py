@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import Settings, parse_range, setting, setting_like, settings_dataclass
@@ -17,6 +18,7 @@ from attnlaw.theory.learn.students import STUDENTS
 from attnlaw.theory.learn.target import stated_target
 
 TRAINING = "Training"
+training_setting = partial(setting, panel=TRAINING, sweepable=True)
 MOVING = {name: STUDENTS[name] for _, name in STUDENT_DYNAMICS}  # students with a theory of their path
 
 
@@ -38,45 +40,30 @@ class TrajectorySettings(Settings):
         panel=TRAINING,
     )
     student: str = setting_like(ProblemSettings, "student", choices=MOVING, panel=TRAINING)
-    width: float = setting(
+    width: float = training_setting(
         1.0,
         "Width of the factors over d; inf is an orthogonal start.",
         symbol="κ",
         greater_than=0,
         allow_infinite=True,
-        sweepable=True,
-        panel=TRAINING,
     )
-    scale: float = setting(
+    scale: float = training_setting(
         0.7,
         "Scale of the start: Tr S₀/d; direct: √(Tr S₀²/d); untied: Tr U₀U₀ᵀ/d.",
         symbol="s",
         greater_than=0,
-        sweepable=True,
-        panel=TRAINING,
     )
-    scale_key: float | None = setting(
-        None,
-        "Scale of V₀ where it is not that of U₀ (untied).",
-        greater_than=0,
-        sweepable=True,
-        panel=TRAINING,
+    scale_key: float | None = training_setting(
+        None, "Scale of V₀ where it is not that of U₀ (untied).", greater_than=0
     )
-    learning_rate: float = setting(
+    learning_rate: float = training_setting(
         0.0,
         "η = lr·d/batch of one-pass SGD; 0 is the gradient flow of the population loss, no SGD.",
         symbol="η",
         minimum=0,
-        sweepable=True,
-        panel=TRAINING,
     )
-    decay: float = setting(
-        0.0,
-        "Weight decay: γ/(2d)·‖W‖² is added to the loss.",
-        symbol="γ",
-        minimum=0,
-        sweepable=True,
-        panel=TRAINING,
+    decay: float = training_setting(
+        0.0, "Weight decay: γ/(2d)·‖W‖² is added to the loss.", symbol="γ", minimum=0
     )
     tokens: int = setting_like(ProblemSettings, "tokens")
     output: str = setting_like(

@@ -113,12 +113,7 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
 
 
 def draw(
-    problem: Problem,
-    schedule: Schedule,
-    size: int,
-    count: int,
-    rng: np.random.Generator,
-    real: bool = False,
+    problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator, real: bool = False
 ) -> Factors:
     """Draw Gaussian starts and targets with matched moments.
 

@@ -323,14 +323,7 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
 
 
 def _component_nodes(
-    s: Reals,
-    p: Reals,
-    a: float,
-    first: Indices,
-    last: Indices,
-    low: Reals,
-    high: Reals,
-    count: int,
+    s: Reals, p: Reals, a: float, first: Indices, last: Indices, low: Reals, high: Reals, count: int
 ) -> Nodes:
     """Return the nodes on some components of Biane's curve.
 

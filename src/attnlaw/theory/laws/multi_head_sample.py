@@ -235,10 +235,7 @@ class MultiHeadDraws:
 
 
 def multi_head_draws(
-    layer: RandomLayer,
-    draws: int,
-    seed: int,
-    progress: Progress = no_progress,
+    layer: RandomLayer, draws: int, seed: int, progress: Progress = no_progress
 ) -> MultiHeadDraws:
     """Draw a layer several times, each with a child of the seed.
 

@@ -120,10 +120,7 @@ class OutputLaw:
         """Return E y, E y^2, E y^3, E y^4 given (mu, v), (draws, 4), for y minus its mean over all draws."""
         v = self.variances
         mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
-        return np.stack(
-            [mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2],
-            axis=-1,
-        )
+        return np.stack([mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
 
     def draw(self, seed: int) -> Array:
         """Draw the coordinate once for each (mu, v).

@@ -181,9 +181,7 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
-            "ridge",
-            "expected a number above 0: with no more {samples} than {features} fits are many",
-            0.0,
+            "ridge", "expected a number above 0: with no more {samples} than {features} fits are many", 0.0
         )
     # ln V is between its value at Vh = a, at which every label counts, and that of the ridge alone.
     low = math.log(modes.response(a))

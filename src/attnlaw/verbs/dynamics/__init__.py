@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from attnlaw.core.errors import BadSetting, rename_settings
 from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
@@ -70,14 +72,11 @@ class DynamicsSimulationSettings(DynamicsSettings):
     seed: int = setting_like(LearnSimulationSettings, "seed")
 
 
+estimate = partial(Quantity, error=True, in_summary=True)
 MEASURED = (
-    Quantity(
-        "alignment", "0 knows nothing of the target, 1 all but its scale", "ρ", error=True, in_summary=True
-    ),
-    Quantity("estimation_error", "|S − S*|²/d", "E", error=True, in_summary=True, log=True),
-    Quantity(
-        "prediction_error", "on fresh clean labels, per sample", "Φ", error=True, in_summary=True, log=True
-    ),
+    estimate("alignment", "0 knows nothing of the target, 1 all but its scale", "ρ"),
+    estimate("estimation_error", "|S − S*|²/d", "E", log=True),
+    estimate("prediction_error", "on fresh clean labels, per sample", "Φ", log=True),
     Quantity("overlap", "Tr S S*/d", "m", error=True),
     Quantity("norm", "Tr S²/d", "q", error=True),
     Quantity("trace", "Tr S/d", error=True),
@@ -139,10 +138,7 @@ STATICS = (
     Quantity("minimiser_error", "E of the minimiser at its best weight decay"),
     Quantity("bayes_error", "E of the Bayes-optimal student"),
 )
-EIGENVALUES = (
-    Quantity("time", "lr·steps/d", "τ"),
-    Quantity("eigenvalue", "of a student there"),
-)
+EIGENVALUES = (Quantity("time", "lr·steps/d", "τ"), Quantity("eigenvalue", "of a student there"))
 TRACKS = (
     Quantity("time", "lr·steps/d", "τ"),
     Quantity("target", "the spike of the target"),
@@ -160,10 +156,7 @@ SIMULATE = Verb(
         Quantity("steps", "of each student", kind="int"),
     ),
     run_each_case(train),
-    tables=(
-        TableSpec("runs", TIMES, lambda run: run.rows, json=True),
-        TableSpec("eigenvalues", EIGENVALUES),
-    ),
+    tables=(TableSpec("runs", TIMES, lambda run: run.rows, json=True), TableSpec("eigenvalues", EIGENVALUES)),
     charts=("runs",),
     is_random=True,
     precheck=check_trainable,

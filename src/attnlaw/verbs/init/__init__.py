@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from attnlaw.core.errors import BadSetting
@@ -17,7 +18,9 @@ from attnlaw.theory.init.law import initial_law
 from attnlaw.theory.init.records import InitialLaw, Spread
 from attnlaw.theory.init.tokens import Tokens, check_tokens, random_tokens
 
-TOKENS, MODEL, LAW = "Tokens", "Model", "Law"
+model_setting = partial(setting, panel="Model", sweepable=True)
+token_setting = partial(setting, panel="Tokens")
+law_setting = partial(setting, panel="Law")
 OWN_WIDTH, LIMIT_WIDTH = "own", "inf"
 MOST_TOKENS = 2048
 
@@ -39,27 +42,19 @@ class InitSettings(Settings):
         sweepable=True,
         metavar="MODEL",
     )
-    std: float | None = setting(
-        None, "Deviation of the weights, else the config's.", greater_than=0, sweepable=True, panel=MODEL
+    std: float | None = model_setting(None, "Deviation of the weights, else the config's.", greater_than=0)
+    depth: int | None = model_setting(
+        None, "Layers, else the config's.", symbol="L", minimum=1, maximum=10_000
     )
-    depth: int | None = setting(
-        None, "Layers, else the config's.", symbol="L", minimum=1, maximum=10_000, sweepable=True, panel=MODEL
-    )
-    width: str = setting(
+    width: str = model_setting(
         OWN_WIDTH,
         "own, inf (the limit), or a width to scale the model to: gains are kept.",
-        sweepable=True,
         metavar="own|inf|N",
-        panel=MODEL,
     )
-    keep: str = setting(
-        "heads", "What stays as the width changes.", choices=KEPT, sweepable=True, panel=MODEL
-    )
-    scaling: str = setting(
-        "1/sqrt(d)", "Of the scores; 1/d is muP's.", choices=SCORE_SCALINGS, sweepable=True, panel=MODEL
-    )
+    keep: str = model_setting("heads", "What stays as the width changes.", choices=KEPT)
+    scaling: str = model_setting("1/sqrt(d)", "Of the scores; 1/d is muP's.", choices=SCORE_SCALINGS)
 
-    tokens: int = setting(
+    tokens: int = token_setting(
         16,
         "Tokens, all different.",
         symbol="s",
@@ -67,28 +62,25 @@ class InitSettings(Settings):
         maximum=MOST_TOKENS,
         excluded_by="ids",
         sweepable=True,
-        panel=TOKENS,
     )
-    ids: tuple[int, ...] | None = setting(
-        None, "Their ids; only which are equal counts.", minimum=0, metavar="1,2,3", panel=TOKENS
+    ids: tuple[int, ...] | None = token_setting(
+        None, "Their ids; only which are equal counts.", minimum=0, metavar="1,2,3"
     )
-    padding: int = setting(0, "How many of them, at the end, are padding.", minimum=0, panel=TOKENS)
+    padding: int = token_setting(0, "How many of them, at the end, are padding.", minimum=0)
 
-    draws: int = setting(100, "Initialisations.", minimum=2, maximum=10**6, panel=LAW)
-    units: int = setting(
+    draws: int = law_setting(100, "Initialisations.", minimum=2, maximum=10**6)
+    units: int = law_setting(
         0,
         "Hidden units that stand for all of an MLP: mean and covariance stay exact. 0 draws all.",
         minimum=0,
-        panel=LAW,
     )
-    gradients: int = setting(
+    gradients: int = law_setting(
         0,
         "Also norms of gradients, over so many initialisations, at the own width. Needs the extra lens.",
         minimum=0,
         maximum=10**6,
-        panel=LAW,
     )
-    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0, panel=LAW)
+    seed: int = law_setting(0, "Seed; equal seeds repeat the table.", minimum=0)
 
     def check(self) -> None:
         if self.width not in (OWN_WIDTH, LIMIT_WIDTH) and not (
@@ -105,40 +97,23 @@ class InitSettings(Settings):
         return None if self.width == OWN_WIDTH else math.inf if self.width == LIMIT_WIDTH else int(self.width)
 
 
+estimate = partial(Quantity, error=True, in_summary=True)
 QUANTITIES = (
     Quantity("model_width", "none in the limit", "N", kind="int", display_name="width N"),
-    Quantity("rms", "of the stream's entries after the last layer", error=True, in_summary=True, log=True),
-    Quantity(
-        "cosine",
-        "mean between tokens after the last layer",
-        error=True,
-        in_summary=True,
-        axis="mean cosine between tokens",
-    ),
+    estimate("rms", "of the stream's entries after the last layer", log=True),
+    estimate("cosine", "mean between tokens after the last layer", axis="mean cosine between tokens"),
     Quantity(
         "cosine_spread", "its deviation over initialisations", log=True, axis="deviation of the mean cosine"
     ),
     Quantity("effective_rank", "of the tokens after the last layer", error=True),
-    Quantity(
-        "score_sd",
-        "deviation of scores in the first layer",
-        error=True,
-        in_summary=True,
-        display_name="score deviation",
+    estimate("score_sd", "deviation of scores in the first layer", display_name="score deviation"),
+    estimate("entropy", "of attention over uniform in the first layer"),
+    estimate(
+        "logit_sd", "deviation of the logit of an id not among the tokens", display_name="logit deviation"
     ),
-    Quantity("entropy", "of attention over uniform in the first layer", error=True, in_summary=True),
-    Quantity(
-        "logit_sd",
-        "deviation of the logit of an id not among the tokens",
-        error=True,
-        in_summary=True,
-        display_name="logit deviation",
-    ),
-    Quantity(
+    estimate(
         "loss",
         "next token (BERT: the token itself); beyond 4096 ids their sum is taken as normal",
-        error=True,
-        in_summary=True,
         axis="loss, nats",
     ),
     Quantity("loss_spread", "its deviation over initialisations"),
@@ -146,7 +121,7 @@ QUANTITIES = (
     Quantity("own_probability", "of the id that stands at the place", error=True, log=True),
     Quantity("own_cosine", "of the last tokens with their own embeddings (tied head)", error=True),
     Quantity("angle_exponent", "slope of log(1 - cosine) by layer", error=True),
-    Quantity("gradient_norm", "of the weight matrices of all layers", error=True, in_summary=True),
+    estimate("gradient_norm", "of the weight matrices of all layers"),
     Quantity("gradient_exponent", "slope of the log norm by layer", error=True),
     Quantity("initialiser", "where it was read from", kind="text"),
 )

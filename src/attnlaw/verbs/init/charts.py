@@ -55,8 +55,7 @@ def init_depth(view: ChartView) -> Drawings:
 
 
 @chart(
-    "Tokens against width",
-    "Mean cosine between tokens after the last layer at several widths, gains kept.",
+    "Tokens against width", "Mean cosine between tokens after the last layer at several widths, gains kept."
 )
 def init_width(view: ChartView) -> Drawings:
     return line_charts(view, view.rows, "model_width", "cosine", log_x=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ from attnlaw.theory.limit.limit import WidthRow, at_width, compare_widths, densi
 from attnlaw.theory.limit.mixture import BATCHES
 from attnlaw.theory.limit.sampler import MOST_DRAWS
 
-TOKENS, LAYER, LAW = "Tokens", "Layers", "Law"
+LAYER = "Layers"
+token_setting = partial(setting, panel="Tokens")
+layer_setting = partial(setting, panel=LAYER, sweepable=True)
+law_setting = partial(setting, panel="Law")
 FIXED_TOKENS = ("embeddings", "gram")  # tokens that are not random
 
 
@@ -41,113 +45,87 @@ class LimitSettings(Settings):
     2506.00846).
     """
 
-    tokens: int = setting(
+    tokens: int = token_setting(
         4,
         "Random tokens.",
         symbol="s",
         minimum=1,
         excluded_by=FIXED_TOKENS,
         sweepable=True,
-        panel=TOKENS,
         slider_range=(1, 32),
     )
-    activation: str = setting(
+    activation: str = token_setting(
         "identity",
         "psi in the random tokens psi(W h).",
         symbol="ψ",
         choices=ACTIVATIONS,
         excluded_by=FIXED_TOKENS,
         sweepable=True,
-        panel=TOKENS,
     )
-    embeddings: str | None = setting(
+    embeddings: str | None = token_setting(
         None,
         "Tokens from a checkpoint's embedding.",
         is_path=True,
         requires="ids",
         excluded_by="gram",
         metavar="MODEL",
-        panel=TOKENS,
     )
-    ids: tuple[int, ...] | None = setting(
-        None, "Their token ids.", minimum=0, requires="embeddings", metavar="1,2,3", panel=TOKENS
+    ids: tuple[int, ...] | None = token_setting(
+        None, "Their token ids.", minimum=0, requires="embeddings", metavar="1,2,3"
     )
-    gram: str | None = setting(
+    gram: str | None = token_setting(
         None,
         "The tokens' Gram matrix X X^T / n: .npy, or text with one row a line.",
         is_path=True,
         metavar="FILE",
-        panel=TOKENS,
     )
-    token: int = setting(
-        1, "The token whose output is read, from 1.", symbol="i", minimum=1, panel=TOKENS, slider_range=(1, 8)
+    token: int = token_setting(
+        1, "The token whose output is read, from 1.", symbol="i", minimum=1, slider_range=(1, 8)
     )
 
-    heads: int = setting(
-        2,
-        "Heads.",
-        symbol="H",
-        minimum=1,
-        maximum=LARGEST_SIZE,
-        sweepable=True,
-        panel=LAYER,
-        slider_range=(1, 64),
-    )
-    width: float = setting(
+    heads: int = layer_setting(2, "Heads.", symbol="H", minimum=1, maximum=LARGEST_SIZE, slider_range=(1, 64))
+    width: float = layer_setting(
         math.inf,
         "Width; inf is the limit.",
         symbol="n",
         minimum=1,
         maximum=LARGEST_SIZE,
         allow_infinite=True,
-        sweepable=True,
         default_sweep=(16, 64, 256, 1024, math.inf),
-        panel=LAYER,
         slider_range=(4, 4096),
         lab_default=64,
     )
-    head_width: int | None = setting(
-        None,
-        "Width of a head, else the layer's.",
-        symbol="n_H",
-        minimum=1,
-        maximum=LARGEST_SIZE,
-        sweepable=True,
-        panel=LAYER,
+    head_width: int | None = layer_setting(
+        None, "Width of a head, else the layer's.", symbol="n_H", minimum=1, maximum=LARGEST_SIZE
     )
-    mask: str = setting("none", "Which tokens a token sees.", choices=MASKS, sweepable=True, panel=LAYER)
-    scaling: str = setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS, sweepable=True, panel=LAYER)
-    depth: int = setting(
+    mask: str = layer_setting("none", "Which tokens a token sees.", choices=MASKS)
+    scaling: str = layer_setting("1/sqrt(n)", "Of the scores.", choices=SCALINGS)
+    depth: int = layer_setting(
         1,
         "Layers; the law is that of the last one's output.",
         minimum=1,
         maximum=LARGEST_SIZE,
-        sweepable=True,
-        panel=LAYER,
         slider_range=(1, 8),
     )
     residual: bool = setting(False, "Add each layer's input to its output.", panel=LAYER)
     normalise: bool = setting(False, "RMSNorm before each layer.", panel=LAYER)
 
-    draws: int = setting(
+    draws: int = law_setting(
         50_000,
         "Draws for each width.",
         minimum=BATCHES,
         maximum=MOST_DRAWS,
-        panel=LAW,
         slider_range=(1000, 100_000),
         lab_default=5000,
     )
-    other_scaling: str | None = setting(
-        None, "Also the distance to the limit of this scaling.", choices=SCALINGS, panel=LAW
+    other_scaling: str | None = law_setting(
+        None, "Also the distance to the limit of this scaling.", choices=SCALINGS
     )
-    gaussian: bool = setting(
-        False, "Also the distance to the Gaussian of the same mean and variance.", panel=LAW
+    gaussian: bool = law_setting(False, "Also the distance to the Gaussian of the same mean and variance.")
+    kernel: bool = law_setting(
+        False, "Also the paper's distance: kernel estimates from a draw for each variance."
     )
-    kernel: bool = setting(
-        False, "Also the paper's distance: kernel estimates from a draw for each variance.", panel=LAW
-    )
-    seed: int = setting(0, "Seed; equal seeds repeat the table.", minimum=0, panel=LAW, slider_range=(0, 20))
+    seed: int = law_setting(0, "Seed; equal seeds repeat the table.", minimum=0, slider_range=(0, 20))
 
     def check(self) -> None:
         finite = self.width != math.inf
@@ -173,30 +151,22 @@ class LimitSettings(Settings):
                 raise BadSetting("token", f"expected one of the {there} {{tokens}}, from 1", self.token)
 
 
+estimate = partial(Quantity, error=True, in_summary=True)
+distance = partial(estimate, log=True)
 QUANTITIES = (
-    Quantity("score_variance", "of p_ii in the last attention block", "Var p", error=True, in_summary=True),
-    Quantity("output_variance", "of the coordinate", "Var y", error=True, in_summary=True),
-    Quantity("kurtosis", "3 for a Gaussian", error=True, in_summary=True),
-    Quantity("kl_to_limit", "relative entropy to the limit", "KL", error=True, in_summary=True, log=True),
-    Quantity("w1_to_limit", "Wasserstein distance to the limit", "W1", error=True, in_summary=True, log=True),
-    Quantity("ks_to_limit", "Kolmogorov-Smirnov distance", "KS", error=True, in_summary=True, log=True),
+    estimate("score_variance", "of p_ii in the last attention block", "Var p"),
+    estimate("output_variance", "of the coordinate", "Var y"),
+    estimate("kurtosis", "3 for a Gaussian"),
+    distance("kl_to_limit", "relative entropy to the limit", "KL"),
+    distance("w1_to_limit", "Wasserstein distance to the limit", "W1"),
+    distance("ks_to_limit", "Kolmogorov-Smirnov distance", "KS"),
     Quantity("residual_of_distances", "error of the quadrature behind the distances", hidden=True),
-    Quantity(
-        "kl_to_other_limit",
-        "to the limit of the other scaling",
-        "KL other",
-        error=True,
-        in_summary=True,
-        log=True,
-    ),
-    Quantity(
+    distance("kl_to_other_limit", "to the limit of the other scaling", "KL other"),
+    distance(
         "kl_to_gaussian",
         "to the Gaussian of the same mean and variance",
         "KL Gaussian",
         display_name="KL divergence to a Gaussian",
-        error=True,
-        in_summary=True,
-        log=True,
     ),
     Quantity(
         "kernel_kl_to_limit",
@@ -206,9 +176,7 @@ QUANTITIES = (
         log=True,
     ),
     Quantity("path_squared_length", "of the token that is read, by depth", kind="floats", error=True),
-    Quantity(
-        "path_cosine", "mean cosine between tokens, by depth", kind="floats", error=True, in_summary=True
-    ),
+    estimate("path_cosine", "mean cosine between tokens, by depth", kind="floats"),
 )
 
 

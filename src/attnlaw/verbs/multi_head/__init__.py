@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from attnlaw.theory.laws.law import Bounded
 from attnlaw.theory.laws.multi_head_sample import MultiHeadDraws, multi_head_draws
 from attnlaw.theory.laws.readout import arrival_time, readout
 
-LAYER, LAW, READOUT = "Layer", "Law", "Readout"
+LAYER = "Layer"
+layer_setting = partial(setting, panel=LAYER, sweepable=True)
+law_setting = partial(setting, panel="Law")
+readout_setting = partial(setting, panel="Readout")
 MOST_BETA = 5
 MOST_TOKENS = 32_768
 
@@ -39,60 +43,36 @@ class MultiHeadSettings(Settings):
         maximum=MOST_BETA,
         sweepable=True,
     )
-    tokens: int = setting(
-        256, "Tokens.", symbol="n", minimum=2, maximum=MOST_TOKENS, sweepable=True, panel=LAYER
+    tokens: int = layer_setting(256, "Tokens.", symbol="n", minimum=2, maximum=MOST_TOKENS)
+    heads: int = layer_setting(8, "Heads.", symbol="h", minimum=1, maximum=10_000)
+    head_size: int = layer_setting(32, "Size of a head's keys.", symbol="d_K", minimum=1, maximum=10_000)
+    value_size: int | None = layer_setting(
+        None, "Size of its values, else the keys'.", symbol="d_V", minimum=1, maximum=10_000
     )
-    heads: int = setting(8, "Heads.", symbol="h", minimum=1, maximum=10_000, sweepable=True, panel=LAYER)
-    head_size: int = setting(
-        32, "Size of a head's keys.", symbol="d_K", minimum=1, maximum=10_000, sweepable=True, panel=LAYER
+    output_size: int | None = layer_setting(
+        None, "Size of the output, else that of all values.", symbol="d_O", minimum=1, maximum=1_000_000
     )
-    value_size: int | None = setting(
-        None,
-        "Size of its values, else the keys'.",
-        symbol="d_V",
-        minimum=1,
-        maximum=10_000,
-        sweepable=True,
-        panel=LAYER,
-    )
-    output_size: int | None = setting(
-        None,
-        "Size of the output, else that of all values.",
-        symbol="d_O",
-        minimum=1,
-        maximum=1_000_000,
-        sweepable=True,
-        panel=LAYER,
-    )
-    sharing: str = setting(
+    sharing: str = layer_setting(
         "none",
         "What heads share: nothing, one key and value (across), or a head its key as its value (tied).",
         choices=SHARINGS,
-        sweepable=True,
-        panel=LAYER,
     )
-    matrix: str = setting("output", "The matrix that is meant.", choices=MATRICES, sweepable=True, panel=LAW)
-    centring: str = setting(
-        "columns", "What is taken off attention: its column means, or 1/n.", choices=CENTRINGS, panel=LAW
+    matrix: str = law_setting("output", "The matrix that is meant.", choices=MATRICES, sweepable=True)
+    centring: str = law_setting(
+        "columns", "What is taken off attention: its column means, or 1/n.", choices=CENTRINGS
     )
-    second_order: bool = setting(
-        False, "Keep the second Hermite term, which narrow heads need (an extension).", panel=LAW
+    second_order: bool = law_setting(
+        False, "Keep the second Hermite term, which narrow heads need (an extension)."
     )
-    draws: int = setting(4, "Draws; 0 for the law alone.", minimum=0, maximum=10_000, panel=LAW)
-    ridge: float = setting(
-        1e-4,
-        "Penalty of a readout of the output, in units of the mean.",
-        symbol="λ",
-        greater_than=0,
-        panel=READOUT,
+    draws: int = law_setting(4, "Draws; 0 for the law alone.", minimum=0, maximum=10_000)
+    ridge: float = readout_setting(
+        1e-4, "Penalty of a readout of the output, in units of the mean.", symbol="λ", greater_than=0
     )
-    noise_variance: float = setting(
-        0.1, "Of its targets, times n/(d_O mean).", symbol="s²", minimum=0, panel=READOUT
+    noise_variance: float = readout_setting(
+        0.1, "Of its targets, times n/(d_O mean).", symbol="s²", minimum=0
     )
-    loss: float = setting(
-        0.1, "Training loss that a readout is to reach.", greater_than=0, maximum=1, panel=READOUT
-    )
-    seed: int = setting(0, "Seed of the draws.", minimum=0, panel=LAW)
+    loss: float = readout_setting(0.1, "Training loss that a readout is to reach.", greater_than=0, maximum=1)
+    seed: int = law_setting(0, "Seed of the draws.", minimum=0)
 
     def check(self) -> None:
         tied = SHARINGS[self.sharing].tied
@@ -128,27 +108,12 @@ class MultiHeadSpectrum:
         return "; ".join(self.draws.layer.warnings) or None
 
 
+distance = partial(Quantity, error=True, in_summary=True, log=True)
 QUANTITIES = (
-    Quantity(
-        "equivalent_w1",
-        "Wasserstein-1 distance to the Gaussian equivalent over the mean",
-        "W1",
-        error=True,
-        in_summary=True,
-        log=True,
-    ),
-    Quantity(
-        "equivalent_distance",
-        "Kolmogorov-Smirnov distance to it",
-        "KS",
-        error=True,
-        in_summary=True,
-        log=True,
-    ),
-    Quantity(
-        "law_w1", "Wasserstein-1 distance to the law over the mean", error=True, in_summary=True, log=True
-    ),
-    Quantity("law_distance", "Kolmogorov-Smirnov distance to the law", error=True, in_summary=True, log=True),
+    distance("equivalent_w1", "Wasserstein-1 distance to the Gaussian equivalent over the mean", "W1"),
+    distance("equivalent_distance", "Kolmogorov-Smirnov distance to it", "KS"),
+    distance("law_w1", "Wasserstein-1 distance to the law over the mean"),
+    distance("law_distance", "Kolmogorov-Smirnov distance to the law"),
     Quantity("mean", "of the law"),
     Quantity("edges", "ends of the law's intervals, low and high in turn", kind="floats"),
     Quantity("atom_at_zero", "share of values that are zero"),
