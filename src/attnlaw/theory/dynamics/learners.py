@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -27,36 +27,6 @@ from attnlaw.theory.learn.problem import Problem
 from attnlaw.theory.learn.target import Target
 
 STEP = 0.1  # a step in time of a flow, times its fastest rate
-
-
-class Learner(Protocol):
-    """The methods of a student that `sgd` calls.
-
-    `after_gradient_step` returns the student after one step along `gradient`, dR/dS of the mean loss. `flow`
-    returns the matrices of the population's flow from the same start, one for each time of the schedule.
-    `statistics` returns the arrays of a `StudentPath` for given matrices.
-    """
-
-    @classmethod
-    def from_problem(
-        cls, problem: Problem, schedule: Schedule, size: int, rng: np.random.Generator
-    ) -> Self: ...
-
-    @property
-    def target(self) -> Reals:
-        """The matrix that labels show, (d, d), or its eigenvalues (d,) if it is diagonal."""
-        ...
-
-    @property
-    def matrix(self) -> Reals: ...
-
-    def after_gradient_step(self, gradient: Reals, rate: float, decay: float) -> Self: ...
-
-    def flow(self) -> list[Reals]: ...
-
-    def statistics(self, matrices: Sequence[Reals]) -> dict[str, Reals]: ...
-
-    def spectrum(self, matrix: Reals) -> Reals: ...
 
 
 @dataclass(frozen=True)
@@ -200,3 +170,9 @@ class Untied:
 
     def spectrum(self, matrix: Reals) -> Reals:
         return np.asarray(np.linalg.svd(matrix, compute_uv=False)[::-1])
+
+
+# `sgd` calls these methods of a student. `after_gradient_step` returns the student after one step along
+# `gradient`, dR/dS of the mean loss. `flow` returns the matrices of the population's flow from the same start,
+# one for each time of the schedule. `statistics` returns the arrays of a `StudentPath` for given matrices.
+Learner = Tied | Direct | Untied

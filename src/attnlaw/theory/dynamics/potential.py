@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Protocol
 
 import numpy as np
 import scipy
@@ -38,21 +37,6 @@ REACH = 7.5  # ends of the trapezoid rule, in standard deviations
 STEPS = 28.0  # 2 pi times the distance of the logistic function's first pole, over the step of the rule
 SCRAMBLES = 4  # scrambled Sobol sequences, which give a standard error
 MEHLER = 20  # orders of the series for two correlated rows; terms beyond are below 3^-20
-
-
-class Potential(Protocol):
-    """The mean loss `Phi(q, m)` with clean labels, its gains (G, H) and the power sigma2 of its noise."""
-
-    @property
-    def even(self) -> bool:
-        """Whether Phi(q, m) = Phi(q, -m), so that -S* fits the labels as well as S*."""
-        ...
-
-    def value(self, q: float, m: float) -> float: ...
-
-    def gains(self, q: float, m: float) -> tuple[float, float]: ...
-
-    def noise_power(self, q: float, m: float) -> float: ...
 
 
 def potential_of(problem: Problem) -> Potential:
@@ -300,6 +284,10 @@ def _softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
         RowSoftmaxPotential(problem.tokens, beta, noise, Q, scramble) for scramble in range(SCRAMBLES)
     )
 
+
+# The mean loss `Phi(q, m)` with clean labels (`value`), its gains (G, H) and the power sigma2 of its noise. `even`
+# says whether Phi(q, m) = Phi(q, -m), so that -S* fits the labels as well as S*.
+Potential = LinearPotential | HermitePotential | SoftmaxPotential | RowSoftmaxPotential
 
 # The outputs whose dynamics is known, with the functions that make their potentials.
 POTENTIALS: dict[str, Callable[[Problem], tuple[Potential, ...]]] = {

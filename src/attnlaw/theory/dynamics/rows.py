@@ -133,7 +133,11 @@ def trajectory_with_rows(
         return TrajectoryRows(path, statics=static_rows)
     return TrajectoryRows(
         path,
-        [row for time in path.time[snapshot_indices(path.time.size)] for row in _density(path, float(time))],
+        [
+            {"time": time, "x": place, "density": value}
+            for time in path.time[snapshot_indices(path.time.size)].tolist()
+            for place, value in density_curve(path.spectrum(time), POINTS)
+        ],
         [row for time in path.time[1:] for row in _track(path, float(time))] if problem.target.spikes else [],
         static_rows,
     )
@@ -152,11 +156,6 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
         errors = [prediction.estimation_error.value for prediction in (kept, bayes)]
         rows.append({"samples": alpha, "minimiser_error": errors[0], "bayes_error": errors[1]})
     return rows
-
-
-def _density(path: Trajectory, time: float) -> list[dict[str, Any]]:
-    curve = density_curve(path.spectrum(time), POINTS)
-    return [{"time": time, "x": place, "density": value} for place, value in curve]
 
 
 def density_curve(law: Law, points: int) -> list[tuple[float, float]]:

@@ -93,26 +93,14 @@ class TrajectorySettings(Settings):
     def problem(self) -> Problem:
         """The problem that these settings describe, without a number of samples."""
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
-        return Problem(
-            tokens=self.tokens,
-            output=self.output,
-            beta=self.beta,
-            target=stated_target(self, of_rank),
-            noise=self.noise,
-            student=self.student,
-            attention=self.attention,
-        )
+        names = ("tokens", "output", "beta", "noise", "student", "attention")
+        return Problem(target=stated_target(self, of_rank), **{name: getattr(self, name) for name in names})
 
     @property
     def schedule(self) -> Schedule:
-        return Schedule(
-            times=parse_log_times("times", self.times),
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            width=self.width,
-            scale=self.scale,
-            scale_key=self.scale_key,
-        )
+        names = ("learning_rate", "decay", "width", "scale", "scale_key")
+        times = parse_log_times("times", self.times)
+        return Schedule(times, **{name: getattr(self, name) for name in names})
 
 
 def parse_log_times(name: str, text: str) -> tuple[float, ...]:

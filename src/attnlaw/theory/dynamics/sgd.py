@@ -91,8 +91,9 @@ def simulate_dynamics(
     for done, rng in enumerate(generators(seed, seeds)):
         show_progress(done, seeds)
         runs.append(_train_student(problem, schedule, size, sensing, batch, rng))
-    quantities = {name: np.array([run.sgd[name] for run in runs]) for name in NAMES}
-    added = {name: quantities[name] - np.array([run.flow[name] for run in runs]) for name in NAMES}
+    sgd, flow, eigenvalues, steps = zip(*runs, strict=True)
+    quantities = {name: np.array([run[name] for run in sgd]) for name in NAMES}
+    added = {name: quantities[name] - np.array([run[name] for run in flow]) for name in NAMES}
     errors = {name: v.std(axis=0, ddof=1) / seeds**0.5 for name, v in quantities.items()} if seeds > 1 else {}
     return MeasuredTrajectory(
         problem=problem,
@@ -101,11 +102,11 @@ def simulate_dynamics(
         seeds=seeds,
         batch=batch,
         sensing=sensing,
-        steps=runs[0].steps,
+        steps=steps[0],
         **{name: values.mean(axis=0) for name, values in quantities.items()},
         error=errors,
         added=added,
-        eigenvalues=np.array([run.eigenvalues for run in runs]),
+        eigenvalues=np.array(eigenvalues),
         **_outcome_and_remark(quantities["norm"]),
     )
 
@@ -138,17 +139,9 @@ def _outcome_and_remark(norms: Reals) -> dict[str, Any]:
     return {"outcome": Outcome.UNSTABLE, "remark": remark}
 
 
-@dataclass(frozen=True)
-class _Run:
-    sgd: dict[str, Reals]
-    flow: dict[str, Reals]
-    eigenvalues: Reals
-    steps: int
-
-
 def _train_student(
     problem: Problem, schedule: Schedule, size: int, sensing: str, batch: int, rng: np.random.Generator
-) -> _Run:
+) -> tuple[dict[str, Reals], dict[str, Reals], Reals, int]:
     student: Learner = student_dynamics(problem).learner.from_problem(problem, schedule, size, rng)
     first, eta = student, schedule.learning_rate
     rate = eta / size  # lr/B
@@ -168,7 +161,7 @@ def _train_student(
         done = wanted
         matrices.append(S)
     values = [student.spectrum(S) if np.isfinite(S).all() else np.full(size, math.nan) for S in matrices]
-    return _Run(first.statistics(matrices), first.statistics(first.flow()), np.array(values), done)
+    return first.statistics(matrices), first.statistics(first.flow()), np.array(values), done
 
 
 @dataclass(frozen=True)
@@ -201,24 +194,15 @@ def trajectory_agreement(
     Raises:
         InputError: the runs belong to another problem or schedule, or have a single seed.
     """
-    if any(
-        (measurement.problem, measurement.schedule) != (path.problem, path.schedule)
-        for measurement in measured
-    ):
+    if any((run.problem, run.schedule) != (path.problem, path.schedule) for run in measured):
         raise InputError("agreement: the runs belong to another problem or schedule; compare one at a time")
     require_seeds(measured)
     flow = trajectory(path.problem, replace(path.schedule, learning_rate=0.0))
     comparisons = []
     for name in (name for name in COMPARED if not np.isnan(getattr(path, name)).any()):
         for i, time in enumerate(path.schedule.times[1:], start=1):
-            rows = [
-                (
-                    measurement.size,
-                    float(measurement.added[name][:, i].mean()),
-                    _standard_error(measurement.added[name][:, i]),
-                )
-                for measurement in measured
-            ]
+            columns = [(run.size, run.added[name][:, i]) for run in measured]
+            rows = [(d, float(a.mean()), float(a.std(ddof=1) / np.sqrt(a.size))) for d, a in columns]
             _, value, error = rows[-1]
             if len(rows) > 1:
                 fit = extrapolate(*zip(*rows, strict=True))
@@ -228,7 +212,3 @@ def trajectory_agreement(
             base = float(getattr(flow, name)[i])
             comparisons.append(TimeComparison(name, time, float(getattr(path, name)[i]), base + value, total))
     return tuple(comparisons)
-
-
-def _standard_error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(values.size))

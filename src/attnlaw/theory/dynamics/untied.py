@@ -71,11 +71,8 @@ class ObservedPairs:
 
     def gains(self, numbers: Reals) -> tuple[float, float, float, float]:
         """Return the gains G1, G2, H1, H2 at the order parameters q1, q2, m1, m2."""
-        q1, q2, m1, m2 = numbers
-        total = self.a1 + self.a2
-        G, H = self.potential.gains(
-            (self.a1 * q1 + self.a2 * q2) / total, (self.a1 * m1 + self.a2 * m2) / total
-        )
+        q, m, _ = self.observed_numbers(numbers)
+        (G, H), total = self.potential.gains(q, m), self.a1 + self.a2
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Reals, Reals, float]:
@@ -285,22 +282,18 @@ def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, A
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
     middle = untied_arrays(observed, value)
     # Each start shifts the mean a little. The errors follow from what every shift does to the quantities.
-    errors = {}
-    for name in middle:
-        spreads = []
-        for weight, runs in ((share, large), (share - 1, small)):
-            parts = [
-                untied_arrays(observed, value + weight * (run - runs.mean(axis=0)) / len(runs))[name]
-                - middle[name]
-                for run in runs
-            ]
-            spreads.append(np.sum(np.square(parts), axis=0) * len(runs) / (len(runs) - 1))
-        errors[name] = np.sqrt(sum(spreads))
+    squares = dict.fromkeys(middle, 0.0)
+    for weight, runs in ((share, large), (share - 1, small)):
+        shifted = (value + weight * (run - runs.mean(axis=0)) / len(runs) for run in runs)
+        moved = [untied_arrays(observed, numbers) for numbers in shifted]
+        for name in middle:
+            parts = [arrays[name] - middle[name] for arrays in moved]
+            squares[name] = squares[name] + np.sum(np.square(parts), axis=0) * len(runs) / (len(runs) - 1)
     gains = np.array([observed.gains(row) for row in value])
     return middle | {
         "trace": np.full(len(value), math.nan),
         "gains": np.stack([gains[:, :2].sum(axis=1), gains[:, 2:].sum(axis=1)], axis=1),
-        "error": errors,
+        "error": {name: np.sqrt(square) for name, square in squares.items()},
     }
 
 
