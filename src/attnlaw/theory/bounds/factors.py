@@ -84,19 +84,10 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.log_errors import log_increase, with_spectral_norm, with_upper_norms
 
 LIPSCHITZ: dict[str, float] = {
-    "gelu": 1.13,
-    "gelu_new": 1.13,
-    "gelu_fast": 1.13,
-    "gelu_python": 1.13,
-    "gelu_pytorch_tanh": 1.13,
-    "silu": 1.10,
-    "swish": 1.10,
-    "quick_gelu": 1.10,
+    **dict.fromkeys(("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh"), 1.13),
+    **dict.fromkeys(("silu", "swish", "quick_gelu"), 1.10),
     "mish": 1.09,
-    "relu": 1.0,
-    "tanh": 1.0,
-    "identity": 1.0,
-    "linear": 1.0,
+    **dict.fromkeys(("relu", "tanh", "identity", "linear"), 1.0),
 }
 
 

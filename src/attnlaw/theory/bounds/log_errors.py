@@ -61,7 +61,9 @@ def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
     """Return the network with every approximate spectral norm raised by its error; None if all are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
-    return network.map(lambda _, spectrum: with_spectral_norm(spectrum, _upper_norm(spectrum)))
+    return network.map(
+        lambda _, spectrum: with_spectral_norm(spectrum, spectrum.spectral + (spectrum.spectral_error or 0.0))
+    )
 
 
 def log_increase(upper: float, value: float) -> float:
@@ -75,7 +77,3 @@ def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
     Only the first value changes. In an approximate spectrum it has multiplicity zero, so no sum contains it.
     """
     return replace(spectrum, values=np.append(norm, spectrum.values[1:]))
-
-
-def _upper_norm(spectrum: Spectrum) -> float:
-    return spectrum.spectral + (spectrum.spectral_error or 0.0)

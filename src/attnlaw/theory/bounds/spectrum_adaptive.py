@@ -63,7 +63,7 @@ class Contribution:
     continuous_log_value: float  # ln C at `continuous_p`
     log_error: LogError | None  # error of `log_value`
     continuous_log_error: LogError | None  # error of `continuous_log_value`
-    fixed_log_errors: tuple[LogError | None, LogError | None, LogError | None]
+    fixed_log_errors: tuple[LogError | None, ...]
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
@@ -104,11 +104,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
         continuous_log_value=value(p, factors.spectrum),
         log_error=_log_error(factors, float(grid[best]), grid_minimum),
         continuous_log_error=_log_error(factors, p, minimum),
-        fixed_log_errors=(
-            _log_error(factors, 0.0, partial(value, 0.0)),
-            _log_error(factors, 1.0, partial(value, 1.0)),
-            _log_error(factors, 2.0, partial(value, 2.0)),
-        ),
+        fixed_log_errors=tuple(_log_error(factors, q, partial(value, q)) for q in (0.0, 1.0, 2.0)),
     )
 
 

@@ -172,7 +172,7 @@ class Untied:
         return np.asarray(np.linalg.svd(matrix, compute_uv=False)[::-1])
 
 
-# `sgd` calls these methods of a student. `after_gradient_step` returns the student after one step along
-# `gradient`, dR/dS of the mean loss. `flow` returns the matrices of the population's flow from the same start,
-# one for each time of the schedule. `statistics` returns the arrays of a `StudentPath` for given matrices.
+# `after_gradient_step` returns the student after one step along `gradient`, dR/dS of the mean loss. `flow`
+# returns the matrices of the population's flow from the same start, one for each time of the schedule.
+# `statistics` returns the arrays of a `StudentPath` for given matrices.
 Learner = Tied | Direct | Untied

@@ -285,8 +285,8 @@ def _softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
     )
 
 
-# The mean loss `Phi(q, m)` with clean labels (`value`), its gains (G, H) and the power sigma2 of its noise. `even`
-# says whether Phi(q, m) = Phi(q, -m), so that -S* fits the labels as well as S*.
+# Each has the mean loss `Phi(q, m)` with clean labels (`value`), its gains (G, H) and the power sigma2 of its
+# noise. `even` says whether Phi(q, m) = Phi(q, -m), so that -S* fits the labels as well as S*.
 Potential = LinearPotential | HermitePotential | SoftmaxPotential | RowSoftmaxPotential
 
 # The outputs whose dynamics is known, with the functions that make their potentials.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from attnlaw.theory.learn.outliers import Outlier
 from attnlaw.theory.learn.outputs import OUTPUTS
 from attnlaw.theory.learn.problem import Problem
 
-T = TypeVar("T")
 # On a plateau the alignment changes by less than FLAT while time grows by the factor LONG, and it has not yet
 # reached LEARNED. A plateau lasts at least LASTING of the time until then, because the start of any curve is
 # flat in the logarithm of time.
@@ -131,8 +130,8 @@ class Trajectory(StudentPath):
         Raises:
             InputError: the student has untied factors, for which there is no theory.
         """
-        law_at_end = self._require("spectrum", student_dynamics(self.problem).spectrum)
-        return law_at_end(self.problem, self._schedule_until(time))
+        law: Law = self._at_end("spectrum", time)
+        return law
 
     def outliers(self, time: float) -> tuple[Outlier, ...]:
         """Return the spikes of the target that are visible in the spectrum at a time, the largest first.
@@ -140,8 +139,8 @@ class Trajectory(StudentPath):
         Raises:
             InputError: the student has untied factors, for which there is no theory.
         """
-        outliers_at_end = self._require("outliers", student_dynamics(self.problem).outliers)
-        return outliers_at_end(self.problem, self._schedule_until(time))
+        outliers: tuple[Outlier, ...] = self._at_end("outliers", time)
+        return outliers
 
     def edge(self, time: float) -> float:
         """Return the upper end of the spectrum at a time, without outliers."""
@@ -163,13 +162,11 @@ class Trajectory(StudentPath):
         lost = ~np.isfinite(self.norm)
         return float(self.time[lost.argmax()]) if lost.any() else None
 
-    def _schedule_until(self, time: float) -> Schedule:
-        return replace(self.schedule, times=(time,))
-
-    def _require(self, name: str, theory: T | None) -> T:
+    def _at_end(self, name: str, time: float) -> Any:
+        theory = getattr(student_dynamics(self.problem), name)
         if theory is None:
             raise InputError(f"{name}: has no theory for {self.problem.attention} factors")
-        return theory
+        return theory(self.problem, replace(self.schedule, times=(time,)))
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:

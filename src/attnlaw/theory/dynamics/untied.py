@@ -75,7 +75,7 @@ class ObservedPairs:
         (G, H), total = self.potential.gains(q, m), self.a1 + self.a2
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
-    def observed_numbers(self, numbers: Reals) -> tuple[Reals, Reals, float]:
+    def observed_numbers(self, numbers: Reals) -> tuple[Any, Any, float]:
         """Return the norm q_eff and the overlap m_eff that labels show, and Q_eff of the target.
 
         Args:

@@ -299,16 +299,8 @@ def predict_completion(problem: Completion, seed: int = 0) -> CompletionPredicti
     kind = "connected" if len(blocks) == 1 else "complete" if whole else "disconnected"
     exponents = [block.exponent for block in blocks if block.exponent is not None]
     outcome, remark = _outcome_and_remark(blocks, k, float(np.linalg.norm(mask * M)))
-    return CompletionPrediction(
-        kind,
-        len(blocks),
-        rank,
-        float(sum(s.sum() for s in sizes)),
-        W,
-        min(exponents, default=None),
-        outcome,
-        remark,
-    )
+    exponent, nuclear = min(exponents, default=None), float(sum(s.sum() for s in sizes))
+    return CompletionPrediction(kind, len(blocks), rank, nuclear, W, exponent, outcome, remark)
 
 
 def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -> _Block:
@@ -327,16 +319,8 @@ def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -
     # A single direction keeps the latent row of its first pair; the rows of later directions turn.
     row = limit.first @ start
     Q1 = row[None] / np.linalg.norm(row) if limit.rank == 1 and limit.lost is None else None
-    return _Block(
-        rows,
-        cols,
-        limit.A,
-        limit.B,
-        Q1,
-        2 * (1 - float(s[1] / s[0])) if s[0] else None,
-        limit.residual,
-        limit.lost,
-    )
+    exponent = 2 * (1 - float(s[1] / s[0])) if s[0] else None
+    return _Block(rows, cols, limit.A, limit.B, Q1, exponent, limit.residual, limit.lost)
 
 
 def _block_product(block: _Block, other: _Block) -> Reals:
@@ -358,10 +342,8 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
     if np.sqrt(sum(block.residual**2 for block in blocks)) > FITTED * size:
         return Outcome.DONE, f"latent {latent} is too small to fit all observed entries; raise it to fit them"
     if len(blocks) > 1 and any(block.Q is None for block in blocks):
-        return (
-            Outcome.DONE,
-            "entries between incomplete components of rank above one are not predicted: train",
-        )
+        remark = "entries between incomplete components of rank above one are not predicted: train"
+        return Outcome.DONE, remark
     return Outcome.DONE, None
 
 
@@ -382,10 +364,8 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
     s = np.linalg.svd(W, compute_uv=False)
     outcome, remark = Outcome.DONE, None
     if not end.still:
-        outcome, remark = (
-            Outcome.NOT_CONVERGED,
-            "the flow is still on its way; start larger, or show more entries",
-        )
+        outcome = Outcome.NOT_CONVERGED
+        remark = "the flow is still on its way; start larger, or show more entries"
     elif end.residual > FITTED * float(np.linalg.norm(mask * M)):
         remark = f"latent {k} is too small to fit all observed entries; raise it to fit them"
     rank = int(np.sum(s > TRAINED_RANK * s[0]))
@@ -401,6 +381,5 @@ def mean_cosine(latent: int) -> float:
     >>> round(mean_cosine(2), 6)  # 2/pi
     0.63662
     """
-    return float(
-        np.exp(scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)) / np.sqrt(np.pi)
-    )
+    log_ratio = scipy.special.gammaln(latent / 2) - scipy.special.gammaln((latent + 1) / 2)
+    return float(np.exp(log_ratio) / np.sqrt(np.pi))

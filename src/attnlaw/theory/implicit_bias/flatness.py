@@ -78,14 +78,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
     27.0
     """
     L = check_value("depth", depth, int, minimum=2)
-    sides = check_value("rows", rows, float, greater_than=0) * check_value(
-        "cols", cols, float, greater_than=0
-    )
-    return float(
-        L
-        * sides ** (1 / L)
-        * require_spectral_values("singular values", values, SINGULAR).sum() ** (2 * (L - 1) / L)
-    )
+    n, m = (check_value(*side, float, greater_than=0) for side in (("rows", rows), ("cols", cols)))
+    nuclear = require_spectral_values("singular values", values, SINGULAR).sum()
+    return float(L * (n * m) ** (1 / L) * nuclear ** (2 * (L - 1) / L))
 
 
 def least_decay(values: ArrayLike, depth: int) -> float:

@@ -47,30 +47,12 @@ class Link:
         return with_parameter(self, parameter, parse_positive(parameter))
 
 
-def _identity(z: Reals) -> Reals:
-    return z
-
-
-def _relu(z: Reals) -> Reals:
-    return np.maximum(z, 0.0)
-
-
-def _wave(z: Reals) -> Reals:
-    return np.asarray(z + 0.5 * np.sin(3 * z))
-
-
-def _tanh(z: Reals, gain: float) -> Reals:
-    return np.tanh(gain * z)
-
-
 LINKS = Variants(
-    Link("identity", _identity),
-    Link("relu", _relu),
+    Link("identity", lambda z: z),
+    Link("relu", lambda z: np.maximum(z, 0.0)),
     Link("sin", np.sin),
-    # z + sin(3 z)/2
-    Link("wave", _wave),
-    # tanh(G z)
-    Link("tanh:G", _tanh, example="tanh:2"),
+    Link("wave", lambda z: np.asarray(z + 0.5 * np.sin(3 * z))),
+    Link("tanh:G", lambda z, gain: np.tanh(gain * z), example="tanh:2"),
 )
 
 

@@ -230,20 +230,16 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
     sizes = {name: size * width // model.width for name, size in sizes.items()}
     share, head_width = width / model.width, sizes.get("head_width", model.head_width)
     scale = math.sqrt(model.head_width / head_width)
+    known = model.frequencies
+    planes = len(known) * head_width // model.head_width
     names = ("query", "key", "value", "inner", "residual", "head")
     smaller = {name: getattr(model.deviations, name) / math.sqrt(share) for name in names}
     return replace(
         model,
         width=width,
         **sizes,
-        frequencies=_spread_frequencies(model, head_width),
+        frequencies=tuple(known[i * len(known) // planes] for i in range(planes)),
         hidden=max(1, round(model.hidden * share)),
         deviations=replace(model.deviations, **smaller),
         score_scales=tuple(scale * score_scale for score_scale in model.score_scales),
     )
-
-
-def _spread_frequencies(model: Architecture, head_width: int) -> tuple[float, ...]:
-    """Return the rotary frequencies of heads of another width, in which each keeps its share."""
-    planes = len(model.frequencies) * head_width // model.head_width
-    return tuple(model.frequencies[i * len(model.frequencies) // planes] for i in range(planes))

@@ -73,8 +73,7 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
     if count == model.hidden:
         return grams
     e = math.sqrt(count / model.hidden)
-    gram: Array = model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * grams / count)
-    return gram
+    return np.asarray(model.hidden * ((1 - e) * unit_kernel(model, gram_of(t)) + e * grams / count))
 
 
 def unit_kernel(model: Architecture, gram: Array) -> Array:
@@ -144,7 +143,9 @@ class Chain:
             token += std.position * z[:, u : u + s]
         if kinds:
             token += std.position * z[:, [u + places + kind for kind in segments]]
-        fixed = [self._ones(z.shape[-1])] if model.centred else []
+        ones = np.zeros((self.draws, 1, z.shape[-1]))
+        ones[..., 0] = 1.0
+        fixed = [ones] if model.centred else []
         fixed += [embedded] if model.tied else []
         return compress(np.concatenate([token, *fixed], axis=1))
 
@@ -159,11 +160,6 @@ class Chain:
         along = self.rng.standard_normal((self.draws, k, 1))
         across = bartlett(k, n - 1, (self.draws,), self.rng)
         return np.concatenate([along, across], axis=-1) / math.sqrt(n)
-
-    def _ones(self, columns: int) -> Array:
-        ones = np.zeros((self.draws, 1, columns))
-        ones[..., 0] = 1.0
-        return ones
 
     @property
     def x(self) -> Array:
@@ -183,12 +179,10 @@ class Chain:
     def norm(self, x: Array) -> Array:
         """Return x over its root mean square with epsilon; LayerNorm subtracts the mean before."""
         if self.model.centred:
-            ones = np.concatenate(
-                [self.ones, np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))], -1
-            )
+            wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
+            ones = np.concatenate([self.ones, wider], -1)
             x = x - (x @ np.swapaxes(ones, -1, -2)) * ones
-        normalised: Array = x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon)
-        return normalised
+        return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon))
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
         """Return scores and weights of all heads, (draws, H, s, s), and the factor R of their output."""
@@ -220,16 +214,14 @@ class Chain:
         keys = self._repeat_for_heads(bartlett(m, model.head_width, (draws, model.key_value_heads), self.rng))
         core = self.rng.standard_normal((draws, model.heads, m, keys.shape[-1])) @ np.swapaxes(keys, -1, -2)
         left = model.width * model.deviations.query * model.deviations.key * t[:, None]
-        p: Array = left @ core @ np.swapaxes(t[:, None], -1, -2)
-        return p
+        return np.asarray(left @ core @ np.swapaxes(t[:, None], -1, -2))
 
     def _rotary_scores(self, t: Array) -> Array:
         """Return scores of queries and keys that are normalised or rotated, with all d numbers of a head."""
         model, root_n = self.model, math.sqrt(self.model.width)
         q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
         k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))
-        p: Array = q @ np.swapaxes(k, -1, -2)
-        return p
+        return np.asarray(q @ np.swapaxes(k, -1, -2))
 
     def _rotary_rows(self, gain: float, t: Array, heads: int) -> Array:
         d, planes = self.model.head_width, len(self.model.frequencies)
@@ -247,10 +239,8 @@ class Chain:
     def mlp(self, h: Array) -> Array:
         """Return the factor R of the output of the MLP, or of its experts."""
         gram = experts_gram if self.model.experts else hidden_gram
-        return (
-            symmetric_root(gram(self.model, compress(h), self.units, self.rng))
-            * self.model.deviations.residual
-        )
+        root = symmetric_root(gram(self.model, compress(h), self.units, self.rng))
+        return root * self.model.deviations.residual
 
     def add(self, r: Array) -> None:
         """Add the output `R Z` of a block to the tokens.

@@ -72,6 +72,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
     std = _require_value(std, config, init.std[0], "add it, or give a deviation (--std)")
     order = _order(config, init)
     pad = config.values.get("pad_token_id")
+    root = math.sqrt(width) if init.embedding_root else None
     plain_order = order == "post" and not stack.first_norm  # OPT of 350M parameters
     return Architecture(
         name=kind,
@@ -88,9 +89,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         experts=_size(config, init.experts) if init.experts else 0,
         experts_per_token=_size(config, "num_experts_per_tok") if init.experts else 0,
         norm=family.norm,
-        epsilon=next(
-            (epsilon for key in family.epsilon if (epsilon := config.number(key))), family.default_epsilon
-        ),
+        epsilon=next(filter(None, map(config.number, family.epsilon)), family.default_epsilon),
         order=order,
         first_norm=stack.first_norm is not None,
         last_norm=stack.last_norm is not None and not plain_order,
@@ -103,9 +102,7 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
         score_cap=config.number("attn_logit_softcapping"),
         logit_cap=config.number("final_logit_softcapping"),
         logit_scale=1 / (config.number("logits_scaling") or 1.0),
-        embedding_scale=math.sqrt(width)
-        if init.embedding_root
-        else config.number("embedding_multiplier") or 1.0,
+        embedding_scale=root or config.number("embedding_multiplier") or 1.0,
         residual_scale=config.number("residual_multiplier") or 1.0,
         head=init.head,
         tied=config.values.get("tie_word_embeddings") is not False,

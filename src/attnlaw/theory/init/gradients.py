@@ -68,7 +68,5 @@ def _law(norms: Mapping[str, Array]) -> GradientLaw:
         norm=spread_of(whole),
         layers={layer: spread_of(values) for layer, values in by_layer.items()},
         matrices=tuple(matrices),
-        exponent=spread_of(slopes([np.log(values) for values in by_layer.values()]))
-        if len(by_layer) > 1
-        else None,
+        exponent=None if len(by_layer) < 2 else spread_of(slopes([np.log(v) for v in by_layer.values()])),
     )

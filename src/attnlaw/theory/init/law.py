@@ -24,7 +24,7 @@ Remarks say in words what is unusual about a law. They are not verdicts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,8 +129,7 @@ def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict
 def _entropy(p: Array) -> Array:
     """Return -sum p log p along the last axis."""
     logs = np.log(p, out=np.zeros_like(p), where=p > 0)
-    entropy: Array = -(p * logs).sum(axis=-1)
-    return entropy
+    return np.asarray(-(p * logs).sum(axis=-1))
 
 
 REPLICATES = 4  # draws of a limit that is not random; they differ only by the heads they sample
@@ -203,9 +202,8 @@ def _draw_tables(
     progress: Progress,
 ) -> list[dict[str, Array]]:
     """Return the measures of every draw: a table for each layer, and one for the logits at the end."""
-    rows = len(tokens) * max(
-        len(tokens), model.head_width if model.frequencies or model.query_key_norm else 0
-    )
+    turned = model.head_width if model.frequencies or model.query_key_norm else 0
+    rows = len(tokens) * max(len(tokens), turned)
     state_numbers = (2 * len(tokens) + len(tokens.distinct) + 1) ** 2
     size = min(draws, max(1, _CHUNK // max(model.heads * rows, state_numbers)))
     parts: list[list[dict[str, Array]]] = []
@@ -217,18 +215,13 @@ def _draw_tables(
             state = Chain(model, tokens, count, rng, units)
         else:
             state = LimitChain(model, tokens, count, rng, KEPT[limit], uniform)
-        parts.append(
-            [
-                *(measure_layer(layer, tokens, state.allowed) for layer in run_layers(state)),
-                _head_table(state),
-            ]
-        )
+        by_layer = [measure_layer(layer, tokens, state.allowed) for layer in run_layers(state)]
+        parts.append([*by_layer, _head_table(state)])
     progress(draws, draws)
-    return [_join_tables(tables) for tables in zip(*parts, strict=True)]
-
-
-def _join_tables(tables: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    return [
+        {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        for tables in zip(*parts, strict=True)
+    ]
 
 
 def _head_table(state: Chain) -> dict[str, Array]:
@@ -241,9 +234,8 @@ def _head_table(state: Chain) -> dict[str, Array]:
     sums = logits.log_sums(state.rng)
     places, targets = tokens.targets(state.model.causal)
     if len(places):
-        table["loss"] = (sums[:, places] - logits.token_logits[:, places, _columns(tokens, targets)]).mean(
-            axis=-1
-        )
+        target_logits = logits.token_logits[:, places, _columns(tokens, targets)]
+        table["loss"] = (sums[:, places] - target_logits).mean(axis=-1)
     seen = np.arange(tokens.seen)
     own_logits = logits.token_logits[:, seen, _columns(tokens, tokens.ids[: tokens.seen])]
     table["own_probability"] = np.exp(own_logits - sums[:, seen]).mean(axis=-1)

@@ -192,10 +192,6 @@ def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:
     return answer if bias is None else answer + bias
 
 
-def _addmm(bias: Any, x: Any, weight: LazyWeight) -> Any:
-    return _linear(x, weight, bias)
-
-
 def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: Any) -> Any:
     # Autograd needs an input with a gradient, and token ids have none.
     hook = torch.zeros((), requires_grad=True)
@@ -205,7 +201,7 @@ def _embedding(numbers: Any, weight: LazyWeight, padding_idx: int | None, **_: A
 # The calls that model code makes with its weights: Linear and routers, the Conv1D of GPT-2, Embedding.
 _ANSWERS: dict[Any, Callable[..., Any]] = {
     functional.linear: _linear,
-    torch.addmm: _addmm,
+    torch.addmm: lambda bias, x, weight: _linear(x, weight, bias),
     functional.embedding: _embedding,
 }
 
@@ -258,7 +254,9 @@ def lazy_model(
         config = AutoConfig.for_model(**values)
         model = kind.from_config(config, attn_implementation="eager", experts_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
-    matrices = _replace_matrices(model, std or (lambda name: _deviation(known, name)), generator)
+    own = known.deviations
+    std = std or (lambda name: own.residual if name.endswith("c_proj") else own.query)
+    matrices = _replace_matrices(model, std, generator)
     for module in model.modules():
         left = (*module._parameters.values(), *module._buffers.values())
         if any(tensor.is_meta for tensor in left if tensor is not None):
@@ -302,12 +300,6 @@ def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
         for key, weight in module._parameters.items():
             if weight is not None and weight.ndim > 1:
                 yield owner, module, key, weight
-
-
-def _deviation(known: Architecture, name: str) -> float:
-    """Return the deviation of a matrix by its name. Only GPT-2 has another one, for `c_proj`."""
-    std = known.deviations
-    return std.residual if name.endswith("c_proj") else std.query
 
 
 def _zero_biases(module: Any) -> None:

@@ -98,8 +98,7 @@ class LimitChain(Chain):
         if not self.model.query_key_norm:
             return gain * t
         lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)
-        rows: Array = gain * t / np.sqrt(lengths + self.model.epsilon)
-        return rows
+        return np.asarray(gain * t / np.sqrt(lengths + self.model.epsilon))
 
     def mlp(self, h: Array) -> Array:
         model, t = self.model, compress(h)

@@ -51,8 +51,7 @@ class InitialLogits:
         variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
         if self.cap is not None:
             variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)
-        deviations: Array = np.sqrt(variances.mean(axis=-1))
-        return deviations
+        return np.asarray(np.sqrt(variances.mean(axis=-1)))
 
     def _capped(self, z: Array) -> Array:
         return capped(z, self.cap)
@@ -68,8 +67,7 @@ class InitialLogits:
             mean, second = self._moments()
             spread = symmetric_root(self.others * (second - mean[..., :, None] * mean[..., None, :]))
             rest = self.others * mean + (spread @ rng.standard_normal((draws, s, 1)))[..., 0]
-        sums: Array = np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1))
-        return sums
+        return np.asarray(np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1)))
 
     def _moments(self) -> tuple[Array, Array]:
         """Return E e^z and E e^(z_i + z_j) for the logits z of one id."""
@@ -121,8 +119,7 @@ def own_cosine(state: Chain) -> Array | None:
     embeddings = state.embeddings[:, [tokens.distinct.index(token) for token in tokens.ids[: tokens.seen]]]
     lengths = np.linalg.norm(h, axis=-1) * np.linalg.norm(embeddings, axis=-1)
     dots = (h * embeddings).sum(axis=-1)
-    cosines: Array = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0).mean(axis=-1)
-    return cosines
+    return np.asarray(np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0).mean(axis=-1))
 
 
 def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
@@ -161,12 +158,10 @@ def _limit_transform(model: Architecture, gain: float, gram: Array) -> Array:
     means = coefficients(psi.function, np.diagonal(inner, axis1=-2, axis2=-1))[..., 0]
     kernel = kernel_map(model.activation, inner) - means[..., :, None] * means[..., None, :]
     lengths = np.sqrt(np.diagonal(kernel, axis1=-2, axis2=-1) + model.epsilon)
-    scaled: Array = kernel / (lengths[..., :, None] * lengths[..., None, :])
-    return scaled
+    return np.asarray(kernel / (lengths[..., :, None] * lengths[..., None, :]))
 
 
 def _without_first(rows: Array) -> Array:
     """Return all rows except the first, in coordinates without the direction of the first."""
     upper = np.linalg.qr(np.swapaxes(rows, -1, -2), mode="r")
-    result: Array = np.swapaxes(upper, -1, -2)[:, 1:, 1:]
-    return result
+    return np.asarray(np.swapaxes(upper, -1, -2)[:, 1:, 1:])

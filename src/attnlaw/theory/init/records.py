@@ -56,8 +56,7 @@ def slopes(by_layer: list[Array]) -> Array:
     [2.0]
     """
     layer = np.arange(len(by_layer)) - (len(by_layer) - 1) / 2
-    slope: Array = np.stack(by_layer, axis=1) @ layer / (layer @ layer)
-    return slope
+    return np.asarray(np.stack(by_layer, axis=1) @ layer / (layer @ layer))
 
 
 @dataclass(frozen=True)

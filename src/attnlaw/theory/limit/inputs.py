@@ -21,7 +21,7 @@ from functools import cached_property
 from math import isqrt, prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
@@ -42,29 +42,6 @@ MOST_TOKENS = isqrt(MOST_MEMORY // (8 * ROOT_ARRAYS))
 _SLAB = 2**17
 # Fourth powers of larger numbers (entries of a Gram matrix, weight variances), or of inverses, leave float64.
 LARGEST = 1e15
-
-
-class Inputs(Protocol):
-    """The interface of tokens that a layer can read. A root of a matrix is any L with `L L^T` equal to it."""
-
-    @property
-    def tokens(self) -> int:
-        """The number s of tokens."""
-
-    def least_width(self) -> int:
-        """Return the smallest width in which such tokens exist."""
-
-    def limit_root(self) -> Array:
-        """Return a root (s, r) of Sigma at infinite width."""
-
-    def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw m coordinates of the tokens at infinite width, (draws, s, m)."""
-
-    def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Draw roots (draws or 1, s, m + r) of X X^T / n at width n."""
-
-    def root_numbers(self, width: int, draws: int) -> int:
-        """Return how many numbers the largest array that `roots` makes holds."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +70,7 @@ class RandomInputs:
         activation(self.activation)
 
     def least_width(self) -> int:
+        """Return the smallest width in which such tokens exist."""
         return 1
 
     def limit_root(self) -> Array:
@@ -217,6 +195,10 @@ class GivenInputs:
     def root_numbers(self, width: int, draws: int) -> int:
         """Count a root for each draw, the most that `roots` returns."""
         return draws * self._root.size
+
+
+# Tokens that a layer can read. A root of a matrix is any L with `L L^T` equal to it.
+Inputs = RandomInputs | GivenInputs
 
 
 def check_tokens(tokens: int) -> None:

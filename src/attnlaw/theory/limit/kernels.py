@@ -62,14 +62,6 @@ class Activation:
         return with_parameter(self, parameter, parse_positive(parameter))
 
 
-def identity(x: Array) -> Array:
-    return x
-
-
-def relu(x: Array) -> Array:
-    return np.maximum(x, 0.0)
-
-
 def gelu(x: Array) -> Array:
     """Return the exact GELU, x Phi(x)."""
     return np.asarray(x * scipy.special.ndtr(x))
@@ -79,11 +71,6 @@ def gelu_new(x: Array) -> Array:
     """Return GELU by a hyperbolic tangent, as in GPT-2 and Gemma: within 5e-4 of x Phi(x)."""
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))
-
-
-def silu(x: Array) -> Array:
-    """Return x / (1 + exp(-x))."""
-    return np.asarray(x * scipy.special.expit(x))
 
 
 def clip(x: Array, bound: float) -> Array:
@@ -98,11 +85,6 @@ def clip_moments(bound: float) -> tuple[float, float]:
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
     return (1 - tail) - 2 * bound * density + bound * bound * tail, 0.0
-
-
-def identity_kernel(a: Array, b: Array, c: Array) -> Array:
-    """Return E[u v] = c."""
-    return c
 
 
 def relu_kernel(a: Array, b: Array, c: Array) -> Array:
@@ -137,11 +119,11 @@ def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
 
 
 ACTIVATIONS = Variants(
-    Activation("identity", identity, identity_kernel, linear=True),
-    Activation("relu", relu, relu_kernel),
+    Activation("identity", lambda x: x, lambda a, b, c: c, linear=True),
+    Activation("relu", lambda x: np.maximum(x, 0.0), relu_kernel),
     Activation("gelu", gelu, gelu_kernel),
     Activation("gelu_new", gelu_new),
-    Activation("silu", silu),
+    Activation("silu", lambda x: np.asarray(x * scipy.special.expit(x))),
     # Clipped to [-C, C].
     Activation("clip:C", clip, moments=clip_moments, example="clip:2"),
 )

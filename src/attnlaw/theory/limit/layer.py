@@ -49,18 +49,6 @@ def softmax(p: Array, allowed: BoolArray, axis: int) -> Array:
     return weights
 
 
-def relu(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, np.maximum(p, 0.0), 0.0)
-
-
-def sigmoid(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, scipy.special.expit(p), 0.0)
-
-
-def linear(p: Array, allowed: BoolArray, axis: int) -> Array:
-    return np.where(allowed, p, 0.0)
-
-
 @dataclass(frozen=True)
 class ScoreFunction:
     """A function that turns scores into attention weights.
@@ -105,9 +93,9 @@ class Mask:
 
 SCORES = by_name(
     ScoreFunction("softmax", softmax, normalised=True),
-    ScoreFunction("relu", relu),
-    ScoreFunction("sigmoid", sigmoid),
-    ScoreFunction("linear", linear),
+    ScoreFunction("relu", lambda p, allowed, axis: np.where(allowed, np.maximum(p, 0.0), 0.0)),
+    ScoreFunction("sigmoid", lambda p, allowed, axis: np.where(allowed, scipy.special.expit(p), 0.0)),
+    ScoreFunction("linear", lambda p, allowed, axis: np.where(allowed, p, 0.0)),
 )
 SCALINGS = by_name(Scaling("1/sqrt(n)", lambda width: 1.0), Scaling("1/n", math.sqrt))
 MASKS = Variants(

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -293,19 +294,11 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
 
 def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
     """Return the moments of a law and, unless it is the limit, its distances to the limit."""
-    law, apart = width_law.law, None if width_law is limit else distances(width_law.law, limit.law)
-    return WidthRow(
-        width=width,
-        law=law,
-        score_variance=law.score_variance(),
-        output_variance=law.variance(),
-        kurtosis=law.kurtosis(),
-        kl_to_limit=apart.kl if apart else None,
-        w1_to_limit=apart.w1 if apart else None,
-        ks_to_limit=apart.ks if apart else None,
-        residual_of_distances=apart.residual if apart else None,
-        path=width_law.path,
-    )
+    law = width_law.law
+    numbers: list[Any] = [law.score_variance(), law.variance(), law.kurtosis()]
+    numbers += [None] * 4 if width_law is limit else vars(distances(law, limit.law)).values()
+    numbers.append(width_law.path)
+    return WidthRow(width, law, *numbers)
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:

@@ -65,14 +65,6 @@ class Features:
         return with_parameter(self, parameter, parse_positive(parameter))
 
 
-def _sign_moments() -> tuple[float, float]:
-    return math.sqrt(2 / math.pi), 1 - 2 / math.pi
-
-
-def _tanh(x: Reals, gain: float) -> Reals:
-    return np.tanh(gain * x)
-
-
 def _tanh_moments(gain: float) -> tuple[float, float]:
     """Compute the moments by quadrature, cut where tanh(gain z) bends."""
     linear, second = (
@@ -97,9 +89,8 @@ LOSSES = by_name(
     LossChoice("hinge", "hinge", HINGE),
 )
 FEATURES = Variants(
-    Features("sign", np.sign, _sign_moments),
-    # tanh(G z)
-    Features("tanh:G", _tanh, _tanh_moments, example="tanh:2"),
+    Features("sign", np.sign, lambda: (math.sqrt(2 / math.pi), 1 - 2 / math.pi)),
+    Features("tanh:G", lambda z, gain: np.tanh(gain * z), _tanh_moments, example="tanh:2"),
 )
 
 

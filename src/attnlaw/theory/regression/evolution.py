@@ -48,11 +48,6 @@ FAR = 9.0  # standard deviations; the mass beyond is below the precision of floa
 NODES = 12
 
 
-def mean_square_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return the mean square error of the mean of K learners, 1 - 2m + q1 + (q - q1)/K."""
-    return 1 - 2 * m + q1 + (q - q1) / learners
-
-
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
     """Return how often the mean of K learners has the wrong sign: arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
@@ -126,7 +121,7 @@ class EnsemblePrediction:
         K = _check_learners(learners)
         if LOSSES[self.problem.loss].classifies:
             return mean_sign_error(self.m, self.q, self.q1, K)
-        return mean_square_error(self.m, self.q, self.q1, K)
+        return 1 - 2 * self.m + self.q1 + (self.q - self.q1) / K
 
     def vote_error(self, learners: float = 1) -> float | None:
         """Return the share of wrong signs of the majority of K learners; None for the square loss."""

@@ -52,14 +52,6 @@ class Kernel:
     matrix: Callable[[Reals, Reals], Reals]
 
 
-def _exponential_parts(tau: float) -> tuple[float, float]:
-    return 1.0, math.expm1(tau) - tau
-
-
-def _exponential_matrix(X: Reals, Y: Reals) -> Reals:
-    return np.asarray(np.exp(X @ Y.T / X.shape[1]))
-
-
 def _wide_layer(name: str, label: str) -> Kernel:
     """Return the kernel of an infinitely wide layer with an activation of `theory.limit`."""
     return Kernel(name, label, partial(linearised, name), partial(_wide_layer_matrix, name))
@@ -74,7 +66,12 @@ def _wide_layer_matrix(name: str, X: Reals, Y: Reals) -> Reals:
 
 
 KERNELS = by_name(
-    Kernel("exp", "exp(x·x'/p)", _exponential_parts, _exponential_matrix),
+    Kernel(
+        "exp",
+        "exp(x·x'/p)",
+        lambda tau: (1.0, math.expm1(tau) - tau),
+        lambda X, Y: np.asarray(np.exp(X @ Y.T / X.shape[1])),
+    ),
     _wide_layer("identity", "linear"),
     _wide_layer("relu", "a wide ReLU layer"),
     _wide_layer("gelu", "a wide GELU layer"),

@@ -120,8 +120,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:
         raise InputError("regression: found covariances of different sizes, expected one size p")
-    mixed: Reals = np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1)
-    return mixed
+    return np.asarray(np.tensordot(np.asarray(parts, dtype=float), np.array(covariances), axes=1))
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:

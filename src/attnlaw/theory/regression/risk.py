@@ -119,15 +119,8 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
     (0.5, 0.5)
     """
     point = solve(problem)
-    outcome, remark = outcome_and_remark(point)
-    return RidgeRisk(
-        point.bias_of(np.asarray(problem.signal)),
-        point.variance,
-        point.degrees,
-        point.residual,
-        outcome,
-        remark,
-    )
+    bias = point.bias_of(np.asarray(problem.signal))
+    return RidgeRisk(bias, point.variance, point.degrees, point.residual, *outcome_and_remark(point))
 
 
 def solve(problem: Regression) -> RidgeFixedPoint:

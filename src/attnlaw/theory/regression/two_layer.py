@@ -120,17 +120,9 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
     unseen, trace = (R * theta, R.sum()) if R.ndim == 1 else (R @ theta, np.trace(R))
     least = float(theta @ (theta - unseen) + problem.noises[0] / point.e[0])
     norm = _norm(s**2 * float(trace) / problem.dimension, least)
-    outcome, remark = outcome_and_remark(point)
-    return TwoLayerRisk(
-        bias=point.bias_of(theta),
-        variance=point.variance,
-        start=norm * s**2 * point.bias_of(None),
-        norm=norm,
-        least_norm=float(np.sqrt(least)),
-        residual=point.residual,
-        outcome=outcome,
-        remark=remark,
-    )
+    start, root = norm * s**2 * point.bias_of(None), float(np.sqrt(least))
+    numbers = point.bias_of(theta), point.variance, start, norm, root, point.residual
+    return TwoLayerRisk(*numbers, *outcome_and_remark(point))
 
 
 @dataclass(frozen=True)
