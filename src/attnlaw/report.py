@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 from operator import add
 from pathlib import Path
 
@@ -24,11 +24,11 @@ from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page
 from attnlaw.verbs.views import figures_of, load, page_of
 
+AnyPath = str | os.PathLike[str]
+
 
 def write_report(
-    directories: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str] | None = None,
-    figures: str | None = None,
+    directories: Sequence[AnyPath], out: AnyPath | None = None, figures: str | None = None
 ) -> Path:
     """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
@@ -43,11 +43,7 @@ def write_report(
     return write_files(directories, out, figures)[0]
 
 
-def write_files(
-    directories: Sequence[str | os.PathLike[str]],
-    out: str | os.PathLike[str] | None = None,
-    figures: str | None = None,
-) -> list[Path]:
+def write_files(directories: Sequence[AnyPath], out: AnyPath | None, figures: str | None) -> list[Path]:
     """Do what `write_report` does. Return the paths of the page and of all figures."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
@@ -87,10 +83,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
         return page_of(loaded[0][0], figures), figures
     audits = [[result for result in results if audit_page.has_page(result)] for results in loaded]
     others = [[result for result in results if not audit_page.has_page(result)] for results in loaded]
-    drawn = [
-        number_duplicates([figure for result in results for figure in figures_of(result)])
-        for results in others
-    ]
+    drawn = [number_duplicates(list(chain(*map(figures_of, results)))) for results in others]
     if len(loaded) > 1:
         prefixes = unique_suffixes({name: name for name in names})
         drawn = [

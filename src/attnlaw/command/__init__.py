@@ -77,16 +77,13 @@ def main() -> None:
         # Discard the rest of the buffer, or the interpreter would try to write it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _exit_with_message(str(error), 1)
-    except UsageError as error:
-        _exit_with_message(str(error), 2)
-    except InputError as error:
-        _exit_with_message(str(error), 1)
+    except (UsageError, InputError) as error:
+        _exit_with_message(str(error), 2 if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         _exit_with_message("stopped", 130)
     except MemoryError as error:
-        _exit_with_message(
-            f"this does not fit into memory ({error or 'no size given'}); choose smaller sizes", 1
-        )
+        size = error or "no size given"
+        _exit_with_message(f"this does not fit into memory ({size}); choose smaller sizes", 1)
     except OSError as error:
         message = f"the system refused something ({error!r}); try again"
         if error.filename is not None:

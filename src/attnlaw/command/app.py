@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, replace
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -25,15 +25,12 @@ from attnlaw.verbs import VERBS, find_verb
 
 PLAIN: Literal["plaintext"] = "plaintext"  # starts a third faster than markup
 METAVARS: dict[Any, str] = {float: "NUMBER", int: "N", str: "TEXT"}
-# Further commands. Each module has COMMANDS: name -> settings class with `execute`.
+# Further commands. Each module of attnlaw has COMMANDS: name -> settings class with `execute`.
 OTHER_COMMANDS = {
-    "study": ("attnlaw.command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
-    "reproduce": (
-        "attnlaw.reproduce.command",
-        "A paper's figures: run, drawn, published numbers beside ours.",
-    ),
-    "report": ("attnlaw.command.report", "Write report.html from saved rows; nothing is computed anew."),
-    "lab": ("attnlaw.command.lab", "Theory under sliders, in a browser on this machine."),
+    "study": ("command.study", "Sweeps that run in process or on a cluster, and never lose a row."),
+    "reproduce": ("reproduce.command", "A paper's figures: run, drawn, published numbers beside ours."),
+    "report": ("command.report", "Write report.html from saved rows; nothing is computed anew."),
+    "lab": ("command.lab", "Theory under sliders, in a browser on this machine."),
 }
 
 
@@ -51,11 +48,8 @@ def run(words: list[str]) -> int:
     completing = "--install-completion" in words[:1]
     called = next((word for word in words if not word.startswith("-")), None)
     for place, (name, (module, line)) in enumerate((VERBS | OTHER_COMMANDS).items()):
-        made = (
-            _command(name, module)
-            if completing or name == called
-            else App(name=name, help=line, help_format=PLAIN)
-        )
+        is_used = completing or name == called
+        made = _command(name, module) if is_used else App(name=name, help=line, help_format=PLAIN)
         made.sort_key = place
         app.command(made)
     if completing:
@@ -77,21 +71,18 @@ def _command(name: str, module: str) -> App:
     if name in VERBS:
         verb = find_verb(name)
         known = setting_fields(verb.settings) | setting_fields(output_options(verb))
-        if (
-            verb.simulation is not None
-        ):  # its required settings are optional here: without them it does not run
+        if verb.simulation is not None:  # without its required settings it does not run: they are optional
             more = setting_fields(verb.simulation.settings).items()
             known = {name: replace(other, default=None) for name, other in more if name not in known} | known
         return _build_command(name, verb.settings, known, lambda given: run_command(verb, given))
 
     def build(word: str, title: str) -> App:
-        settings = commands[word]
-        known = setting_fields(settings)
+        settings, known = commands[word], setting_fields(commands[word])
         return _build_command(
             word, settings, known, lambda given: settings.parse(parse_words(known, given), title).execute()
         )
 
-    commands = import_module(module).COMMANDS
+    commands = import_module(f"attnlaw.{module}").COMMANDS
     if list(commands) == [name]:
         return build(name, name)
     group = App(name=name, help=OTHER_COMMANDS[name][1], help_format=PLAIN)
@@ -101,10 +92,7 @@ def _command(name: str, module: str) -> App:
 
 
 def _build_command(
-    name: str,
-    settings: type[Settings],
-    known: Mapping[str, SettingField],
-    body: Callable[[dict[str, Any]], int],
+    name: str, settings: type[Settings], known: dict[str, SettingField], body: Callable[[dict[str, Any]], int]
 ) -> App:
     """Return a command whose options are declared settings; its help text is the docstring of `settings`.
 

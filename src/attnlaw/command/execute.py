@@ -67,17 +67,14 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
     return (status or 0) if is_whole else 1
 
 
-def _requested_cases(
-    verb: Verb[Any, Any], words: Mapping[str, Any]
-) -> list[tuple[Verb[Any, Any], list[Any]]]:
+def _requested_cases(verb: Verb[Any, Any], words: dict[str, Any]) -> list[tuple[Verb[Any, Any], list[Any]]]:
     """Return the verb with its cases, and the simulation with its cases if any of its settings were given."""
     known = setting_fields(verb.settings)
     verb_words = {name: word for name, word in words.items() if name in known}
-    tables = {
-        name: list(field.rule.default_sweep) for name, field in known.items() if field.rule.default_sweep
-    }
-    values = tables | parse_words(known, verb_words)
-    requested = [(verb, verb.cases({name: values[name] for name in known if name in values}))]
+    sweeps = {name: list(field.rule.default_sweep) for name, field in known.items()}
+    parsed = parse_words(known, verb_words)
+    chosen = {name: parsed.get(name, sweep) for name, sweep in sweeps.items() if sweep or name in parsed}
+    requested = [(verb, verb.cases(chosen))]
     if verb.simulation is None or len(verb_words) == len(words):
         return requested
     more = setting_fields(verb.simulation.settings)

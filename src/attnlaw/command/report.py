@@ -21,9 +21,7 @@ class Report(Settings):
     )
     out: str | None = setting(None, "Where the page goes; the only DIR unless given.", metavar="DIR")
     figures: str | None = setting(
-        None,
-        "Also write every chart for a two-column paper, to figures/.",
-        choices=ENDINGS,
+        None, "Also write every chart for a two-column paper, to figures/.", choices=ENDINGS
     )
 
     def check(self) -> None:

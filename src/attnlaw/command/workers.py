@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import BadSetting
 from attnlaw.core.settings import setting, setting_like, settings_dataclass
 from attnlaw.core.verb import Verb
-from attnlaw.render.output_options import OutputOptions
+from attnlaw.render.output_options import OutputOptions, Records
 from attnlaw.render.terminal.console import format_duration, print_message
 from attnlaw.verbs.workers import Workers
 
@@ -32,8 +32,7 @@ class WorkerOptions(OutputOptions):
 
     def check(self) -> None:
         super().check()
-        place = self.backend
-        if self.force and place is None:
+        if self.backend is None and self.force:
             raise BadSetting("force", "needs {workers}, {dask} or {slurm}")
 
     @property
@@ -45,9 +44,7 @@ class WorkerOptions(OutputOptions):
 
         return Backend(jobs=self.workers, dask=self.dask, slurm=self.slurm)
 
-    def run_cases(
-        self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]
-    ) -> Iterator[Any]:
+    def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
         place = self.backend
         if place is None or self.out is None or verb.split is None:
             yield from super().run_cases(verb, cases, progress)

@@ -259,13 +259,14 @@ class Result:
         A single case also gets the tables that are made for its charts, so that a loaded result can be drawn
         too.
         """
-        alone, specs = self.for_plotting() if len(self) == 1 else self, self.verb.tables
+        specs = self.verb.tables
         makers = {spec.name: spec.on_save and partial(spec.on_save, progress=progress) for spec in specs}
-        return alone._with_tables(makers)
+        return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result of a single case with the tables that are made only for charts."""
-        return self._with_tables({spec.name: spec.on_plot for spec in self.verb.tables})
+        """Return the result. A single case also gets the tables that are made only for charts."""
+        makers = {spec.name: spec.on_plot for spec in self.verb.tables}
+        return self._with_tables(makers) if len(self) == 1 else self
 
     def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
         """Return the result with further tables, for the cases that have a record and no such table yet."""

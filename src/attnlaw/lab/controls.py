@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from typing import Any
@@ -33,18 +32,13 @@ class Control:
 
 def build_controls(settings: type[Settings], excluded: tuple[str, ...] = ()) -> list[Control]:
     """Return the controls of all settings of a class, except those named in `excluded`."""
-    known = setting_fields(settings)
-    return [
-        build_control(field)
-        for name, field in known.items()
-        if name not in excluded and not field.rule.machine_only
-    ]
+    known = [field for name, field in setting_fields(settings).items() if name not in excluded]
+    return [build_control(field) for field in known if not field.rule.machine_only]
 
 
 def build_control(field: SettingField) -> Control:
     kind = next(kind for kind, fits in CONTROL_KINDS.items() if fits(field))
-    optional = field.default is None
-    value = _initial_value(field)
+    optional, value = field.default is None, _initial_value(field)
     common = (field.name, field.label, field.rule.help, field.rule.panel, kind)
     if kind == "slider":
         steps = slider_steps(field)
@@ -75,7 +69,8 @@ def slider_steps(field: SettingField) -> list[float]:
     low, high = _slider_ends(field)
     if low > 0 and high / low >= LOG_STEPS_FROM_RATIO:
         count = math.ceil(PER_DECADE * math.log10(high / low))
-        values = [_rounded(low * (high / low) ** (i / count)) for i in range(count + 1)]
+        exact = [low * (high / low) ** (i / count) for i in range(count + 1)]
+        values = [float(f"{value:.{DIGITS}g}") for value in exact]
     else:
         step = _round_step((high - low) / MOST_SLIDER_STEPS)
         inner = range(math.ceil(low / step), math.floor(high / step) + 1)
@@ -86,11 +81,7 @@ def slider_steps(field: SettingField) -> list[float]:
     if isinstance(start, int | float) and math.isfinite(start):
         values.append(start)
     above = field.rule.greater_than
-    steps: list[float] = []
-    for value in dict.fromkeys(values):
-        if above is None or value > above:
-            insort(steps, value)
-    return steps
+    return sorted(value for value in dict.fromkeys(values) if above is None or value > above)
 
 
 def _round_step(least: float) -> float:
@@ -110,15 +101,11 @@ def _slider_ends(field: SettingField) -> tuple[float, float]:
         return rule.slider_range
     start = _initial_value(field)
     middle = float(start) if isinstance(start, int | float) and math.isfinite(start) else 0.0
-    low = rule.minimum if rule.minimum is not None else rule.greater_than
-    if (
-        low is not None
-        and rule.maximum is not None
-        and rule.maximum <= LOG_STEPS_FROM_RATIO * max(abs(low), 1.0)
-    ):
-        return low, rule.maximum
+    low, high = rule.greater_than if rule.minimum is None else rule.minimum, rule.maximum
+    if low is not None and high is not None and high <= LOG_STEPS_FROM_RATIO * max(abs(low), 1.0):
+        return low, high
     around = (middle / 10, middle * 10) if middle > 0 else (0.0, 1.0 if float in field.types else 10.0)
-    return max(around[0], low or 0.0), min(around[1], rule.maximum or math.inf)
+    return max(around[0], low or 0.0), min(around[1], high or math.inf)
 
 
 def _initial_value(field: SettingField) -> Any:
@@ -132,7 +119,3 @@ def _nearest_step(steps: list[float], value: Any) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value):
         return steps[len(steps) // 2]
     return min(steps, key=lambda step: abs(step - value))
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")

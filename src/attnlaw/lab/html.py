@@ -44,11 +44,9 @@ def charts_html(result: Result | InputError) -> str:
     """Return the charts that the verb declares, as far as its result allows; or the error message."""
     if isinstance(result, InputError):
         return error_html(result)
-    figures = enumerate(figures_of(result.for_plotting() if len(result) == 1 else result))
-    return lab_html(
-        "charts",
-        [draw(figure.title, figure.draw(), figure.caption, f"lab{place}") for place, figure in figures],
-    )
+    figures = enumerate(figures_of(result.for_plotting()))
+    drawn = [draw(figure.title, figure.draw(), figure.caption, f"lab{place}") for place, figure in figures]
+    return lab_html("charts", drawn)
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
@@ -84,9 +82,8 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
     for quantity in verb.quantities:
         cells = [format_value(numbers.get(quantity.name)) for numbers in values]
         if not quantity.hidden and any(cells):
-            rows.append(
-                [("", quantity.label), *((quantity.name, text) for text in cells), ("", quantity.description)]
-            )
+            named = [(quantity.name, text) for text in cells]
+            rows.append([("", quantity.label), *named, ("", quantity.description)])
     return ["quantity", *titles, *(case.verb.title for case in cases[len(result) :]), "meaning"], rows
 
 
@@ -114,11 +111,8 @@ def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
 
     Controls are not drawn again, because that would interrupt a slider that is being moved.
     """
-    hidden = [
-        *(f".lab-{name}" for name in sorted(idle)),
-        *(f".lab-{name} marimo-slider" for name in sorted(off)),
-    ]
-    return lab_html("idle", hidden)
+    sliders = [f".lab-{name} marimo-slider" for name in sorted(off)]
+    return lab_html("idle", [*(f".lab-{name}" for name in sorted(idle)), *sliders])
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:

@@ -33,27 +33,22 @@ class State:
 
     def as_command(self) -> str:
         known = setting_fields(self.verb.settings)
-        more = (
-            {}
-            if self.simulation_arguments is None or self.verb.simulation is None
-            else setting_fields(self.verb.simulation.settings)
-        )
+        if self.simulation_arguments is not None and self.verb.simulation is not None:
+            known = known | setting_fields(self.verb.simulation.settings)
         words = ["attnlaw", self.verb.name]
         for name, value in self.simulation_settings.items():
-            rule = (known | more)[name].rule
-            if value is True:
+            if value is True or not known[name].rule.positional:
                 words.append(as_option(name))
-            else:
-                words += [_option_text(value)] if rule.positional else [as_option(name), _option_text(value)]
+            if value is not True:
+                words.append(_option_text(value))
         return shlex.join(words)
 
     def as_python(self) -> str:
         lines = ["import attnlaw", "", f"found = attnlaw.{self.verb.name}({_arguments(self.arguments)})"]
         if self.simulation_arguments is not None and self.verb.simulation is not None:
             lines[1:1] = ["from attnlaw.verbs import find_verb"]
-            lines.append(
-                f"trained = find_verb({self.verb.simulation.name!r})({_arguments(self.simulation_settings)})"
-            )
+            arguments = _arguments(self.simulation_settings)
+            lines.append(f"trained = find_verb({self.verb.simulation.name!r})({arguments})")
         return "\n".join(lines)
 
 
@@ -82,9 +77,8 @@ class PageModel:
         """The controls of those settings of the simulation that the verb itself does not have."""
         if self.verb.simulation is None:
             return []
-        return build_controls(
-            self.verb.simulation.settings, excluded=tuple(setting_fields(self.verb.settings))
-        )
+        common = tuple(setting_fields(self.verb.settings))
+        return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
         """Return the state for these values of the controls.

@@ -151,10 +151,9 @@ def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")
-    location = ", ".join(
-        KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in fitted.location.items()
-    )
-    drawn = draw(location, chart, CAPTION, "lab0")
+    parts = fitted.location.items()
+    words = [KINDS[value].label if name == "kind" else f"{name} {value}" for name, value in parts]
+    drawn = draw(", ".join(words), chart, CAPTION, "lab0")
     return lab_html("spectrum", drawn, [_laws_table(fits), _matrix_table(fitted.row)], repeat_words(fitted))
 
 
@@ -162,17 +161,11 @@ def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
     rows = []
     for law, fit in fits.items():
         known = {name: value for name, value in fit.parameters.items() if value is not None}
-        parameters = ", ".join(
-            f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()
-        )
+        texts = [f"{name} {format_with_error(value, fit.errors.get(name))}" for name, value in known.items()]
         ending = "" if fit.outcome == Outcome.DONE else str(fit.outcome)
         remark = ": ".join(filter(None, [ending, fit.remark]))
-        cells = {
-            "parameters": parameters,
-            "ks": format_value(fit.ks),
-            "p_value": format_value(fit.p_value),
-            "remark": remark,
-        }
+        ks, p_value = format_value(fit.ks), format_value(fit.p_value)
+        cells = {"parameters": ", ".join(texts), "ks": ks, "p_value": p_value, "remark": remark}
         rows.append([("", law), *((f"{law}-{name}", text) for name, text in cells.items())])
     titles = ("law", "parameters", "KS distance", "p-value", "remark")
     filled = [column for column in range(len(titles)) if not rows or any(row[column][1] for row in rows)]
@@ -180,11 +173,8 @@ def _laws_table(fits: Mapping[str, Fit]) -> tuple[list[str], list[Row]]:
 
 
 def _matrix_table(row: Mapping[str, Any]) -> tuple[list[str], list[Row]]:
-    known = [
-        column for column in MATRICES if column.name in SHOWN_COLUMNS and format_value(row.get(column.name))
-    ]
-    rows: list[Row] = [
-        [("", column.label), (column.name, format_value(row[column.name])), ("", column.description)]
-        for column in known
-    ]
+    rows: list[Row] = []
+    for column in MATRICES:
+        if column.name in SHOWN_COLUMNS and (text := format_value(row.get(column.name))):
+            rows.append([("", column.label), (column.name, text), ("", column.description)])
     return ["quantity", "value", "meaning"], rows

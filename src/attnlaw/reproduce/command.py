@@ -61,15 +61,10 @@ class Reproduce(Settings):
                 again = f"attnlaw reproduce {figure.study} --out DIR"
                 print_message(f"{figure.study}: left out of a quick run; {again} has it")
                 continue
+            folder = Path(self.out) / figure.study
             with progress(f"{paper.arxiv} {figure.study}") as report:
                 figure_run = run_figure(
-                    paper,
-                    figure,
-                    Path(self.out) / figure.study,
-                    report,
-                    quick=self.quick,
-                    ending=self.figures,
-                    jobs=self.jobs,
+                    paper, figure, folder, report, quick=self.quick, ending=self.figures, jobs=self.jobs
                 )
             runs.append(figure_run)
             if not self.json:

@@ -57,13 +57,12 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
             continue
         ours, is_random = pair
         theirs = Estimate(float(line["value"]), float(line["error"]) if line["error"] else None)
+        case = "; ".join(f"{name.replace('_', ' ')} {_short(value)}" for name, value in settings.items())
         comparisons.append(
             {
                 "paper": paper,
                 "study": study,
-                "case": "; ".join(
-                    f"{name.replace('_', ' ')} {_short(value)}" for name, value in settings.items()
-                ),
+                "case": case,
                 "settings": settings,
                 "quantity": line["quantity"],
                 "kind": line["kind"],
@@ -102,9 +101,8 @@ def _our_estimate(
     for name, value in settings.items():
         if rows[name].dtype.is_numeric():
             number = float(value)
-            rows = rows.filter(
-                (pl.col(name) == number) | ((pl.col(name) / number - 1.0).abs() < SETTING_TOLERANCE)
-            )
+            near = (pl.col(name) / number - 1.0).abs() < SETTING_TOLERANCE
+            rows = rows.filter((pl.col(name) == number) | near)
         else:
             rows = rows.filter(pl.col(name).cast(pl.String) == value)
     rows = rows.filter(pl.col(quantity).is_not_null())
@@ -170,6 +168,7 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
         series = [
             ", ".join(f"{label(name)} {line['settings'].get(name, '')}" for name in by) for line in known
         ]
+        kinds = ["of another kind" if line["kind"] == "beside" else line["kind"] for line in known]
         theirs, ours = (
             pl.DataFrame(
                 {
@@ -177,9 +176,7 @@ def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]
                     "y": [line[side].value for line in known],
                     "error": [line[side].error for line in known],
                     "series": series,
-                    "size": [
-                        "of another kind" if line["kind"] == "beside" else line["kind"] for line in known
-                    ],
+                    "size": kinds,
                 },
                 schema_overrides={"error": pl.Float64},
             )
@@ -196,9 +193,8 @@ def _draw_comparison(theirs: pl.DataFrame, ours: pl.DataFrame, x: str, y: str) -
         lines = ours.drop("size").unique(["series", "x"]).sort("series", "x")
         return draw_lines(lines, x, y, palette(theirs["series"]), points=theirs, line_name="ours")
     # The axis has names, or widths that include infinity: both are points without lines.
-    points = pl.concat([theirs, ours.with_columns(size=pl.lit("ours"))]).select(
-        "x", "y", "error", series="size"
-    )
+    both = pl.concat([theirs, ours.with_columns(size=pl.lit("ours"))])
+    points = both.select("x", "y", "error", series="size")
     return draw_lines(points, x, y, palette(points["series"]))
 
 

@@ -263,20 +263,15 @@ def _check_workers(client: Any, folder: Path) -> None:
     """Raise an `InputError` if a worker has another version of attnlaw or does not see the store."""
     token = folder / f".seen-{uuid.uuid4().hex}"
     token.touch()
-    missing = (ModuleNotFoundError, AttributeError)
+    missing, what = (ModuleNotFoundError, AttributeError), "the Dask workers cannot import attnlaw"
     try:
-        with as_input_error(
-            f"the Dask workers cannot import attnlaw {__version__}", "install it there", *missing
-        ):
+        with as_input_error(f"{what} {__version__}", "install it there", *missing):
             answers: Mapping[str, tuple[str, bool]] = client.run(probe_worker, str(token))
     finally:
         token.unlink()
     for worker, (version, sees) in answers.items():
+        problem = "" if sees else f"does not see {folder}; choose --out on a file system shared with it"
         if version != __version__:
-            raise InputError(
-                f"worker {worker} has attnlaw {version}, this is {__version__}; install the same version"
-            )
-        if not sees:
-            raise InputError(
-                f"worker {worker} does not see {folder}; choose --out on a file system shared with it"
-            )
+            problem = f"has attnlaw {version}, this is {__version__}; install the same version"
+        if problem:
+            raise InputError(f"worker {worker} {problem}")

@@ -62,10 +62,8 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
             sizes[name] += (store.folder / part).stat().st_size
     too_large = {name: size / GIGABYTE for name, size in sizes.items() if size > MOST_GIGABYTES * GIGABYTE}
     for name, size in too_large.items():
-        place = store.folder / "parts" / name
-        logging.getLogger("attnlaw").info(
-            "%s: %.0f GB do not fit into one table; read its files there", place, size
-        )
+        message = "%s: %.0f GB do not fit into one table; read its files there"
+        logging.getLogger("attnlaw").info(message, store.folder / "parts" / name, size)
     frames: dict[str, list[pl.DataFrame]] = {}
     for case, (_, ending) in enumerate(finished):
         for name, table in store.tables(ending, exclude=too_large).items():

@@ -50,6 +50,9 @@ class Cost:
     seconds: float | None
 
 
+Announce = Callable[[Cost], None] | None
+
+
 @dataclass(frozen=True)
 class Failure:
     """A failed task: its settings and its error."""
@@ -76,6 +79,7 @@ class StudyStatus:
 
     def describe(self) -> dict[str, Any]:
         """Return the status as plain values for JSON."""
+        failures = [(failure.settings.items(), failure.error) for failure in self.failures]
         return {
             "tasks": self.tasks,
             "done": self.done,
@@ -86,11 +90,8 @@ class StudyStatus:
             "stopped": self.stopped,
             "task_seconds": self.seconds,
             "failures": [
-                {
-                    "settings": {name: infinity_as_text(value) for name, value in failure.settings.items()},
-                    "error": failure.error,
-                }
-                for failure in self.failures
+                {"settings": {name: infinity_as_text(value) for name, value in settings}, "error": error}
+                for settings, error in failures
             ],
         }
 
@@ -102,7 +103,7 @@ def run(
     *,
     force: bool = False,
     retry_failed: bool = False,
-    announce: Callable[[Cost], None] | None = None,
+    announce: Announce = None,
     progress: Progress | None = None,
 ) -> StudyStatus:
     """Compute the missing tasks of a study and export its results to `out`.
@@ -127,8 +128,7 @@ def run(
         stop, computed = Stop(), 0
         with stop.on_signals():
             if todo:
-                place = backend or Backend()
-                with place.open(out, stop, study.time_limit, study.retries) as engine:
+                with (backend or Backend()).open(out, stop, study.time_limit, study.retries) as engine:
                     if force:  # not earlier: if the engine does not start, nothing changes
                         store.mark_stale(task.key for task in todo)
                     try:
@@ -138,9 +138,8 @@ def run(
                         raise
             _export(study, store)
         clean_up(store, *study.verbs)
-        return _study_status(
-            study, store, computed=computed, stopped=stop.is_requested and computed < len(todo)
-        )
+        stopped = stop.is_requested and computed < len(todo)
+        return _study_status(study, store, computed=computed, stopped=stopped)
 
 
 def resume(
@@ -170,11 +169,7 @@ def _export(study: Study, store: Store) -> None:
 
 
 def _compute(
-    todo: list[Task],
-    store: Store,
-    engine: Engine,
-    announce: Callable[[Cost], None] | None,
-    progress: Progress | None,
+    todo: list[Task], store: Store, engine: Engine, announce: Announce, progress: Progress | None
 ) -> int:
     """Compute tasks and store each as it ends. Return how many were stored."""
     computed = 0

@@ -84,11 +84,7 @@ def run_split(
 
 
 def _compute(
-    plans: Sequence[Plan],
-    todo: Sequence[Task],
-    store: Store,
-    engine: Engine,
-    progress: TimedProgress | None,
+    plans: Sequence[Plan], todo: Sequence[Task], store: Store, engine: Engine, progress: TimedProgress | None
 ) -> None:
     """Compute the missing parts of one case after the other. The first failure ends a case."""
     tasks = {task.key: task for task in todo}

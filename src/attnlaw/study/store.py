@@ -95,14 +95,10 @@ class Store:
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+        remedy = "without this file, the next run computes it again"
         tables = {}
-        for name, part in ending.parts:
-            if name in exclude:
-                continue
-            path = self.folder / part
-            with as_input_error(
-                f"{path}: cannot be read", "without this file, the next run computes it again", *damage
-            ):
+        for name, path in ((name, self.folder / part) for name, part in ending.parts if name not in exclude):
+            with as_input_error(f"{path}: cannot be read", remedy, *damage):
                 tables[name] = pl.read_parquet(io.BytesIO(path.read_bytes()))
         return tables
 
@@ -113,13 +109,9 @@ class Store:
             return tuple((name, path) for name, path in json.loads(text))
 
     def _as_damage(self, key: str) -> AbstractContextManager[None]:
-        return as_input_error(
-            f"{self.folder / STORE}: what it holds of task {key} cannot be read",
-            "the store is damaged: use another directory",
-            TypeError,
-            ValueError,
-            with_reason=False,
-        )
+        what = f"{self.folder / STORE}: what it holds of task {key} cannot be read"
+        remedy = "the store is damaged: use another directory"
+        return as_input_error(what, remedy, TypeError, ValueError, with_reason=False)
 
 
 @contextmanager

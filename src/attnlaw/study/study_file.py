@@ -374,10 +374,8 @@ def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
     words = "\n".join(f"# {line}" for line in lines)
     if field.default is MISSING:
         return f"{words}\n{field.name} = {_toml(rule.metavar or field.name.upper())}"
-    value = (
-        _toml(field.default) if field.default is not None else f"...  # {rule.metavar or 'none unless given'}"
-    )
-    return f"{words}\n#{field.name} = {value}"
+    missing = f"...  # {rule.metavar or 'none unless given'}"
+    return f"{words}\n#{field.name} = {missing if field.default is None else _toml(field.default)}"
 
 
 def _template_points(field: SettingField) -> list[Any]:

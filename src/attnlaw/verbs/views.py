@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from attnlaw.core.errors import InputError, as_input_error, require_some
 from attnlaw.core.estimate import Outcome
 from attnlaw.core.files import read_json, require_replaceable, writable_directory, write_all
-from attnlaw.core.progress import Progress, no_progress
+from attnlaw.core.progress import Progress
 from attnlaw.core.result import MANIFEST, ROWS, SIMULATION, SUMMARY, Result
 from attnlaw.core.verb import Verb
 from attnlaw.core.version import require_readable_version
@@ -132,9 +132,7 @@ def plot(result: Result, name: str | None = None) -> Any:
 
 def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     """Return the figure of this name, or the first one; raise an `InputError` if nothing can be drawn."""
-    drawn = {
-        figure.name: figure for figure in figures_of(result.for_plotting() if len(result) == 1 else result)
-    }
+    drawn = {figure.name: figure for figure in figures_of(result.for_plotting())}
     if not drawn:
         raise InputError(
             f"{result.verb.name}: nothing can be drawn of this; ask for several cases, or for a table"
@@ -144,12 +142,7 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
     return drawn[name or next(iter(drawn))]
 
 
-def save(
-    result: Result,
-    directory: str | os.PathLike[str],
-    figures: str | None = None,
-    progress: Progress = no_progress,
-) -> Path:
+def save(result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress) -> Path:
     """Write the files of a result and report.html, as `Result.save` describes.
 
     Everything is drawn before the first file is replaced. The files of an older result in the directory go.
