@@ -1231,10 +1231,11 @@ def learn(
     spectrum: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnResult:
-    """Predict what a single attention head learns from n samples, and train real ones to compare.
+    """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens are Gaussian, and the target is S* = W₀W₀ᵀ/√(m₀d). The student sees noisy scores
-    h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
+    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
+    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
+    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
 

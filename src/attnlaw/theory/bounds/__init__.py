@@ -1,4 +1,4 @@
-"""Generalization proxies that are computed from the spectra of a trained network, in one table.
+"""The table of all generalization proxies that attnlaw computes from the spectra of a trained network.
 
 A proxy is the leading factor of a generalization bound, without constants. `BOUNDS` lists all of them. Rows,
 JSON, tables, pages and the training monitor take their names from it.
@@ -13,16 +13,16 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class Bound:
-    """One proxy: how it is called, and which numbers of the matrices it uses.
+    """One generalization proxy: its names, and the norm or Schatten index that it is computed from.
 
     Args:
-        name: key in results; columns are called `log10_NAME`.
+        name: key in results. Its column is called `log10_NAME`.
         label: full name in tables.
         short: short name for charts and narrow tables.
-        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices.
-        index: Schatten index that all matrices share. If `norm` and `index` are both None, every matrix has
-            its own.
-        headline: whether the proxy is at the head of a page.
+        norm: attribute of `Spectrum` that a norm-based proxy sums over matrices; None for other proxies.
+        index: Schatten index that all matrices share. If `norm` and `index` are both None, the index is
+            chosen for each matrix.
+        headline: whether pages show the proxy at their head.
         monitored: whether the training monitor follows it.
     """
 

@@ -8,6 +8,7 @@ The notation follows arXiv 2605.07297. Matrices act on row vectors, and c2 is th
 | alpha_l | `log_alpha` | product of the Lipschitz factors of all layers after layer l; 1 for the last layer |
 | gamma | `log_sensitivities` | how far an error in one matrix moves the output of its layer |
 | scale | `log_scale` | gamma * alpha_l * L |
+| Lphi | `lipschitz` | Lipschitz constant of the activation |
 
 The factor of a layer is `Lphi c2(M_in) c2(M_out) * sum_h c2(VO_h) (1 + 4 c2(QK_h))`. The sensitivity gamma is
 `2 c2(VO_h) c2(M_out) c2(M_in)` for QK, `c2(M_out) c2(M_in)` for VO, `c2(M_out)` for M_in and 1 for M_out.
@@ -111,13 +112,14 @@ def lipschitz(activation: str) -> float:
 class MatrixFactors:
     """One matrix of a network with the factors that its contribution to a bound needs.
 
+    The error of a factor says how much larger its true value may be; it is None if the factor is exact.
+
     Args:
         location: layer, kind and head of the matrix. All applications of a shared matrix have the same
             location.
         spectrum: singular values and norms of the matrix.
-        log_gamma: ln gamma, its sensitivity. The error says how much larger the true value may be; None if
-            exact.
-        log_alpha: ln alpha, the amplification of the later layers, with the same kind of error.
+        log_gamma: ln gamma, where gamma is the sensitivity to errors in this matrix.
+        log_alpha: ln alpha, where alpha is the amplification by the later layers.
     """
 
     location: MatrixLocation
@@ -133,15 +135,17 @@ class MatrixFactors:
 
     @property
     def log_norm_gamma(self) -> float:
-        """The ln gamma of the norm-based bounds, which leave out the 2 of QK."""
+        """The ln gamma of the norm-based bounds, which omit the factor 2 for QK matrices."""
         return self.log_gamma.value - (np.log(2.0) if KINDS[self.location.kind].scores else 0.0)
 
 
 def matrix_factors(network: Network[Spectrum]) -> Network[MatrixFactors]:
-    """Compute the factors of every matrix of a network, with errors if spectral norms are approximate.
+    """Compute the factors of every matrix of a network.
+
+    If spectral norms are approximate, the factors have errors.
 
     Args:
-        network: spectra at the leaves, and a known activation. Shared layers count once; use
+        network: a network with spectra at its leaves and a known activation. Shared layers count once; use
             `network.unroll()` to get one entry for each application.
     """
     logs, upper = _logs(network), with_upper_norms(network)
@@ -159,14 +163,21 @@ def _estimate(value: float, high: float | None) -> Estimate:
 
 
 def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
-    """Return (ln gamma, ln alpha) of every matrix; alpha is summed over the applications of its layer."""
+    """Return (ln gamma, ln alpha) of every matrix.
+
+    If a layer is applied several times, alpha is the sum over its applications.
+    """
     sums = sum_alphas_by_layer(network, log_alpha(network))
     layers = zip(network.layers, sums, strict=True)
     return [(gamma, summed) for layer, summed in layers for _, gamma in log_sensitivities(layer).leaves()]
 
 
 def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
-    """Return ln alpha of each layer with its error, from the values of all applications."""
+    """Return ln alpha of each layer with its error.
+
+    Args:
+        alphas: ln alpha after each application of a layer.
+    """
     values = sum_alphas_by_layer(network, [alpha.value for alpha in alphas])
     if any(alpha.error is None for alpha in alphas):
         return [Estimate(value) for value in values]
@@ -175,7 +186,11 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """Return, for each layer, ln of the sum of alpha over its applications."""
+    """Return, for each layer, ln of the sum of alpha over its applications.
+
+    Args:
+        alpha: ln alpha after each application of a layer.
+    """
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
@@ -191,7 +206,10 @@ def log_alphas(network: Network[Spectrum]) -> tuple[Estimate, ...]:
 
 
 def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | None:
-    """Return ln alpha from spectral norms with the preceding norm folded in; None if one is unknown."""
+    """Return ln alpha after each application of a layer, with the preceding norm folded into each matrix.
+
+    Returns None if one of these spectral norms is unknown.
+    """
     norms = [
         None if spectrum.applied is None else spectrum.applied.spectral for _, spectrum in network.leaves()
     ]
@@ -208,7 +226,10 @@ def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | Non
 
 
 def log_alpha(network: Network[Spectrum]) -> list[float]:
-    """Return ln alpha after each application of a layer: the summed log factors of all later applications."""
+    """Return ln alpha after each application of a layer.
+
+    It is the sum of the log factors of all later applications.
+    """
     assert network.activation is not None
     constant = lipschitz(network.activation)
     factors = [log_layer_factor(layer, constant) for layer in network.layers]
@@ -217,14 +238,18 @@ def log_alpha(network: Network[Spectrum]) -> list[float]:
 
 
 def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
-    """Return ln of the Lipschitz factor of one layer; `lipschitz` is the constant of its activation."""
+    """Return ln of the Lipschitz factor of one layer.
+
+    Args:
+        lipschitz: Lipschitz constant of the activation.
+    """
     has_feed_forward = layer.feed_forward is not None or layer.experts
     feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)
 
 
 def log_sensitivities(layer: Layer[Spectrum]) -> Layer[float]:
-    """Return ln gamma of every matrix of a layer, from the spectral norms of the matrices after it."""
+    """Return ln gamma of every matrix of a layer."""
     after, routed = _log_feed_forward(layer), float(np.log(layer.router_sum))
     return Layer(
         layer.index,
@@ -252,7 +277,10 @@ def _feed_forward_sensitivities(block: Maps[Spectrum], routed: float) -> Maps[fl
 
 
 def _log_feed_forward(layer: Layer[Spectrum]) -> float:
-    """Return ln of (the norms of the shared block + s times the largest norms of an expert), without Lphi."""
+    """Return ln of the feed-forward factor of a layer without Lphi, or 0 if the layer has no such block.
+
+    With experts it is ln(f_0 + s max_e f_e), where f are the factors of the blocks.
+    """
     experts = [_log_block(expert) for expert in layer.experts]
     if not experts:
         return 0.0 if layer.feed_forward is None else _log_block(layer.feed_forward)
@@ -262,13 +290,13 @@ def _log_feed_forward(layer: Layer[Spectrum]) -> float:
 
 
 def _log_block(block: Maps[Spectrum]) -> float:
-    """Return ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) with a gate."""
+    """Return ln c2(M_in) c2(M_out), or ln 2 c2(G) c2(U) c2(M) if the block has a gate."""
     gate = 0.0 if block.gate is None else float(np.log(2.0)) + _log_norm(block.gate)
     return _log_norm(block.inner) + _log_norm(block.outer) + gate
 
 
 def _log_attention(block: Heads[Spectrum] | None) -> float:
-    """Return ln sum_h c2(VO_h) (1 + 4 c2(QK_h)), or 0 without a block."""
+    """Return ln sum_h c2(VO_h) (1 + 4 c2(QK_h)), or 0 if there is no block."""
     if block is None:
         return 0.0
     return log_sum(
@@ -280,7 +308,7 @@ def _log_attention(block: Heads[Spectrum] | None) -> float:
 
 
 def _log_norm(spectrum: Spectrum | None) -> float:
-    """Return ln c2: 0 if there is no matrix, -inf for a zero matrix."""
+    """Return ln of the spectral norm: 0 if there is no matrix, -inf if the matrix is zero."""
     if spectrum is None:
         return 0.0
     return float(np.log(spectrum.spectral)) if spectrum.spectral > 0 else -np.inf

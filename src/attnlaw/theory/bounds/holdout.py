@@ -1,4 +1,4 @@
-"""Upper bound of an error rate from held-out examples that were used once (Clopper and Pearson)."""
+"""Upper bound of an error rate from held-out examples that were used only once (Clopper and Pearson)."""
 
 from __future__ import annotations
 

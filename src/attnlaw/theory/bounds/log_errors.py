@@ -2,14 +2,15 @@
 
 The errors are propagated to first order.
 
-| source | what it moves | how it adds up over matrices |
+| source | what it changes | how it adds up over matrices |
 |---|---|---|
 | probes of one matrix | the Schatten sum of this matrix | independent: added in squares |
-| quadrature, within its bracket | the Schatten sum of this matrix, always the same way | common: added |
+| quadrature, within its bracket | the Schatten sum of this matrix, in one direction | common: added |
 | float32, within its bound | the Schatten sum of this matrix | common: added |
 | spectral norms, each within its bound | every gamma and alpha that contains the norm | common: added |
 
-Every factor increases with every spectral norm. So the factors are bounded by raising all norms at once.
+Every factor increases with every spectral norm. So raising all norms at once gives upper bounds of the
+factors.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ from attnlaw.spectra.spectrum import Spectrum
 
 @dataclass(frozen=True)
 class LogError:
-    """The error of a natural logarithm."""
+    """The error of the natural logarithm of a quantity, split into a random and a systematic part."""
 
     spread: float  # random part, a standard error over probes
     bound: float  # systematic part, from quadrature, float32 and spectral norms
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of the logarithm `value(spectrum)`; spectral norms may move it by `norms`."""
+        """Return the error of a logarithm that is computed from a spectrum.
+
+        Args:
+            spectrum: an approximate spectrum.
+            value: function that computes the logarithm from a spectrum.
+            norms: how much the errors of spectral norms may change the logarithm.
+        """
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
 
     @property
@@ -44,7 +51,11 @@ class LogError:
 
 
 def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> float:
-    """Return the error of a sum of weighted logarithms, given (matrix, weight, error of the logarithm).
+    """Return the error of a weighted sum of logarithms.
+
+    Args:
+        terms: (matrix, weight, error of the logarithm) for each term. Terms of the same matrix have the same
+            random error, so their spreads are added; the spreads of different matrices are added in squares.
 
     >>> combine_log_errors([("a", 0.5, LogError(0.06, 0.01)), ("b", 0.5, LogError(0.08, 0.01))])
     0.05099019513592785
@@ -52,13 +63,16 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
     spreads: dict[Hashable, float] = defaultdict(float)
     bound = 0.0
     for matrix, weight, error in terms:
-        spreads[matrix] += abs(weight) * error.spread  # all uses of a matrix err together
+        spreads[matrix] += abs(weight) * error.spread  # all terms of a matrix share one random error
         bound += abs(weight) * error.bound
     return hypot(*spreads.values(), bound)
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """Return the network with every approximate spectral norm raised by its error; None if all are exact."""
+    """Return the network with every approximate spectral norm raised by its error.
+
+    Returns None if all spectra are exact.
+    """
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(
@@ -67,13 +81,14 @@ def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
 
 
 def log_increase(upper: float, value: float) -> float:
-    """Return how far a logarithm was raised; 0 for the logarithm of zero."""
+    """Return `upper - value`, or 0 if `value` is infinite (the logarithm of zero)."""
     return upper - value if np.isfinite(value) else 0.0
 
 
 def with_spectral_norm(spectrum: Spectrum, norm: float) -> Spectrum:
-    """Return the spectrum with another spectral norm, for factors that read no other value.
+    """Return the spectrum with its spectral norm replaced by `norm`.
 
-    Only the first value changes. In an approximate spectrum it has multiplicity zero, so no sum contains it.
+    Only the largest singular value changes, so use the result only for factors that read the spectral norm.
+    In an approximate spectrum this value has multiplicity zero, so no sum contains it.
     """
     return replace(spectrum, values=np.append(norm, spectrum.values[1:]))

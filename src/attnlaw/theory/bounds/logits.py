@@ -1,8 +1,9 @@
-r"""How large the logits of a head can get, from its weights alone: bound, typical size, probable maximum.
+r"""Sizes of a head's attention logits, computed from its weights alone: bound, typical size, probable
+maximum.
 
 `logit_bounds(model)` returns a `Logits` for every head. `head_logits` and `logits_of` start from sizes that
 are already measured. Logits are `s q . k`, capped if the model caps them. They do not contain what positions
-(ALiBi, T5, DeBERTa) or masks add on top.
+(ALiBi, T5, DeBERTa) or masks add to them.
 
 | letter | meaning |
 |---|---|
@@ -11,12 +12,12 @@ are already measured. Logits are `s q . k`, capped if the model caps them. They 
 | v, sigma, tau | singular values, descending, of R_Q R_K^T, of R_Q and of R_K |
 
 - **Bound**, for any input: `s [sqrt(S_Q S_K) v_1 + sqrt(S_Q) |R_Q k0| + sqrt(S_K) |R_K q0| + |q0 . k0|]`.
-- **Rotary positions** turn queries and keys between R_Q and R_K^T, so v_1 bounds nothing, but lengths stay
-  the same. The bound of the turned entries is `s max|q| max|k|`; it is added to the bound of the others. The
-  largest length is exact:
+- **Rotary positions** rotate queries and keys, between R_Q and R_K^T. So v_1 does not give a bound, but
+  lengths stay the same. The bound of the rotated entries is `s max|q| max|k|`; it is added to the bound of
+  the others. The largest length is exact:
   `max|z R + y0|^2 = min over l > sigma_1^2 of [l S + sum_i (y0 . e_i)^2 l / (l - sigma_i^2)]`, where e_i are
-  the right singular vectors (a quadratic with one constraint has no duality gap). Clipping does not preserve
-  products either, and it lengthens nothing, so it is treated in the same way.
+  the right singular vectors (a quadratic with one constraint has no duality gap). Clipping changes products
+  too but never makes a vector longer, so it is treated in the same way.
 - **Cap**: `c tanh(l / c)` increases with l, so the cap is applied to the bound.
 - **Typical**: over isotropic tokens, the root mean square over rows of the standard deviation of a row of
   logits is `s sqrt(sum v_i^2 + |R_K q0|^2)`. Positions are left out.
@@ -30,9 +31,9 @@ are already measured. Logits are `s q . k`, capped if the model caps them. They 
   are log-majorised by these products for every rotation T (Horn 1950). |R_Q k0| becomes sigma_1 |k0|, |R_K
   q0| becomes tau_1 |q0|, and q0 . k0 becomes |q0| |k0|.
 
-Bound and probable maximum are ours. arXiv 2602.18851 bounds logits of isotropic tokens by the rank; we use
-all singular values. Real tokens are not isotropic: in training they line up with what a head looks for, and
-its logits become several times as large.
+The bound and the probable maximum are ours. arXiv 2602.18851 bounds logits of isotropic tokens by the rank;
+we use all singular values. Real tokens are not isotropic. In training they align with the directions that a
+head looks for, and its logits become several times as large.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ PAST_FLOAT64 = "it exceeds float64"
 
 @dataclass(frozen=True)
 class Logits:
-    """Sizes of the logits of one head; None if unknown. `reason` says why there is no bound."""
+    """Bound, typical size and probable maximum of the logits of one head; None if unknown.
+
+    If there is no bound, `reason` says why.
+    """
 
     bound: float | None = None
     typical: float | None = None
@@ -69,7 +73,9 @@ class Logits:
 
 
 def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
-    """Return the sizes of the logits of every head, in self and cross attention, by the location of its QK.
+    """Return the sizes of the logits of every head, by the location of the head's QK matrix.
+
+    Heads of both self and cross attention are included.
 
     >>> import numpy as np
     >>> from attnlaw.checkpoints.open import open_model
@@ -89,7 +95,13 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
 
 
 def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """Return the logits of one head from measured sizes; without a bound, `reason` says why."""
+    """Return the sizes of the logits of one head, from the measured sizes of its queries and keys.
+
+    If there is no bound, `reason` says why.
+
+    Args:
+        sizes: the measured sizes; None if they exceed float64.
+    """
     reason = why_no_bound(model, location, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)
@@ -98,13 +110,19 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Return why the logits of a block have no bound that holds for every input; None if they have one."""
+    """Return the reason why the logits of a block have no bound that holds for every input; None if they
+    have one.
+    """
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 
 
 def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
-    """Return bound, typical size and probable maximum of the logits of a head with these sizes.
+    """Return bound, typical size and probable maximum of the logits of a head.
+
+    Args:
+        sizes: the measured sizes of the head's queries and keys.
+        scores: scale, cap, clipping and positions of the block's logits.
 
     >>> part = ScorePart(np.array([3.0]), 0.0, 0.0, 0.0, (4.0, 4.0))
     >>> logits = logits_of(ScoreSizes(part, (part,)), Scores(0.5))
@@ -128,7 +146,7 @@ def logits_of(sizes: ScoreSizes, scores: Scores) -> Logits:
 
 
 def _largest_score(part: ScorePart) -> float:
-    """Return the largest q . k over some entries of queries and keys."""
+    """Return an upper bound of q . k over one part of the entries of queries and keys."""
     if part.lengths is not None:
         return largest_length(part.lengths[0]) * largest_length(part.lengths[1])
     query, key = map(sqrt, part.squares)
@@ -137,7 +155,9 @@ def _largest_score(part: ScorePart) -> float:
 
 
 def largest_length(side: Lengths) -> float:
-    """Return the largest |z R + y0| over |z|^2 <= S, by bisection of the dual in l - sigma_1^2.
+    """Return the largest length |z R + y0| over all z with |z|^2 <= S.
+
+    It solves the minimisation over l at the head of this module, by bisection in l - sigma_1^2.
 
     >>> round(largest_length(Lengths(np.array([2.0, 1.0]), np.array([9.0, 0.0]), 4.0)), 6)  # 3 + 2 * 2
     7.0
@@ -164,7 +184,10 @@ def largest_length(side: Lengths) -> float:
 
 
 def _probable_maximum(part: ScorePart, scale: float) -> float:
-    """Return the probable maximum. Every t gives a valid one, so a grid of t is enough."""
+    """Return the probable maximum of the logits, by the formula at the head of this module.
+
+    The formula holds for every t, so a minimum over a grid of t is valid too.
+    """
     values, query, key, shifts = part.values, part.query, part.key, abs(part.shifts)
     if part.lengths is not None:
         first, second = part.lengths

@@ -2,9 +2,9 @@
 
     B = (1 + sum over matrices of (alpha_l gamma' |W|)^(2/3))^(3/2)
 
-Here |W| is the (2,1) norm (Edelman) or the (1,1) norm (Trauger-Tewari), alpha_l the amplification of
-`factors`, and gamma' the sensitivity without the 2 of QK. Both are adapted as in arXiv 2605.07297. They are
-leading factors only, not guarantees.
+Here |W| is the (2,1) norm (Edelman) or the (1,1) norm (Trauger-Tewari). The amplification alpha_l is defined
+in `factors`, and so is the sensitivity gamma. For QK matrices gamma' = gamma / 2, for all others gamma' =
+gamma. Both baselines are adapted as in arXiv 2605.07297. They are leading factors only, not guarantees.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
 
 def log_norm_based(matrices: Sequence[MatrixFactors], norm: str) -> Estimate:
-    """Return ln of the norm-based proxy.
+    """Return the natural logarithm of a norm-based proxy.
 
-    The error combines two parts in quadrature: how far gamma and alpha may raise the proxy, and the standard
-    error of norms that were estimated from a sample. With weights w of the terms in the sum, d ln B = sum w d
-    ln |W|.
+    Its error has two parts, which are added in squares. One is how far the errors of gamma and alpha may
+    raise the proxy. The other is the standard error of norms that were estimated from a sample:
+    `d ln B = sum w d ln |W|`, where w are the shares of the terms in the sum.
 
     Args:
         matrices: all matrices of a network with their factors.
@@ -63,7 +63,7 @@ def _total(terms: NDArray[np.float64]) -> float:
 
 
 def _relative_error(spectrum: Spectrum) -> float | None:
-    """Return the relative error of the (1,1) norm; None if every entry was summed."""
+    """Return the relative error of the (1,1) norm; None if the norm is exact."""
     return spectrum.norm_11_error / spectrum.norm_11 if spectrum.norm_11_error else None
 
 

@@ -1,7 +1,8 @@
-"""All proxies of a network at once, with their errors: adaptive, fixed index, norm-based and adaptivity.
+"""All proxies of a network, with the errors that approximate spectra cause.
 
-If spectra are approximate, a proxy errs as its sum does: d ln(sum C) = sum (C / sum C) d ln C, where C are
-the contributions of the matrices.
+The proxies are spectrum-adaptive, with a fixed index, or norm-based. The value of adaptivity compares the
+first two. The error of a sum over matrices follows from d ln(sum C) = sum (C / sum C) d ln C, where C are the
+contributions of the matrices.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, 
 
 @dataclass(frozen=True, eq=False)
 class Proxies:
-    """The proxies of a network as natural logarithms; each one includes its sqrt(L).
+    """The natural logarithms of all proxies of a network.
 
-    Errors are None if all spectra are exact.
+    Every proxy includes its sqrt(L). Errors are None if all spectra are exact.
 
     Args:
-        contributions: what each matrix adds, in the tree of the network.
+        contributions: the contribution of each matrix, in the tree of the network.
         log_alpha: ln alpha after each application of a layer.
-        log_alpha_applied: ln alpha from spectral norms with the preceding norm folded in, None if one of
+        log_alpha_applied: ln alpha from spectral norms with the preceding norm folded in; None if one of
             these norms is unknown. No proxy uses it.
-        values: ln of each proxy in `BOUNDS`.
+        values: ln of each proxy in `BOUNDS`, by name.
         adaptivity: value of adaptivity of the whole network.
         per_layer_adaptivity: value of adaptivity of each layer.
-        rank_count: True if p = 0 won for every matrix that contributes. The proxy then only counts ranks.
+        rank_count: whether p = 0 won for every matrix that contributes. The proxy then only counts ranks.
     """
 
     contributions: Network[Contribution]
@@ -50,12 +51,12 @@ class Proxies:
 
     @property
     def parts(self) -> list[Contribution]:
-        """The contributions in the order of rows."""
+        """The contributions of all matrices as a list, in the order of the table's rows."""
         return [part for _, part in self.contributions.leaves()]
 
 
 def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
-    """Return why a network has no proxies; None if it has them."""
+    """Return the reason why a network has no proxies; None if it has them."""
     if not network.layers or network.activation is None:
         return "an adapter is not a network; audit its base model with --adapter"
     if any(spectrum is None for layer in network.layers for _, spectrum in layer.leaves()):
@@ -74,13 +75,13 @@ def why_no_proxies(network: Network[Spectrum | None]) -> str | None:
 
 
 def proxies(network: Network[Any]) -> Proxies:
-    """Compute every proxy of a network of spectra.
+    """Compute every proxy of a network.
 
-    Shared matrices count once. To count every application, call `proxies(network.unroll())`. The module
+    A shared matrix counts once. To count every application, call `proxies(network.unroll())`. The module
     `factors` states the conventions.
 
     Args:
-        network: spectra at the leaves; `why_no_proxies(network)` must return None.
+        network: a network with spectra at its leaves, for which `why_no_proxies` returns None.
     """
     layers: Network[Spectrum] = replace(network, outside_layers=())
     depth, hidden_size = network.depth, network.hidden_size
@@ -129,7 +130,12 @@ def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
 def _log_proxy(
     parts: Sequence[Contribution], logs: Sequence[float], errors: Sequence[LogError | None], depth: int
 ) -> Estimate:
-    """Return ln(sum of exponentials + sqrt(L)) with its error."""
+    """Return ln(sum of contributions + sqrt(L)) with its error.
+
+    Args:
+        logs: ln of the contribution of each matrix.
+        errors: error of each logarithm; None if it is exact.
+    """
     total = proxy(np.array(logs), depth)
     if all(error is None for error in errors):
         return Estimate(total)

@@ -1,4 +1,4 @@
-"""How proxies grow with depth and width over a family of models: exponents by least squares.
+"""Exponents with which proxies grow with depth and width, fitted over many models by least squares.
 
     log proxy = constant + a log depth + b log width + residual
 
@@ -20,10 +20,10 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class Growth:
-    """Fitted growth, proxy ~ depth^a width^b, with standard errors.
+    """The fitted exponents of proxy ~ depth^a width^b, with standard errors.
 
-    A value is None if the models do not determine it: errors need four models, and the spread needs two
-    models of equal depth and width.
+    A value is None if there are too few models to determine it. Errors and the residual need four models, and
+    the seed spread needs two models of equal depth and width.
     """
 
     depth: float  # exponent a
@@ -65,7 +65,11 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:
-    """Return the pooled standard deviation of models that share depth and width."""
+    """Return the standard deviation between models of equal depth and width, pooled over all pairs (depth,
+    width).
+
+    Returns None if no two models have equal depth and width.
+    """
     cells, cell = np.unique(np.column_stack([depth, width]), axis=0, return_inverse=True)
     cell = cell.ravel()
     freedom = y.size - len(cells)

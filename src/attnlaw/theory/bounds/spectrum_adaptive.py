@@ -8,21 +8,21 @@ where N is the hidden size and `factors` defines gamma, alpha and L. At p = 0 th
 The proxy is `sum over matrices of min_p C(p) + sqrt(L)`. It is the leading factor of a bound: it has no
 constants and no logarithms, and it is not a guarantee.
 
-ln C(p) = f(p) / (p + 2), where f is convex (a log-sum-exp plus a linear function). So C has one valley,
-because {p : f(p) <= t (p + 2)} is convex for every t. Its bottom is where the increasing function f'(p)(p +
-2) - f(p) changes sign. The continuous choice below is therefore the global minimiser.
+ln C(p) = f(p) / (p + 2), where f is convex (a log-sum-exp plus a linear function). So C has a single minimum,
+because {p : f(p) <= t (p + 2)} is convex for every t. At the minimum the increasing function f'(p)(p + 2) -
+f(p) changes sign. The continuous choice below is therefore the global minimiser.
 
 **Value of adaptivity**: the ratio min_p sum_i C_i(p) / sum_i min_p C_i(p) >= 1. A value of 1 means that the
 choice per matrix gained nothing over one index for all.
 
-**Effective directions** are the number of directions of a matrix that count at a scale. They come from a
-lower bound of C (ours):
+**Effective directions** are the number of directions of a matrix that matter at a given scale. They come from
+a lower bound of C (ours):
 
     B(M) = min_r max(sqrt(N r), N scale s_{r+1}) <= min_p C(p)        0 <= r <= rank, s_{rank+1} = 0
 
 Proof: let v = C(p) and t = v / (N scale). At most sum_i s_i^p / t^p = v^2 / N of the s_i exceed t. With this
 number for r, both terms are at most v. The smallest minimising r is the number of effective directions. The
-directions below them move the output too little at this scale to be worth their rank.
+other directions change the output too little at this scale to be worth their rank.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.theory.bounds.factors import MatrixFactors
 from attnlaw.theory.bounds.log_errors import LogError, combine_log_errors
 
-MOST_STEPS = 60  # of Newton's method; as many halvings shrink [0, 2] below round-off
+MOST_STEPS = 60  # steps of Newton's method; as many halvings shrink [0, 2] below round-off
 
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """The contribution of one matrix, for all p on the grid and at the best p.
+    """The contribution C(p) of one matrix, for all p on the grid and at the best p.
 
     Errors are None if the spectrum and the scale are exact.
 
@@ -77,7 +77,10 @@ def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
 
 
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
-    """Compute C(p) of one matrix on the grid, and the best p on the grid and in [0, 2]."""
+    """Compute C(p) of one matrix on the paper's grid of p, and the p that minimises it.
+
+    The minimum is found twice: on the grid, and over all p in [0, 2].
+    """
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
@@ -87,7 +90,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
     def value(index: float, spectrum: Spectrum) -> float:
         return float(log_contribution(np.array([index]), spectrum, log_scale, hidden_size)[0])
 
-    # The error is that of the minimum: for another spectrum within the errors, another index may win.
+    # This is the error of the minimum, because another index may win for another spectrum within the errors.
     def grid_minimum(spectrum: Spectrum) -> float:
         return float(log_contribution(grid, spectrum, log_scale, hidden_size).min())
 
@@ -113,7 +116,7 @@ def log_contribution(
 ) -> NDArray[np.float64]:
     """Return ln C at every index in `p`.
 
-    The value is -inf if C is zero: for a zero matrix, or for scale 0 and p > 0.
+    The value is -inf if C is zero. This happens for a zero matrix, and for scale 0 and p > 0.
     """
     log_values = np.log(spectrum.above_tolerance)
     if log_values.size == 0:
@@ -125,12 +128,18 @@ def log_contribution(
 
 
 def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
-    """Return ln of (the sum of contributions + sqrt(L))."""
+    """Return ln(sum of contributions + sqrt(L)), given the logarithms of the contributions."""
     return float(np.logaddexp(log_sum(log_contributions), log(sqrt(depth))))
 
 
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
-    """Return the error of a value ln C at p, which is linear in ln(scale) with slope p / (p + 2)."""
+    """Return the error of ln C at p; None if the spectrum and the scale are exact.
+
+    ln C is linear in ln(scale) with slope p / (p + 2).
+
+    Args:
+        value: function that computes ln C from a spectrum.
+    """
     spectrum = factors.spectrum
     if spectrum.is_exact and factors.log_scale_error is None:
         return None
@@ -141,8 +150,9 @@ def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], flo
 
 
 def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
-    """Return the minimiser of C over [0, 2], the root of the increasing `f'(p)(p + 2) - f(p)`.
+    """Return the p in [0, 2] that minimises C.
 
+    It is the root of the increasing function `f'(p)(p + 2) - f(p)`, or an end of [0, 2] if there is no root.
     Newton's method uses the slope `f''(p)(p + 2)`, where f'' is a variance of logarithms. If a step leaves
     the bracket, the bracket is halved instead.
     """
@@ -180,10 +190,12 @@ def best_index(spectrum: Spectrum, log_scale: float, hidden_size: int) -> float:
 def value_of_adaptivity(
     contributions: Sequence[Contribution], depth: int, hidden_size: int
 ) -> Estimate | None:
-    """Return the ratio of the best sum with one common index to the sum with an index per matrix.
+    """Return the ratio of two sums of contributions: with one index for all matrices, and with one for each.
+
+    In both sums the indices are the best ones on the grid.
 
     Args:
-        contributions: one for each matrix, with its curve ln C(p) on the index grid.
+        contributions: the contribution of each matrix.
         depth: number of layers L. Together with `hidden_size` it fixes the grid of p.
         hidden_size: width N.
 
@@ -201,7 +213,10 @@ def value_of_adaptivity(
 
 
 def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size: int) -> float:
-    """Return the error of ln(value of adaptivity). Both sums err together, so their ratio errs less."""
+    """Return the error of ln(value of adaptivity).
+
+    The errors of a matrix move both sums of this ratio in the same direction, so they partly cancel.
+    """
     grid, curves = index_grid(depth, hidden_size), np.array([part.log_curve for part in parts])
     best = int(np.argmin(_log_sums_by_index(parts)))
     logs = np.array([[part.log_curve[best], part.log_value] for part in parts])
@@ -218,14 +233,19 @@ def _adaptivity_log_error(parts: Sequence[Contribution], depth: int, hidden_size
 
 
 def _log_sums_by_index(parts: Sequence[Contribution]) -> NDArray[np.float64]:
-    """Return ln of the sum over matrices at each index of the grid."""
+    """Return ln(sum of C(p) over matrices) for each p on the grid."""
     return log_sums(np.array([part.log_curve for part in parts]).T)
 
 
 def _log_error_of_matrix(
     part: Contribution, others: NDArray[np.float64], bound: float, grid: NDArray[np.float64], hidden_size: int
 ) -> LogError:
-    """Return how the spectrum of one matrix moves ln(value of adaptivity); the other curves stay fixed."""
+    """Return the error of ln(value of adaptivity) that comes from the spectrum of one matrix.
+
+    Args:
+        others: ln C of all other matrices on the grid. They stay fixed.
+        bound: how much the errors of spectral norms may change the logarithm.
+    """
     common = log_sums(others.T) if len(others) else np.full(grid.shape, -np.inf)
     post_hoc = log_sum(others.min(axis=1)) if len(others) else -np.inf
 
@@ -237,7 +257,9 @@ def _log_error_of_matrix(
 
 
 def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> NDArray[np.float64]:
-    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0 .. rank of an exact spectrum.
+    """Return ln max(sqrt(N r), N scale s_{r+1}) for r = 0, ..., rank.
+
+    The spectrum must be exact.
 
     >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
     >>> np.exp(log_truncations(spectrum, log(0.01), 256)).round(2)
@@ -251,7 +273,7 @@ def log_truncations(spectrum: Spectrum, log_scale: float, hidden_size: int) -> N
 
 
 def effective_directions(spectrum: Spectrum, log_scale: float, hidden_size: int) -> int:
-    """Return the number of effective directions: the smallest r at which B(M) is reached.
+    """Return the number of effective directions, the smallest r that reaches the minimum B(M).
 
     >>> spectrum = Spectrum(np.array([4.0, 2.0, 1.0, 0.5]), (4, 4), norm_21=0, norm_11=0, route="svd")
     >>> [effective_directions(spectrum, log(scale), 256) for scale in (0.01, 0.1, 1.0)]

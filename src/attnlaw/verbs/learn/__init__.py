@@ -1,4 +1,4 @@
-"""`attnlaw learn`: what a single attention head learns, in theory and by training real ones."""
+"""`attnlaw learn`: predict what a single attention head learns, and train real heads to compare."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ SETTING_NAMES = {"size": "simulate", "samples": "alpha"}  # arguments of `simula
 
 @settings_dataclass
 class LearnSettings(ProblemSettings):
-    """Predict what a single attention head learns from n samples, and train real ones to compare.
+    """Predict what a single attention head learns from n samples, and train real heads to compare.
 
-    The tokens are Gaussian, and the target is S* = W₀W₀ᵀ/√(m₀d). The student sees noisy scores
-    h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d, plain or through a row softmax (arXiv 2509.24914, 2506.01582).
+    The tokens x_a are Gaussian vectors of dimension d. By default the target is S* = W₀W₀ᵀ/√(m₀d), where W₀
+    is a Gaussian d × m₀ matrix. The student sees noisy scores of the target, plain or through a row softmax.
+    The scores of a matrix S are h_ab = (x_aᵀ S x_b − δ_ab Tr S)/√d (arXiv 2509.24914, 2506.01582).
 
     The same from Python: attnlaw.learn(alpha=..., tokens=...).
     """
@@ -53,9 +54,9 @@ class LearnSettings(ProblemSettings):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem that these settings state.
+        """The problem that these settings describe.
 
-        Raises an `InputError` if the target cannot be read, or if it makes the problem impossible.
+        Raises an `InputError` if the target cannot be read, or if no theory is known for the combination.
         """
         shared = {field.name for field in fields(Problem)} & setting_fields(ProblemSettings).keys()
         stated = {name: getattr(self, name) for name in shared}
@@ -66,7 +67,7 @@ class LearnSettings(ProblemSettings):
 
 @settings_dataclass
 class LearnSimulationSettings(LearnSettings):
-    """Train real students at a finite dimension, each on its own data."""
+    """Train real students at a finite dimension, with new data for each student."""
 
     simulate: int = setting(
         MISSING,
@@ -195,7 +196,10 @@ class DetailedPrediction(Prediction):
 def with_details(
     prediction: Prediction, *, thresholds: bool = False, spectrum: bool = False
 ) -> DetailedPrediction:
-    """Add details to a prediction: what follows from its target, and thresholds and density if asked for.
+    """Add details to a prediction.
+
+    The scaling law and the outlier are always added. The thresholds and the density of the spectrum are added
+    only if the flags ask for them.
 
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
     >>> detailed = with_details(state_evolution(Problem(alpha=0.2)), thresholds=True)
@@ -220,7 +224,10 @@ def with_details(
 
 
 def density_rows(prediction: Prediction, points: int = 300) -> Densities:
-    """Return the density of the trained matrix's spectrum, with more points near the edges of its intervals.
+    """Return the density of the trained matrix's spectrum, as rows with x, density and number of the
+    interval.
+
+    The points are denser near the ends of each interval.
 
     >>> from attnlaw.theory.learn.state_evolution import state_evolution
     >>> rows = density_rows(state_evolution(Problem(alpha=0.3, noise=0.5, weight_decay=0.6)))
@@ -242,7 +249,10 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
 
 
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
-    """Predict all cases together: those that share a target and a student are solved at once."""
+    """Yield a prediction for each case, or the error if the case is not possible.
+
+    Cases that share a target and a student are solved together.
+    """
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -254,14 +264,20 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
 
 
 def checked_problem(case: LearnSettings) -> Problem:
-    """Return the problem. Raises an `InputError` if it has no theory or is too large to be solved."""
+    """Return the problem of a case.
+
+    Raises an `InputError` if it has no theory or is too large to be solved.
+    """
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem
 
 
 def _batch_key(case: LearnSettings) -> Hashable:
-    """Return one key for cases that can be solved at once without changing a digit."""
+    """Return the key of a case; cases with equal keys can be solved at once with exactly the same results.
+
+    Returns None if the theory of the student solves one case at a time.
+    """
     kinds = ("rank", "exponent", "dimension", "eigenvalues", "spike")
     target = [getattr(case, f"target_{kind}") for kind in kinds]
     at_once = case.observed_output.name in STUDENTS[case.student].batched_outputs
@@ -269,7 +285,10 @@ def _batch_key(case: LearnSettings) -> Hashable:
 
 
 def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
-    """Train one case after the other, and the students of a case in threads."""
+    """Yield the measurement of each case, or its error.
+
+    The cases run one after the other, and the students of a case run in threads.
+    """
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:

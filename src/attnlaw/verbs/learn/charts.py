@@ -35,7 +35,7 @@ def phases(view: ChartView) -> Drawings:
 
 
 def _phase_diagrams(view: ChartView) -> Drawings:
-    """Draw the phase diagram if ranks and samples form an even grid."""
+    """Yield phase diagrams, if the ranks and samples of a case form an even grid."""
     rows = view.rows.drop_nulls(["relative_error", "alpha", "target_rank"])
     for case, case_rows in view.cases(rows, ["target_rank", "alpha"]):
         if is_evenly_spaced(case_rows["target_rank"]) and is_evenly_spaced(case_rows["alpha"]):
@@ -61,7 +61,11 @@ def _draw_phases(view: ChartView, rows: pl.DataFrame) -> alt.LayerChart:
 
 @chart("Learning curves", "Lines: theory in the limit of large dimension.")
 def learning(view: ChartView) -> Drawings:
-    """Draw learning curves, unless a phase diagram shows the same. Power laws have a chart of their own."""
+    """Draw learning curves.
+
+    If a phase diagram shows the same values, nothing is drawn. Power-law targets are left out, because
+    `scaling` draws them.
+    """
     if any(_phase_diagrams(view)):
         return
     yield from line_charts(
@@ -76,9 +80,10 @@ def learning(view: ChartView) -> Drawings:
 
 
 def _thresholds(view: ChartView, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return x and name of every threshold. Thresholds that differ by student name the student.
+    """Return the thresholds for the rows of a chart, with the columns x and name.
 
-    Recovery is a threshold of clean labels.
+    If a threshold depends on the student, its name includes the student. Thresholds of recovery are left out
+    if labels are noisy, because they hold for clean labels.
     """
     thresholds: dict[tuple[float, str], None] = {}
     for column in (INTERPOLATION,) if rows["noise"].max() else (*RECOVERIES, INTERPOLATION):
@@ -125,10 +130,12 @@ def scaling(view: ChartView) -> Drawings:
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
-    """Draw the full equations as lines and the leading-order law dashed, on logarithmic axes.
+    """Draw the errors of the full equations (solid) and of the leading-order law (dashed) on logarithmic
+    axes.
 
     Args:
-        rows: with the columns observations, label, estimation_error and leading_error.
+        rows: a table with the columns observations, label, estimation_error and leading_error.
+        y: title of the vertical axis.
     """
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
@@ -145,7 +152,7 @@ def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
 
 
 def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
-    """Return a line's label: its setting, the fitted power of N/d with its error, and the predicted power."""
+    """Return the label of a line: its settings, the fitted exponent and the predicted exponent."""
     slope, error = _slope(rows["observations"], rows["estimation_error"])
     fitted = f"{slope:.2f} ± {error:.2f}" if error is not None and error >= 0.005 else f"{slope:.2f}"
     predicted = rows["predicted_exponent"][0]
@@ -156,7 +163,10 @@ def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
 
 
 def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
-    """Return the slope of a line through the logarithms, and its standard error beyond two points."""
+    """Return the slope of a straight line through (log x, log y), and its standard error.
+
+    The standard error is None if there are only two points.
+    """
     a, b = (np.log(values.to_numpy()) - np.log(values.to_numpy()).mean() for values in (x, y))
     slope = float(a @ b / (a @ a))
     left = float(((b - slope * a) ** 2).sum())
@@ -170,7 +180,10 @@ def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
     on_page=False,
 )
 def split(view: ChartView) -> Drawings:
-    """Stack the parts of the error over the samples, unless there is a phase diagram or a power law."""
+    """Draw the parts of the error as stacked areas over the samples.
+
+    If there is a phase diagram, nothing is drawn. Power-law targets are left out.
+    """
     if any(_phase_diagrams(view)):
         return
     labels = {name: view.verb.axis(name) for name in (*PARTS, "alpha", "estimation_error")}
@@ -184,7 +197,13 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error."""
+    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error.
+
+    Args:
+        rows: a table with the columns alpha, part and value.
+        x: title of the horizontal axis.
+        y: title of the vertical axis.
+    """
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
@@ -195,7 +214,10 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 
 @chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density, and the eigenvalues of students with the same settings if there are any."""
+    """Draw the predicted density of the learned spectrum.
+
+    If students with the same settings were trained, bars show their eigenvalues.
+    """
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
         first = pl.col("case") == case_lines["case"][0]
@@ -207,7 +229,13 @@ def spectrum(view: ChartView) -> Drawings:
 
 
 def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
-    """Draw the spectrum of the case with these rows."""
+    """Draw the spectrum of one case.
+
+    Args:
+        case: the settings that distinguish this case from the others.
+        rows: the rows of the case.
+        density: the predicted density, with the columns x, density and detail (number of the interval).
+    """
     notes, name, values = [], "", None
     if view.simulation is not None:
         students = view.same_settings(view.simulation.rows, rows)
@@ -227,7 +255,7 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
 
 @chart("Spectrum of trained matrices", "Eigenvalues of all students, those at zero left out.")
 def eigenvalues(view: ChartView) -> Drawings:
-    """Draw the histogram of trained students' eigenvalues if there is no theory for them."""
+    """Draw a histogram of the eigenvalues of trained students."""
     rows = view.frame("eigenvalues", "eigenvalue")
     for case, case_rows in rows_by_case(rows, varying_settings(rows, view.settings)):
         name = view.size_label("simulate", sorted(case_rows["simulate"].drop_nulls().unique()))
