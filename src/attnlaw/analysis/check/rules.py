@@ -129,11 +129,3 @@ class RuleFile:
     ignore: tuple[str, ...] = ()
     levels: Mapping[str, str] | None = None
     thresholds: Mapping[str, float] | None = None
-
-    def active_rules(self, *tables: str) -> tuple[GateRule, ...]:
-        """Return the rules about these tables that are not off."""
-        return tuple(rule for rule in self.rules if rule.of in tables and rule.level != OFF)
-
-    def rules_against(self, what: str) -> tuple[GateRule, ...]:
-        """Return the rules that compare with `what` (a baseline or the first step) and are not off."""
-        return tuple(rule for rule in self.rules if rule.against == what and rule.level != OFF)

@@ -72,13 +72,11 @@ def diff(
     selection = Selection.from_settings(settings, first.network)
     comparison = compare(first, second, selection, settings.jobs, match, applied, progress)
     name = printable(settings.title)
+    maps = [{**_map_row(name, location), **change.numbers} for location, change in comparison.maps]
     tensors = [_tensor_row(name, pair, first, second) for pair in comparison.tensors]
     return Diff(
         summarize(comparison),
-        quantity_frame(
-            DIFF,
-            [_map_row(name, location) | dict(map_change.numbers) for location, map_change in comparison.maps],
-        ),
+        quantity_frame(DIFF, maps),
         quantity_frame(DIFF_TENSORS, tensors),
         quantity_frame(DIFF_SPECTRA, _spectra(name, comparison)),
     )
@@ -104,22 +102,18 @@ def _tensor_row(
     name: str, pair: tuple[TensorPair, TensorChange], base: Model, model: Model
 ) -> dict[str, Any]:
     tensor_pair, change = pair
-    sides = zip((base, model), tensor_pair.tensors, strict=True)
-    known = [None if tensor is None else (of.tensors, tensor) for of, tensor in sides]
-    dtypes = [None if side is None else side[0].dtype(side[1]) for side in known]
-    tensors, tensor = next(side for side in known if side is not None)
+    sides = list(zip((base.tensors, model.tensors), tensor_pair.tensors, strict=True))
+    dtypes = [None if tensor is None else of.dtype(tensor) for of, tensor in sides]
+    columns = ("rank", "size", "sqnr_db", "cosine", "unchanged", "max_change")
     return {
         "model": name,
         "tensor": printable(tensor_pair.name),
-        "shape": list(tensors.shapes[tensor]),
+        "shape": next(list(of.shapes[tensor]) for of, tensor in sides if tensor is not None),
         "dtype_base": dtypes[0],
         "dtype_model": dtypes[1],
         "verdict": change.verdict,
         "format": None if change.format is None else change.format.name,
-        **{
-            column: getattr(change, column)
-            for column in ("rank", "size", "sqnr_db", "cosine", "unchanged", "max_change")
-        },
+        **{column: getattr(change, column) for column in columns},
     }
 
 

@@ -118,12 +118,7 @@ class _Sums:
     @property
     def numbers(self) -> dict[str, Any]:
         changed = self.largest * self.scale
-        return {
-            "size": self.size,
-            "cosine": self.cosine,
-            "unchanged": self.unchanged,
-            "max_change": changed,
-        }
+        return {"size": self.size, "cosine": self.cosine, "unchanged": self.unchanged, "max_change": changed}
 
 
 def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import scipy
@@ -128,20 +128,6 @@ ROUND_OFF = 1e-7
 FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 
-class SingularVectors(Protocol):
-    """Singular values with vectors of a stored matrix or of a product of factors."""
-
-    @property
-    def values(self) -> Reals:
-        """Singular values, in decreasing order."""
-
-    def leading(self, side: Side, count: int) -> Reals:
-        """Return the first vectors of a side as columns."""
-
-    def coordinates(self, side: Side, vectors: Reals) -> Reals:
-        """Return the inner products of all vectors of a side (rows) with the columns of `vectors`."""
-
-
 @dataclass(frozen=True, eq=False)
 class ProductVectors:
     """All singular values of a product A B that can differ from zero, with vectors.
@@ -176,9 +162,11 @@ class ProductVectors:
         return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ root)[-1], 0.0)))
 
     def leading(self, side: Side, count: int) -> Reals:
+        """Return the first vectors of a side as columns."""
         return (self.left if side == "left" else self.right)[:, :count]
 
     def coordinates(self, side: Side, vectors: Reals) -> Reals:
+        """Return the inner products of all vectors of a side (rows) with the columns of `vectors`."""
         return (self.left if side == "left" else self.right).T @ vectors
 
 
@@ -192,9 +180,8 @@ class MatrixVectors:
     matrix: Reals
     values: Reals
     short: Reals
-    _long: Reals = field(
-        default_factory=lambda: np.zeros((0, 0))
-    )  # cache of the first vectors of the longer side
+    # A cache of the first vectors of the longer side.
+    _long: Reals = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
     def of(cls, matrix: Reals) -> MatrixVectors:
@@ -244,6 +231,9 @@ class MatrixVectors:
         """1/s, and 0 if s is round-off."""
         living = self.values > ROUND_OFF * self.values[0]
         return np.where(living, 1 / np.where(living, self.values, 1.0), 0.0)
+
+
+SingularVectors = ProductVectors | MatrixVectors
 
 
 def _gram(matrix: Reals) -> Reals:

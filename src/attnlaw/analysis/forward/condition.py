@@ -141,20 +141,14 @@ def condition(
         return float(np.median(kappa[list(chosen)].sum(axis=0)))
 
     finite = np.isfinite(kappa).all(axis=0)
+    middle_shares = [float(np.median(part[finite])) if finite.any() else None for part in shares]
     layers, kinds = [linear_map.layer for linear_map in maps], [linear_map.kind for linear_map in maps]
-    rows = tuple(
-        MapCondition(
-            linear_map.layer,
-            linear_map.kind,
-            linear_map.name,
-            float(norms[i]),
-            float(np.median(kappa[i])),
-            float(np.median(shares[i, finite])) if finite.any() else None,
-        )
-        for i, linear_map in enumerate(maps)
-    )
+    rows = [
+        MapCondition(of.layer, of.kind, of.name, float(norm), float(np.median(values)), share)
+        for of, norm, values, share in zip(maps, norms, kappa, middle_shares, strict=True)
+    ]
     return Condition(
-        rows=rows,
+        rows=tuple(rows),
         total=median(True for _ in maps),
         by_layer=tuple(median(layer == i for layer in layers) for i in range(len(network.blocks))),
         by_kind={name: median(kind == name for kind in kinds) for name in dict.fromkeys(kinds)},

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlaw.analysis.forward.blocks import (
     BlockChain,
@@ -114,8 +115,9 @@ def _bert_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
     for layer in model.encoder.layer:
         attention = layer.attention.self
         query, key = _affine(attention.query), _affine(attention.key)
-        heads = attention.num_attention_heads, attention.num_attention_heads
-        yield _scores(attention, attention.query, query, key, heads, seen)
+        inputs, allowed = _inputs_and_mask(attention.query, attention, seen)
+        heads, scale = attention.num_attention_heads, float(attention.scaling)
+        yield FrozenScores(inputs, *query, *key, heads, heads, scale, allowed)
 
 
 def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
@@ -124,8 +126,9 @@ def _gpt2_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
         fused, bias = _affine(attention.c_attn)
         width = fused.shape[1] // 3
         query, key = ((fused[:, part], bias[part]) for part in (slice(0, width), slice(width, 2 * width)))
-        heads = attention.num_heads, attention.num_heads
-        yield _scores(attention, attention.c_attn, query, key, heads, seen)
+        inputs, allowed = _inputs_and_mask(attention.c_attn, attention, seen)
+        heads, scale = attention.num_heads, float(attention.scaling)
+        yield FrozenScores(inputs, *query, *key, heads, heads, scale, allowed)
 
 
 def _llama_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
@@ -134,7 +137,8 @@ def _llama_scores(model: Any, seen: ModuleTensors) -> Iterator[FrozenScores]:
         attention = layer.self_attn
         query, key = _affine(attention.q_proj), _affine(attention.k_proj)
         heads = query[1].size // attention.head_dim, key[1].size // attention.head_dim
-        yield _scores(attention, attention.q_proj, query, key, heads, seen, (cos, sin))
+        inputs, allowed = _inputs_and_mask(attention.q_proj, attention, seen)
+        yield FrozenScores(inputs, *query, *key, *heads, float(attention.scaling), allowed, (cos, sin))
 
 
 def _bert_modules(block: Any) -> BlockModules:
@@ -198,22 +202,13 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
     return repeat(value[0]), repeat(value[1])
 
 
-def _scores(
-    module: Any,
-    reads: Any,
-    query: Affine,
-    key: Affine,
-    heads: tuple[int, int],
-    seen: ModuleTensors,
-    rotary: tuple[Reals, Reals] | None = None,
-) -> FrozenScores:
-    """Return the scores of an attention module; `reads` is one of its modules that gets its inputs."""
-    inputs = _first_in_batch(seen[reads][0])
-    mask = seen[module][0]
+def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[Reals, NDArray[np.bool_]]:
+    """Return the inputs of an attention module, which its module `reads` gets, and the allowed pairs."""
+    inputs, mask = _first_in_batch(seen[reads][0]), seen[attention][0]
     shape = len(inputs), len(inputs)
     # The mask adds the smallest number of its type to masked scores, and 0 to the others.
     allowed = np.ones(shape, dtype=bool) if mask is None else np.broadcast_to(mask[0, 0].numpy() == 0, shape)
-    return FrozenScores(inputs, *query, *key, *heads, float(module.scaling), allowed, rotary)
+    return inputs, allowed
 
 
 def _norm(module: Any, seen: ModuleTensors) -> FrozenNorm:

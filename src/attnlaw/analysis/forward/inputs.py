@@ -25,6 +25,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def open_tokenizer(folder: str | os.PathLike[str], vocabulary: int) -> Tokenizer
     return Tokenizer(str(folder), vocabulary, tokenizer)
 
 
-INPUT = "Input"
+_input_setting = partial(setting, None, panel="Input")
 FROM_FILE = "@"
 # Which token of an input is read in a causal model.
 POSITIONS = dict.fromkeys(("last", "sample"))
@@ -112,28 +113,20 @@ IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
 class InputSettings(Settings):
     """One or several inputs of a model, by exactly one of three settings."""
 
-    text: tuple[str, ...] | None = setting(
-        None,
-        "An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several (lens "
-        "takes one).",
+    text: tuple[str, ...] | None = _input_setting(
+        help="An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several "
+        "(lens takes one).",
         repeatable=True,
         metavar="TEXT",
-        panel=INPUT,
     )
-    file: str | None = setting(
-        None,
-        "Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).",
+    file: str | None = _input_setting(
+        help="Inputs, one a line: texts (.txt), or objects with text or ids (.jsonl).",
         is_path=True,
         excluded_by="text",
         metavar="FILE",
-        panel=INPUT,
     )
-    ids: tuple[int, ...] | str | None = setting(
-        None,
-        "An input, as token ids; @FILE: one list a line.",
-        excluded_by=("text", "file"),
-        metavar="1,2,3",
-        panel=INPUT,
+    ids: tuple[int, ...] | str | None = _input_setting(
+        help="An input, as token ids; @FILE: one list a line.", excluded_by=("text", "file"), metavar="1,2,3"
     )
 
     def check(self) -> None:

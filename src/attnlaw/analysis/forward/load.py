@@ -27,12 +27,8 @@ from attnlaw.core.files import require_valid_path
 
 # Keys that the code of these models reads, although not every config class has them as parameters.
 EXTRA_CONFIG_KEYS = (
-    "head_dim",
-    "is_causal",
-    "original_max_position_embeddings",
-    "partial_rotary_factor",
-    "rope_scaling",
-    "rope_theta",
+    *("head_dim", "is_causal", "original_max_position_embeddings", "partial_rotary_factor"),
+    *("rope_scaling", "rope_theta"),
 )
 # This key would compute attention in float32.
 IGNORED_CONFIG_KEY = "reorder_and_upcast_attn"

@@ -41,10 +41,7 @@ class TokenMap:
 
 
 def token_map(
-    operator: Operator,
-    seed: int = 0,
-    progress: Progress = no_progress,
-    probes: int | None = None,
+    operator: Operator, seed: int = 0, progress: Progress = no_progress, probes: int | None = None
 ) -> TokenMap:
     """Return the Frobenius norms of the token-to-token blocks of T.
 

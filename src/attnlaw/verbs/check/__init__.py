@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attnlaw.analysis.check.columns import FINDINGS, QUANTITIES, TENSORS, VERDICT_VALUES, VERDICTS
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from attnlaw.verbs.check.reports import CheckVerdicts
 
 GATE = "Gate"
+_path_setting = partial(setting, None, is_path=True, panel=GATE)
 # The tables that rules may use.
 TABLES = {
     "matrices": MATRICES,
@@ -40,26 +42,16 @@ class CheckSettings(ModelSettings):
     """
 
     model: Any = model_setting(None)
-    rules: str | None = setting(
-        None,
-        "Rule file, or the name of one that comes with attnlaw; findings alone unless given.",
-        is_path=True,
+    rules: str | None = _path_setting(
+        help="Rule file, or the name of one that comes with attnlaw; findings alone unless given.",
         metavar="FILE.toml",
-        panel=GATE,
     )
-    base: Any = setting(
-        None,
-        "Checkpoint that rules of diff compare with; that of the rule file unless given.",
-        is_path=True,
-        metavar="BASE",
-        panel=GATE,
+    base: Any = _path_setting(
+        help="Checkpoint that rules of diff compare with; that of the rule file unless given.", metavar="BASE"
     )
-    baseline: str | None = setting(
-        None,
-        "Directory of audit --out or diff --out: its findings are known, its rows are old.",
-        is_path=True,
+    baseline: str | None = _path_setting(
+        help="Directory of audit --out or diff --out: its findings are known, its rows are old.",
         metavar="DIR",
-        panel=GATE,
     )
     fail_on: str | None = setting(
         None,

@@ -8,7 +8,7 @@ from pathlib import Path
 from attnlaw.analysis.check.evaluate import judge
 from attnlaw.analysis.check.locations import model_file
 from attnlaw.analysis.check.rule_file import BadUsage, read_rules
-from attnlaw.analysis.check.rules import BASELINE, RuleFile
+from attnlaw.analysis.check.rules import BASELINE, OFF, RuleFile
 from attnlaw.analysis.check.tables import Baseline, RuleTables
 from attnlaw.analysis.findings.detectors import DETECTORS
 from attnlaw.checkpoints.settings import ModelSettings, require_model_exists
@@ -32,16 +32,9 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
     """Measure the tables that the rules of a case need, and return the verdicts."""
     rule_file = effective_rules(case)
     tables = RuleTables(case, rule_file.base, TABLES, rule_file.thresholds or {}, case.approximate, progress)
-    verdicts = judge(
-        rule_file,
-        case.title,
-        model_file(case.model),
-        TABLES,
-        tables.rows,
-        tables.findings,
-        DETECTORS,
-        None if case.baseline is None else _read_baseline(case.baseline),
-    )
+    baseline = None if case.baseline is None else _read_baseline(case.baseline)
+    names = case.title, model_file(case.model)
+    verdicts = judge(rule_file, *names, TABLES, tables.rows, tables.findings, DETECTORS, baseline)
     return CheckVerdicts(**vars(verdicts))
 
 
@@ -56,11 +49,12 @@ def effective_rules(case: CheckSettings) -> RuleFile:
     rule_file = RuleFile() if case.rules is None else read_rules(case.rules, TABLES, DETECTORS)
     given = {"fail_on": case.fail_on, "base": case.base}
     rule_file = replace(rule_file, **{name: value for name, value in given.items() if value is not None})
-    for rule in rule_file.active_rules("diff", "diff_tensors"):
-        if rule_file.base is None:
+    active = [rule for rule in rule_file.rules if rule.level != OFF]
+    for rule in active:
+        if rule.of in ("diff", "diff_tensors") and rule_file.base is None:
             raise BadUsage(f"{case.rules}: rule {rule.name!r}: of {rule.of} needs a base; give --base MODEL")
-    for rule in rule_file.rules_against(BASELINE):
-        if case.baseline is None:
+    for rule in active:
+        if rule.against == BASELINE and case.baseline is None:
             raise BadUsage(f"{case.rules}: rule {rule.name!r}: against needs a baseline; give --baseline DIR")
     return rule_file
 

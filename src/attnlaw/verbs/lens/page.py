@@ -22,11 +22,7 @@ FIRST_COLUMNS = (
 )
 # Numbers on the card of a model.
 CARD_QUANTITIES = (
-    "head_count",
-    "median_beta",
-    "heads_below_beta_2",
-    "heads_above_beta_c",
-    "reconstruction_error",
+    *("head_count", "median_beta", "heads_below_beta_2", "heads_above_beta_c", "reconstruction_error"),
 )
 
 

@@ -160,12 +160,8 @@ def run(cases: Sequence[MarginsSettings], progress: Progress) -> Iterator[Margin
 
 def _measure(case: MarginsSettings, progress: Progress) -> MarginMeasurement:
     given = raw_inputs(case)[: case.limit]
-    return measure_model(
-        *(case.model, given, case.at, case.positions, case.seed),
-        kappa=case.kappa,
-        amplification=case.amplification,
-        progress=progress,
-    )
+    parts = case.kappa, case.amplification
+    return measure_model(case.model, given, case.at, case.positions, case.seed, *parts, progress)
 
 
 def _table(

@@ -28,7 +28,6 @@ LOG_AXIS_RATIO = 10.0  # the axis is logarithmic if the largest value is more ti
 AXIS_PADDING = 1.2  # factor at both ends of a logarithmic axis
 # Dashes of the lines of measured and worst-case amplification.
 LINES = {"log10_measured": [1, 0], "log10_worst_case": [5, 3]}
-DIRECTION_COLUMNS = ("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale")
 Label = Callable[[str], str]
 
 
@@ -141,13 +140,6 @@ def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> a
     "margins too little to be worth their rank. It describes; it does not rank models.",
 )
 def margins_directions(view: ChartView) -> Drawings:
-    return cell_maps(
-        view,
-        view.frame("directions"),
-        ["head"],
-        "layer",
-        "directions_share",
-        "kind",
-        domain=(0.0, 1.0),
-        tooltip=DIRECTION_COLUMNS,
-    )
+    rows, share = view.frame("directions"), "directions_share"
+    tooltip = ("layer", "head", "directions", "p_measured", "p", "log10_scale_measured", "log10_scale")
+    return cell_maps(view, rows, ["head"], "layer", share, "kind", domain=(0.0, 1.0), tooltip=tooltip)
