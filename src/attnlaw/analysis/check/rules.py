@@ -81,28 +81,19 @@ Tables = Mapping[str, Iterable[Quantity]]
 
 @dataclass(frozen=True)
 class GateRule:
-    """A checked rule: the rows of a table, one of their columns, and the condition on it.
-
-    Args:
-        of: name of the table.
-        where: allowed values by column. `layers` selects layers by numbers or by a slice such as "0:-1".
-        over: how all rows become one number, such as "max"; None to judge every row.
-        mostly: the share of rows that must hold, if not all of them.
-        against: "baseline" or "first" to judge the change from earlier rows instead of the value.
-        missing: "error" if a missing value fails the rule, "skip" otherwise.
-    """
+    """A checked rule: the rows of a table, one of their columns, and the condition on it."""
 
     name: str
-    of: str
+    of: str  # name of the table
     column: Quantity
     condition: RuleCondition
-    where: Mapping[str, tuple[Any, ...]]
-    layers: str | tuple[int, ...] | None
-    over: str | None
-    mostly: float | None
-    against: str | None
+    where: Mapping[str, tuple[Any, ...]]  # allowed values by column
+    layers: str | tuple[int, ...] | None  # allowed layers, as numbers or as a slice such as "0:-1"
+    over: str | None  # how all rows become one number, such as "max"; None to judge every row
+    mostly: float | None  # the share of rows that must hold, if not all of them
+    against: str | None  # "baseline" or "first" to judge the change from earlier rows instead of the value
     level: str
-    missing: str
+    missing: str  # "error" if a missing value fails the rule, "skip" otherwise
 
     def __str__(self) -> str:
         change = {None: "", BASELINE: " over the baseline's - 1", FIRST: " over the first - 1"}[self.against]
@@ -113,19 +104,12 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The content of a rule file. The default asks for one thing: no finding of level error.
-
-    Args:
-        base: the model that the rules of a diff compare with.
-        ignore: names of findings that are left out.
-        levels: levels of findings that differ from the default, by name.
-        thresholds: thresholds of findings that differ from the default, by name.
-    """
+    """The content of a rule file. The default asks for one thing: no finding of level error."""
 
     path: Path | None = None
     fail_on: str = "error"
-    base: Any = None
+    base: Any = None  # the model that the rules of a diff compare with
     rules: tuple[GateRule, ...] = ()
-    ignore: tuple[str, ...] = ()
-    levels: Mapping[str, str] | None = None
-    thresholds: Mapping[str, float] | None = None
+    ignore: tuple[str, ...] = ()  # names of findings that are left out
+    levels: Mapping[str, str] | None = None  # levels of findings that differ from the default, by name
+    thresholds: Mapping[str, float] | None = None  # thresholds that differ from the default, by name

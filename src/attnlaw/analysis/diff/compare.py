@@ -32,17 +32,11 @@ IN_FLIGHT = 45 * 10**7
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Everything that was found about two models.
+    """Everything that was found about two models."""
 
-    Args:
-        tensors: the paired tensors with their changes.
-        units: the compared blocks, in the order of the rows of `DIFF`.
-        layer_tensors: names of the tensors of the base that the matrices of layers are made of.
-    """
-
-    tensors: tuple[tuple[TensorPair, TensorChange], ...]
-    units: tuple[UnitChanges, ...]
-    layer_tensors: frozenset[str]
+    tensors: tuple[tuple[TensorPair, TensorChange], ...]  # the paired tensors with their changes
+    units: tuple[UnitChanges, ...]  # the compared blocks, in the order of the rows of `DIFF`
+    layer_tensors: frozenset[str]  # names of the tensors of the base that the matrices of layers are made of
 
     @property
     def maps(self) -> list[tuple[MatrixLocation, MapChange]]:

@@ -32,19 +32,13 @@ NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
 @dataclass(frozen=True)
 class TensorPair:
-    """A tensor of both models, of only one of them (the other name is None), or one role in both.
-
-    Args:
-        transposed: the tensors are stored as (out, in) in one model and as (in, out) in the other.
-        views: the parts of both tensors that fill the role, if only one role is compared.
-        finer: for a role, the name of the tensor that has no other role.
-    """
+    """A tensor of both models, of only one of them (the other name is None), or one role in both."""
 
     base: str | None
     model: str | None
-    transposed: bool = False
-    views: tuple[View, View] | None = None
-    finer: str | None = None
+    transposed: bool = False  # the tensors are stored as (out, in) in one model and as (in, out) in the other
+    views: tuple[View, View] | None = None  # the parts that fill the role, if only one role is compared
+    finer: str | None = None  # for a role, the name of the tensor that has no other role
 
     @property
     def name(self) -> str:

@@ -33,26 +33,17 @@ SIGNED_ERROR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class TensorChange:
-    """The change of one tensor. Numbers that have no meaning for it are None.
-
-    Args:
-        format: the format that the base was rounded to.
-        rank: number of singular values of the difference above the floor.
-        size: |W1 - W0| / |W0|.
-        unchanged: share of the entries that are equal.
-        values: singular values of the difference, if they were computed.
-        floor: what the rounding of the file leaves of them.
-    """
+    """The change of one tensor. Numbers that have no meaning for it are None."""
 
     verdict: str
-    format: Format | None = None
-    rank: int | None = None
-    size: float | None = None
+    format: Format | None = None  # the format that the base was rounded to
+    rank: int | None = None  # number of singular values of the difference above the floor
+    size: float | None = None  # |W1 - W0| / |W0|
     cosine: float | None = None
-    unchanged: float | None = None
+    unchanged: float | None = None  # share of the entries that are equal
     max_change: float | None = None
-    values: Reals | None = None
-    floor: float | None = None
+    values: Reals | None = None  # singular values of the difference, if they were computed
+    floor: float | None = None  # what the rounding of the file leaves of them
 
     @property
     def sqnr_db(self) -> float | None:

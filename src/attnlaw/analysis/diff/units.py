@@ -39,31 +39,21 @@ NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
 
 @dataclass(frozen=True, eq=False)
 class UnitChanges:
-    """The changes of the maps of one unit, and what only the verdict on the model needs.
-
-    Args:
-        permuted: heads or neurons are in another order.
-        regauged: the factors differ, but the maps that they make do not.
-        folded: whether a gain was folded into the query; None if that cannot be said.
-    """
+    """The changes of the maps of one unit, and what only the verdict on the model needs."""
 
     maps: tuple[tuple[MatrixLocation, MapChange], ...]
-    permuted: bool = False
-    regauged: bool = False
-    folded: bool | None = None
+    permuted: bool = False  # heads or neurons are in another order
+    regauged: bool = False  # the factors differ, but the maps that they make do not
+    folded: bool | None = None  # whether a gain was folded into the query; None if that cannot be said
 
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """Both models, and the changes of their tensors.
-
-    Args:
-        applied: fold the norm before a map into it.
-    """
+    """Both models, and the changes of their tensors."""
 
     base: Model
     model: Model
-    applied: bool = False
+    applied: bool = False  # fold the norm before a map into it
     changes: tuple[tuple[TensorPair, TensorChange], ...] = ()
 
     @cached_property

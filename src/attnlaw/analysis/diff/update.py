@@ -130,16 +130,12 @@ FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 @dataclass(frozen=True, eq=False)
 class ProductVectors:
-    """All singular values of a product A B that can differ from zero, with vectors.
-
-    Args:
-        roots: the triangular factors of A and B^T.
-    """
+    """All singular values of a product A B that can differ from zero, with vectors."""
 
     left: Reals
     values: Reals
     right: Reals
-    roots: tuple[Reals, Reals]
+    roots: tuple[Reals, Reals]  # the triangular factors of A and B^T
 
     @classmethod
     def of(cls, left: Reals, right: Reals) -> ProductVectors:

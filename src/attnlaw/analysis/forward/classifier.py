@@ -47,21 +47,13 @@ BlockInputHook = Callable[[int, Any], Any]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some inputs, padded on the right.
+    """Some inputs, padded on the right."""
 
-    Args:
-        input_indices: the number of each input.
-        tensor: ids (B x T) or floats (B x T x N).
-        mask: which tokens are not padding (B x T).
-        visible: the tokens up to the position that is read; all tokens for a classifier.
-        positions: the position that is read in each input.
-    """
-
-    input_indices: list[int]
-    tensor: Any
-    mask: Any
-    visible: Any
-    positions: Any
+    input_indices: list[int]  # the number of each input
+    tensor: Any  # ids (B x T) or floats (B x T x N)
+    mask: Any  # which tokens are not padding (B x T)
+    visible: Any  # the tokens up to the position that is read; all tokens for a classifier
+    positions: Any  # the position that is read in each input
 
     @property
     def tokens(self) -> Any:
@@ -71,20 +63,14 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A network with logits in float64, in evaluation mode and with frozen parameters.
-
-    Args:
-        blocks: its layers, first to last; empty if they are not known.
-        causal: whether it is a causal language model.
-        classes: number of logits K.
-    """
+    """A network with logits in float64, in evaluation mode and with frozen parameters."""
 
     name: str
     module: Any
-    blocks: tuple[Any, ...]
+    blocks: tuple[Any, ...]  # its layers, first to last; empty if they are not known
     is_hugging_face: bool
-    causal: bool
-    classes: int
+    causal: bool  # whether it is a causal language model
+    classes: int  # number of logits K
 
     def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
         """Return the logits (B x K) at the position that is read.

@@ -38,19 +38,12 @@ Affine = tuple[Reals, Reals]
 
 @dataclass(frozen=True, eq=False)
 class BlockModules:
-    """The modules of one block.
+    """The modules of one block."""
 
-    Args:
-        attention: the attention module, which returns its probabilities.
-        query_module: a module whose input is what queries are made of.
-        output: the output projection of attention.
-        feed_forward_modules: the feed-forward matrices, by the kind that an audit gives them.
-    """
-
-    attention: Any
-    query_module: Any
-    output: Any
-    feed_forward_modules: Mapping[str, Any]
+    attention: Any  # the attention module, which returns its probabilities
+    query_module: Any  # a module whose input is what queries are made of
+    output: Any  # the output projection of attention
+    feed_forward_modules: Mapping[str, Any]  # the feed-forward matrices, by the kind that an audit gives them
 
 
 @dataclass(frozen=True)

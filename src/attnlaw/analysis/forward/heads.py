@@ -66,49 +66,33 @@ def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
 
 @dataclass(frozen=True)
 class Participation:
-    """A participation number and two references, each the mean of 20 draws with its standard error.
-
-    Args:
-        null: independent Gaussian queries and keys at the beta of the head.
-        random: random weights on the tokens of the head.
-    """
+    """A participation number and two references, each the mean of 20 draws with its standard error."""
 
     value: float
-    null: Estimate
-    random: Estimate
+    null: Estimate  # independent Gaussian queries and keys at the beta of the head
+    random: Estimate  # random weights on the tokens of the head
 
 
 @dataclass(frozen=True)
 class Head:
-    """One head on one input.
-
-    Args:
-        perplexity: exponential of the mean entropy of rows, in tokens.
-        participation: None for uniform attention, and for a mask that is not causal (it has no reference).
-        largest_column_mean: the largest mean weight of a column; `sink` is that column.
-        top_column: the column that has the largest weight of most rows; `top_column_rows` is their share.
-        top_offset: the same for the distance from the row's token (-1: the token before).
-        largest_logit: the largest |l| over the allowed pairs.
-        logit_bound: upper bound of it for any input, from the weights; None if they do not give one.
-        logit_typical: beta for isotropic tokens, from the weights; None if they do not give one.
-    """
+    """One head on one input."""
 
     layer: int
     head: int
     beta: float
     beta_2: float
     beta_c: float
-    perplexity: float
-    participation: Participation | None
-    largest_column_mean: float
+    perplexity: float  # exponential of the mean entropy of rows, in tokens
+    participation: Participation | None  # None if attention is uniform, or if its mask has no reference
+    largest_column_mean: float  # the largest mean weight of a column; `sink` is that column
     sink: int
-    top_column: int
+    top_column: int  # the column that has the largest weight of most rows; `top_column_rows` is their share
     top_column_rows: float
-    top_offset: int
+    top_offset: int  # the same for the distance from the row's token (-1: the token before)
     top_offset_rows: float
-    largest_logit: float
-    logit_bound: float | None
-    logit_typical: float | None
+    largest_logit: float  # the largest |l| over the allowed pairs
+    logit_bound: float | None  # upper bound of |l| for any input, from the weights, if they give one
+    logit_typical: float | None  # beta for isotropic tokens, from the weights; None if they do not give one
 
     @property
     def spread_over_typical(self) -> float | None:

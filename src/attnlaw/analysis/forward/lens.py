@@ -33,17 +33,12 @@ from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 @dataclass(frozen=True)
 class HeadErrors:
-    """The errors that low ranks cause in the attention of one head.
-
-    Args:
-        rank_within: the smallest rank that keeps every weight within 0.01.
-        errors: one record for each rank that was asked for.
-    """
+    """The errors that low ranks cause in the attention of one head."""
 
     layer: int
     head: int
-    rank_within: int
-    errors: tuple[EntrywiseError, ...]
+    rank_within: int  # the smallest rank that keeps every weight within 0.01
+    errors: tuple[EntrywiseError, ...]  # one record for each rank that was asked for
 
 
 def measure_head_errors(

@@ -25,23 +25,16 @@ from attnlaw.spectra.measure import Selection, measure
 
 @dataclass(frozen=True, repr=False)
 class MarginMeasurement(BriefRepr):
-    """The margins of one model, and what else was measured.
-
-    Args:
-        log10_worst_case: worst-case amplification from each layer on, by the weights alone.
-        compared_with: name of the first model, which this one is compared with.
-        difference: the comparison with the first model.
-        comparison_problem: why there is no comparison.
-    """
+    """The margins of one model, and what else was measured."""
 
     margins: Margins
     condition: Condition | None = None
     amplification: Amplification | None = None
-    log10_worst_case: tuple[float, ...] | None = None
+    log10_worst_case: tuple[float, ...] | None = None  # worst-case amplification from each layer on
     matrices: tuple[MatrixScale, ...] | None = None
-    compared_with: str | None = None
-    difference: Difference | None = None
-    comparison_problem: str | None = None
+    compared_with: str | None = None  # name of the first model, which this one is compared with
+    difference: Difference | None = None  # the comparison with the first model
+    comparison_problem: str | None = None  # why there is no comparison
 
     @property
     def quantities(self) -> dict[str, Any]:

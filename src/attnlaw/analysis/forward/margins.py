@@ -106,22 +106,16 @@ CAUSAL_REMARK = "a causal language model: an extension, and nothing is establish
 
 @dataclass(frozen=True)
 class Margin:
-    """The margin of one input.
-
-    Args:
-        position: the token that is read; None for a classifier.
-        distance: D; None if margin and gradient are both 0.
-        confidence: the largest probability.
-    """
+    """The margin of one input."""
 
     input: int
     tokens: int
-    position: int | None
+    position: int | None  # the token that is read; None for a classifier
     predicted: int
     margin: float
     gradient: float
-    distance: float | None
-    confidence: float
+    distance: float | None  # D; None if margin and gradient are both 0
+    confidence: float  # the largest probability
 
     @property
     def status(self) -> str:

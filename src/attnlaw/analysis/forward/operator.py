@@ -83,17 +83,11 @@ class Operator:
 
 @dataclass(frozen=True)
 class TopSingularValues:
-    """The largest singular values in decreasing order.
+    """The largest singular values in decreasing order."""
 
-    Args:
-        values: None if Lanczos did not converge.
-        residual: max |T^T u - sigma v| / sigma_1; None if Lanczos did not converge.
-        remark: what to do if it did not converge.
-    """
-
-    values: tuple[float, ...] | None
-    residual: float | None
-    remark: str | None = None
+    values: tuple[float, ...] | None  # None if Lanczos did not converge
+    residual: float | None  # max |T^T u - sigma v| / sigma_1; None if Lanczos did not converge
+    remark: str | None = None  # what to do if it did not converge
 
 
 def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:

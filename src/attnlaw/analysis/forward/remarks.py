@@ -20,37 +20,25 @@ MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would ha
 
 @dataclass(frozen=True)
 class RemarkKind:
-    """One kind of remark about a head.
-
-    Args:
-        meaning: when it applies, in words.
-        holds: whether it applies to a head.
-        size: how clearly it applies; the clearest head comes first.
-        describe: what it says about a head, with the labels of tokens.
-    """
+    """One kind of remark about a head."""
 
     name: str
-    meaning: str
-    holds: Callable[[Head], bool]
-    size: Callable[[Head], float]
-    describe: Callable[[Head, Sequence[str]], str]
+    meaning: str  # when it applies, in words
+    holds: Callable[[Head], bool]  # whether it applies to a head
+    size: Callable[[Head], float]  # how clearly it applies; the clearest head comes first
+    describe: Callable[[Head, Sequence[str]], str]  # what it says about a head, with the labels of tokens
 
 
 @dataclass(frozen=True)
 class HeadRemark:
-    """A remark about one head.
+    """A remark about one head."""
 
-    Args:
-        rule: name of the kind of remark.
-        meaning: when this kind of remark applies.
-    """
-
-    rule: str
+    rule: str  # name of the kind of remark
     layer: int
     head: int
     size: float
     sentence: str
-    meaning: str
+    meaning: str  # when this kind of remark applies
 
 
 def _offset_sentence(head: Head, labels: Sequence[str]) -> str:

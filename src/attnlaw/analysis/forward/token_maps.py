@@ -21,16 +21,11 @@ ANNOUNCED_SECONDS = 60.0  # expected times above this are announced
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """`norms[i, j]` = |T_ij|_F of the D x D block from input token j to output token i.
-
-    Args:
-        errors: standard errors, all zero if the norms are exact.
-        probes: number of random probes for each token; None if the norms are exact.
-    """
+    """`norms[i, j]` = |T_ij|_F of the D x D block from input token j to output token i."""
 
     norms: Reals
-    errors: Reals
-    probes: int | None
+    errors: Reals  # standard errors, all zero if the norms are exact
+    probes: int | None  # number of random probes for each token; None if the norms are exact
 
     @property
     def shares(self) -> Reals:

@@ -40,19 +40,12 @@ def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> li
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One recorded pass.
+    """One recorded pass."""
 
-    Args:
-        states: X as it enters the first layer, with positions and the norm of the embedding.
-        output: F(X).
-        chain: the blocks, first to last.
-        scores: the scores of each attention block, first to last.
-    """
-
-    states: Reals
-    output: Reals
-    chain: BlockChain
-    scores: tuple[FrozenScores, ...]
+    states: Reals  # X as it enters the first layer, with positions and the norm of the embedding
+    output: Reals  # F(X)
+    chain: BlockChain  # the blocks, first to last
+    scores: tuple[FrozenScores, ...]  # the scores of each attention block, first to last
 
     @property
     def operator(self) -> Operator:
