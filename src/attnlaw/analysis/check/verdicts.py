@@ -195,9 +195,9 @@ class Verdicts:
 
     def value_table(self) -> pl.DataFrame:
         """Return a row for each rule with the value that it compared, as text."""
-        found = [None if rule.value is None else value_text(rule.value) for rule in self.rules]
-        rows = [{"rule": rule.rule, "found": text} for rule, text in zip(self.rules, found, strict=True)]
-        rows = [{"model": self.model, **row} for row in rows]
+        values = [None if rule.value is None else value_text(rule.value) for rule in self.rules]
+        pairs = zip(self.rules, values, strict=True)
+        rows = [{"model": self.model, "rule": rule.rule, "found": text} for rule, text in pairs]
         return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
 
     def finding_table(self) -> pl.DataFrame:

@@ -86,16 +86,13 @@ def _select_pairs(
 ) -> list[TensorPair]:
     if selection.layers is None and set(selection.groups) >= set(LAYER_GROUPS):
         return joined
-    chosen = [
-        {
-            name
-            for location, leaf in checkpoint.network.leaves()
-            if selection.includes(location)
-            for name in leaf.tensors
-        }
-        for checkpoint in (base, model)
-    ]
-    return [pair for pair in joined if pair.base in chosen[0] or pair.model in chosen[1]]
+
+    def chosen(of: Model) -> set[str]:
+        leaves = (leaf for location, leaf in of.network.leaves() if selection.includes(location))
+        return {name for leaf in leaves for name in leaf.tensors}
+
+    in_base, in_model = chosen(base), chosen(model)
+    return [pair for pair in joined if pair.base in in_base or pair.model in in_model]
 
 
 def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:

@@ -103,15 +103,13 @@ class MatrixScale(MeasuredScale):
 
 
 def matrix_scales(
-    network: Classifier,
-    spectra: Network[Any],
-    inputs: ModelInputs,
-    positions: str | Sequence[int] = "last",
-    seed: int = 0,
-    progress: Progress = no_progress,
+    network: Classifier, spectra: Network[Any], inputs: ModelInputs, **options: Any
 ) -> tuple[MatrixScale, ...]:
-    """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit."""
-    measured = log_scales(network, inputs, positions, seed, progress)
+    """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit.
+
+    `options` are those of `log_scales`.
+    """
+    measured = log_scales(network, inputs, **options)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
     worst: Sequence[float | None] = log_worst_scales(spectra) or [None] * len(leaves)
     hidden_size = require_hidden_size(spectra)

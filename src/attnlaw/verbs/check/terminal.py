@@ -46,10 +46,8 @@ def show_case(result: CheckResult, console: Console) -> None:
         heading = f"{level}, known" if known else level
         times = "once" if len(group) == 1 else f"{len(group)} times"
         _print_line(console, level, f"{heading}: {name} ({times}): {meaning}")
-        _print_locations(
-            console,
-            [location_and_value(location_of(line), line["value"], line["threshold"]) for line in group],
-        )
+        lines = [location_and_value(location_of(row), row["value"], row["threshold"]) for row in group]
+        _print_locations(console, lines)
     console.print()
 
 
