@@ -1,4 +1,4 @@
-"""Columns of the tables of an audit, in order. A missing value is null.
+"""The columns of an audit's tables, in their order.
 
 | table | one row for each |
 |---|---|
@@ -12,10 +12,10 @@
 
 `attnlaw.analysis.fit` has the columns of fitted laws.
 
-These columns are null: `head` and `inner` of a feed-forward matrix, `expert` of a matrix that every token
-passes, errors if nothing is approximate, sampled or float32, and the singular values of an approximate
-spectrum. An exact spectrum has errors if its gamma or alpha contains the norm of an approximate one.
-Logarithms are to base 10.
+A missing value is null. A feed-forward matrix has no `head` and no `inner`, and a matrix that every token
+passes has no `expert`. Errors are null if nothing is approximate, sampled or computed in float32. An exact
+spectrum has errors too if its gamma or alpha contains the norm of an approximate one. The singular values of
+an approximate spectrum are null. Logarithms are to base 10.
 
 Columns that end in `_applied` describe the matrix as the model applies it. The gain of the norm layer before
 it is folded in, and the mean is projected out if that norm subtracts it. They are null if attnlaw does not
@@ -31,7 +31,7 @@ from attnlaw.checkpoints.network import KINDS, MatrixLocation
 from attnlaw.core.quantity import Quantity
 from attnlaw.theory.bounds import BOUNDS
 
-LEVELS = ("note", "warning", "error")  # of findings, the gravest last
+LEVELS = ("note", "warning", "error")  # levels of findings, the gravest last
 LOCATION = (
     Quantity("model", "what rows call the model", kind="text"),
     Quantity("layer", "number of the layer", kind="small"),

@@ -1,4 +1,4 @@
-"""The atlas: audits of some trained models and of untrained ones of the same shapes, to show what is normal.
+"""The atlas: audits of trained models and of untrained models of the same shapes. It shows what is normal.
 
 | file | holds |
 |---|---|

@@ -1,7 +1,7 @@
-"""The `Atlas` record: rows of audits of trained and untrained models, those that ship or those of a study.
+"""The `Atlas` record: rows of audits of trained and untrained models.
 
-`examples/atlas.toml` computes the rows that ship. `docs/scripts/make_atlas.py` downloads its models and packs
-the rows.
+The rows ship with attnlaw or come from your own study. `examples/atlas.toml` computes the rows that ship.
+`docs/scripts/make_atlas.py` downloads its models and packs the rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attnlaw.analysis.audit.audit import Audit
 
 FOLDER = Path(__file__).parent
-# Columns of audits that ship, in addition to those that locate a row.
+# Columns of the audits' tables that ship, in addition to the columns of `LOCATION`.
 SHIPPED_COLUMNS = {
     "matrices": (
         "family", "rows", "cols", "inner", "spectral_norm", "frobenius_norm", "stable_rank", "effective_rank",
@@ -56,7 +56,11 @@ MODELS = (
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """Rows of audits of several models: `models` (one row each, with its origin), `matrices` and `layers`."""
+    """Rows of audits of several models.
+
+    The table `models` has one row for each model and says where it comes from. `matrices` and `layers` have
+    the rows of their audits.
+    """
 
     models: pl.DataFrame
     matrices: pl.DataFrame
@@ -64,21 +68,25 @@ class Atlas:
 
     @cached_property
     def values(self) -> pl.DataFrame:
-        """One row for each model: whether it was trained, its kind, and the numbers that are compared."""
+        """A table with one row for each model: whether it was trained, its kind, and the numbers to
+        compare.
+        """
         kinds = model_kinds(self.matrices)
         numbers = column_values(self.matrices, self.layers)
         known = self.models.select("model", "trained").join(kinds, on="model", how="left")
         return known.join(numbers, on="model", how="left", maintain_order="left")
 
     def compare(self, audit: Audit | Result) -> dict[str, Any] | None:
-        """Return where an audited model is among these models: the entry `atlas` of `summary.json`.
+        """Compare an audited model with the models of this atlas.
 
-        None if not every matrix of every layer was measured.
+        Returns:
+            The entry `atlas` of `summary.json`. None if not every matrix of every layer was measured, or if
+            there is nothing to compare.
         """
         return atlas_entry(comparison_table(audit.record if isinstance(audit, Result) else audit, self))
 
     def save(self, folder: str | os.PathLike[str] = FOLDER) -> None:
-        """Write the three tables as parquet files, as they ship."""
+        """Write the three tables as parquet files, by default over those that ship with attnlaw."""
         tables = {"models": self.models, "matrices": self.matrices, "layers": self.layers}
         write_all({Path(folder) / f"{name}.parquet": to_parquet(table) for name, table in tables.items()})
 
@@ -88,10 +96,11 @@ class Atlas:
 
 
 def load_atlas(audits: Result | None = None) -> Atlas:
-    """Return the atlas that ships with attnlaw, or one made of your audits.
+    """Return the atlas that ships with attnlaw, or an atlas of your own audits.
 
     Args:
-        audits: the audits of a study, which `attnlaw.load(DIR)` opens. Their models count as trained.
+        audits: the audits of a study, which `attnlaw.load(DIR)` opens. Their models count as trained. None
+            for the atlas that ships.
 
     >>> load_atlas()
     <Atlas of 9 trained and 7 fresh models>
@@ -106,14 +115,14 @@ def _shipped_atlas() -> Atlas:
 
 
 def atlas_of_audits(audits: Result, provenance: Mapping[str, Mapping[str, Any]]) -> Atlas:
-    """Return the atlas of those audits that measured whole models, in the order of their rows.
+    """Return an atlas of those audits that measured a whole model.
 
     Args:
         audits: the audits of several models.
         provenance: further columns of the table `models`, by the name of the model.
 
     Raises:
-        InputError: if these are not audits, or none measured a whole model.
+        InputError: if these are not audits, or if none measured a whole model.
     """
     if not isinstance(audits, Result) or audits.verb.name != "audit":
         raise InputError("an atlas is made of audits; give attnlaw.load(DIR) of a study of audits")

@@ -1,9 +1,11 @@
-"""The numbers in which the atlas compares models, computed from the rows of audits: one row for each model.
+"""The numbers in which the atlas compares models, and the kinds of models.
 
-A new column is a line of `COLUMNS`. The atlas has it at once, because it ships rows of matrices and layers.
+Each number is computed from the rows of an audit. To add one, add a line to `COLUMNS`. The atlas that ships
+then has it too, because it ships rows of matrices and layers.
 
-The kind of a model (decoder, encoder, ...) follows from its cross attention, else from its family. It is null
-if the family does not determine it: a bare `torch.nn.Transformer`, two towers, tensor names of your own.
+A model with cross attention is an encoder-decoder. The kind of any other model (decoder, encoder, ...)
+follows from its family. It is null if the family does not determine it. Examples are a bare
+`torch.nn.Transformer`, a model with two towers, and tensors with names that attnlaw does not know.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ class AtlasColumn:
     """A number in which models are compared.
 
     Args:
-        form: the format that prints it.
+        form: the format specification with which it is printed.
     """
 
-    name: str  # its name in `summary.json`
-    label: str  # its name in tables
-    value: pl.Expr  # the expression that computes it from a model's rows of `table`
+    name: str  # name in `summary.json`
+    label: str  # name in printed tables
+    value: pl.Expr  # expression that computes the number from a model's rows of `table`
     form: str = "#.3g"
-    norms: str | None = None  # "stored" or "applied" if it is a size of matrices, else None
+    norms: str | None = None  # "stored" or "applied" for a size of matrices; None for other numbers
     table: str = "matrices"  # "matrices" or "layers"
 
     def number_text(self, value: float) -> str:
@@ -44,12 +46,12 @@ class AtlasColumn:
 
 
 def _median(name: str, kind: str) -> pl.Expr:
-    """Compute the median over the matrices of one kind, in all layers, heads and experts."""
+    """Return the median of a column over all matrices of one kind."""
     return pl.col(name).filter(pl.col("kind") == kind).median()
 
 
 def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColumn]:
-    """Yield two columns of a size: as stored, and as applied."""
+    """Yield two columns for a size: the size as stored and the size as applied."""
     label = f"{size.replace('_', ' ')} of {matrix_label}"
     yield AtlasColumn(f"median_{size}_{kind}", label, _median(size, kind), norms=STORED)
     name = f"{size}_applied"
@@ -57,7 +59,10 @@ def _size_columns(size: str, kind: str, matrix_label: str) -> Iterable[AtlasColu
 
 
 def _per_layer(name: str) -> pl.Expr:
-    """Divide the amplification by all layers above the first by their number; null for a single layer."""
+    """Return the log10 amplification per layer; null for a model with a single layer.
+
+    It is the amplification by all layers above the first, divided by the number of those layers.
+    """
     above = pl.col("applications").sum() - 1
     return pl.when(above > 0).then(pl.col(name).first() / above)
 
@@ -80,7 +85,9 @@ COLUMNS = by_name(
 
 
 def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
-    """Compute every column of `COLUMNS` for each model; null if the rows do not have it.
+    """Compute every column of `COLUMNS` for each model.
+
+    A value is null if the rows do not have the numbers for it.
 
     >>> matrices = pl.DataFrame(
     ...     {"model": "m", "kind": ["qk", "qk", "vo"], "stable_rank": [1.0, 3.0, 9.0]}
@@ -111,7 +118,9 @@ def column_values(matrices: pl.DataFrame, layers: pl.DataFrame) -> pl.DataFrame:
 
 
 ENCODER_DECODER = "encoder-decoder"
-# Families without cross attention. A part of a family with it may be stored alone, and then has no kind.
+# Families without cross attention, by kind. Other families have no kind here: if only a part of such a model
+# is
+# stored, its kind is not known.
 FAMILIES = {
     "encoder": (
         "albert, bert, deberta_v2, distilbert, esm, megatron_bert, modernbert, mpnet, nomic_bert, "
@@ -130,7 +139,7 @@ KIND_OF = {family: kind for kind, families in FAMILIES.items() for family in fam
 
 
 def model_kinds(matrices: pl.DataFrame) -> pl.DataFrame:
-    """Return the kind of every model of a table of matrices, in the columns `model` and `kind`.
+    """Return a table with the columns `model` and `kind`, where a kind is "decoder", "encoder" and so on.
 
     >>> table = pl.DataFrame({"model": ["a", "b", "b"], "family": ["gpt2", "t5", "t5"]})
     >>> model_kinds(table.with_columns(kind=pl.Series(["qk", "qk", "cross_qk"]))).rows()

@@ -1,7 +1,8 @@
-"""Compare a model with the atlas: the range of every number over trained models of its kind, and its place.
+"""Compare a model with the atlas.
 
-The atlas has few models, and they are not a random sample. A value outside a range is a fact about these
-models, not a verdict on this one.
+For every number, attnlaw reports its range over trained models of the same kind, and how many of them are
+below this model. The atlas has few models, and they are not a random sample. So a value outside a range does
+not mean that something is wrong with the model.
 """
 
 from __future__ import annotations
@@ -19,16 +20,23 @@ if TYPE_CHECKING:
     from attnlaw.analysis.atlas.atlas import Atlas
     from attnlaw.analysis.audit.audit import Audit
 
-# A model is compared with its own kind if the atlas has this many other trained models of it, else with all.
+# A model is compared with models of its kind if the atlas has at least this many other trained ones, else
+# with
+# models of all kinds.
 LEAST = 3
-# Two models are the same if all their Frobenius norms differ by less. Those of a copy rounded to 4 bits
-# (MiniLM, Q4_1) differ by at most 0.011, those of a light fine-tune (rxnfp-10k) by 0.058. Untrained models of
-# one shape have nearly the same norms whatever the seed, so only the same draw counts as the same model.
+# Two models are the same if all their Frobenius norms differ by less, relatively. The norms of a copy
+# rounded to
+# 4 bits (MiniLM, Q4_1) differ by at most 0.011, those of a light fine-tune (rxnfp-10k) by 0.058. Untrained
+# models
+# of one shape have nearly the same norms for any seed, so untrained models need a much smaller tolerance.
 SAME_TRAINED, SAME_FRESH = 0.02, 1e-6
 
 
 def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
-    """Return a row for each number that is compared; None if not every matrix of every layer was measured."""
+    """Return a table with one row for each number that is compared.
+
+    Returns None if not every matrix of every layer was measured.
+    """
     if not audit.layers.height or not _is_whole(audit):
         return None
     kind = model_kinds(audit.matrices)["kind"][0]
@@ -60,10 +68,12 @@ def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
 
 
 def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
-    """Convert the rows of `comparison_table` to the entry `atlas` of a summary; None if there are none.
+    """Convert the rows of `comparison_table` to the entry `atlas` of summary.json.
 
-    `left_out` names models of the atlas that are this one. `below` counts the trained models with a smaller
-    value.
+    In the entry, `left_out` names the models of the atlas that are the audited model itself. `below` counts
+    the trained models with a smaller value.
+
+    Returns None if there are no rows.
     """
     if table is None or not table.height:
         return None
@@ -82,7 +92,10 @@ def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
 
 
 def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
-    """Return the models of the atlas that are this one under any name: all kinds and norms agree."""
+    """Return the names of the models of the atlas that are the audited model itself.
+
+    A model is the same if all its matrices have the same kinds and nearly the same Frobenius norms.
+    """
     kinds, norms = matrices["kind"].to_list(), matrices["frobenius_norm"].to_numpy()
     trained = dict(atlas.models.select("model", "trained").iter_rows())
     names = []
@@ -96,7 +109,10 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 
 def _is_whole(audit: Audit) -> bool:
-    """Return whether every matrix of every layer was measured. Medians over some cannot be compared."""
+    """Return whether every matrix of every layer was measured.
+
+    If some are missing, the medians over matrices cannot be compared with the atlas.
+    """
     return all(
         spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
     )
@@ -111,7 +127,7 @@ def _range(whose: str, values: pl.Series) -> dict[str, Any]:
 
 
 def ranges_sentence(entry: dict[str, Any]) -> str:
-    """Say what the numbers are, and which models the ranges cover.
+    """Return a sentence that says what the numbers are and which models the ranges cover.
 
     >>> ranges_sentence({"among": "decoder", "trained": ["a", "b"], "fresh": ["c"], "left_out": ["d"]})
     'Ranks and norms are medians; ranges over 2 trained decoders, 1 fresh; without d, this one or near it.'
@@ -125,7 +141,11 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 
 
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """Return (label, this model, range of trained models, how many are below, range of untrained models)."""
+    """Return the lines of the table that compares a model with the atlas.
+
+    Each line has five texts: a label, the value of this model, the range over trained models, how many of
+    these are below it, and the range over untrained models.
+    """
     lines = []
     for name, comparison in entry["columns"].items():
         if name in COLUMNS:  # another version may have had more columns
@@ -137,6 +157,6 @@ def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
 
 
 def _format_range(column: AtlasColumn, part: dict[str, Any]) -> str:
-    """Format a range: one number if both ends are the same, empty if there is none."""
+    """Format a range as "low to high", as one number if both ends look the same, or empty if unknown."""
     ends = [column.number_text(part[end]) for end in ("low", "high") if part[end] is not None]
     return " to ".join(dict.fromkeys(ends))

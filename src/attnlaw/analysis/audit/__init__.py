@@ -1,7 +1,7 @@
-"""Audits of checkpoints: spectra of all matrices, null tests, proxies of generalization bounds, findings.
+"""Audits of checkpoints. An audit measures all matrices, compares them with noise and looks for problems.
 
-QK and VO are the products of a head's query and key matrices, and of its value and output matrices. A proxy
-is the leading factor of a bound, without constants. It is not a guarantee.
+QK is the product of a head's query and key matrices, VO that of its value and output matrices. A proxy is the
+leading factor of a generalization bound, without constants. It is not a guarantee.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """What to report about the matrices of a model.
+    """Options that say what an audit reports.
 
     Args:
         samples: number of training samples n. If given, the audit also reports proxy / sqrt(n).
@@ -21,7 +21,7 @@ class AuditOptions:
     """
 
     samples: int | None = None
-    as_stored: bool = False  # show norms of the stored matrices instead of norms as applied
+    as_stored: bool = False  # whether to show norms as stored instead of norms as applied
     tolerant: bool = False
-    thresholds: Mapping[str, float] | None = None  # thresholds of findings, by rule
-    no_laws: bool = False  # do not fit laws when the audit is saved
+    thresholds: Mapping[str, float] | None = None  # thresholds of the detectors, by name
+    no_laws: bool = False  # whether to save the audit without fitted laws

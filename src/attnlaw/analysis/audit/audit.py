@@ -1,4 +1,4 @@
-"""Audit a model: measure its matrices, test them against noise, bound them, and look for findings."""
+"""Audit a model: measure its matrices, test them against noise, compute proxies, and look for problems."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ class Audit:
     """The audit of one model.
 
     Args:
-        name: name of the model in rows.
+        name: name of the model in the tables.
         quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
-        applications: the amplification after each application of a layer, if layers are shared.
-        towers: sizes and proxies of each tower, if there are towers.
-        tree: the measured spectra, with None for a matrix that was not selected.
+        applications: a table of the amplification after each application of a layer; None if no layer is
+        shared.
+        towers: a table with the sizes and proxies of each tower; None if the model has no towers.
+        tree: the measured spectra, with None for each matrix that was not selected.
         subject: the evidence that the detectors of findings looked at.
         fits_laws: whether laws are fitted when the audit is saved.
     """
@@ -71,12 +72,12 @@ class Audit:
 
     @property
     def remark(self) -> str | None:
-        """Which numbers are missing, and why; None if none is."""
+        """A sentence that says which numbers are missing and why; None if nothing is missing."""
         remark: str | None = self.quantities["remark"]
         return remark
 
     def fits(self, progress: Progress = no_progress) -> Fits:
-        """Return the laws of all matrices. They are fitted at the first call."""
+        """Return the fitted laws of all matrices. The first call fits them."""
         if "_fits" not in self.__dict__:
             object.__setattr__(self, "_fits", fit_tree(self.name, self.tree, progress=progress))
         fits: Fits = self.__dict__["_fits"]
@@ -98,12 +99,12 @@ def audit(
     """Audit a checkpoint: measure every matrix, test it against noise, and compute the proxies.
 
     Args:
-        settings: the checkpoint and which of its matrices to measure. Without all matrices there are no
+        settings: the checkpoint, and which of its matrices to measure. If some are left out, there are no
             proxies.
-        options: what to report about them.
-        arithmetic: the precision of factorisations, and whether very large matrices are estimated, with
-            errors.
-        progress: called with the number of matrices done and the number of all.
+        options: what to report.
+        arithmetic: the precision of the computation. It also says whether very large matrices are only
+            estimated, with an error.
+        progress: a function that is called with the number of matrices done and the number of all matrices.
 
     Returns:
         The audit, with one row for each matrix in `matrices`.
@@ -127,7 +128,11 @@ def audit_model(
     jobs: int | None = None,
     progress: Progress = no_progress,
 ) -> Audit:
-    """Audit a model that is already open. `jobs` is the number of threads, by default one for each core."""
+    """Audit a model that is already open.
+
+    Args:
+        jobs: number of threads; None for one on each core.
+    """
     gathered = EvidenceCollector(model)
     spectra = _measure_undamaged(gathered.model, selection, jobs, progress, options.tolerant)
     return build_audit(model, selection, options, spectra, gathered.evidence(selection.whole))
@@ -140,14 +145,14 @@ def build_audit(
     spectra: Network[Spectrum | None],
     evidence: Evidence,
 ) -> Audit:
-    """Compute everything that follows from the measured spectra: null tests, proxies, findings, tables.
+    """Compute everything that follows from the measured spectra: null tests, proxies, findings and tables.
 
     Args:
         model: the open model.
-        selection: the matrices that were to be measured.
+        selection: the matrices that were selected.
         options: what to report.
-        spectra: the measured tree, with None for a matrix that was not measured.
-        evidence: what was noted while the model was read.
+        spectra: the measured spectra, with None for each matrix that was not measured.
+        evidence: what attnlaw noted about the tensors while it read them.
     """
     samples = options.samples
     tests = [null_test(spectrum) for _, spectrum in spectra.leaves() if spectrum is not None]
@@ -184,7 +189,11 @@ def build_audit(
 def _measure_undamaged(
     model: Model, selection: Selection, jobs: int | None, progress: Progress, tolerant: bool
 ) -> Network[Spectrum | None]:
-    """Measure the model. If `tolerant`, leave out matrices that need a damaged tensor."""
+    """Measure the selected matrices of a model.
+
+    If a tensor holds NaN or infinity, this raises an error. If `tolerant`, it skips the matrices that need
+    such a tensor instead.
+    """
     try:
         return measure(model, selection, jobs, progress, NullPreparer())
     except InputError:
@@ -198,7 +207,10 @@ def _measure_undamaged(
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """Return the proxies, and those that count shared layers at each application; None if there are none."""
+    """Return the proxies of a model twice: counting each layer once, and at each of its applications.
+
+    The second is None if no layer is shared. Both are None if the model has no proxies.
+    """
     if why_no_proxies(spectra) is not None:
         return None, None
     shared = spectra.depth > len(spectra.layers)
@@ -215,11 +227,12 @@ def model_findings(
     """Return the findings of a model.
 
     Args:
-        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module), which is
-            audited. NaN and infinity are then findings, and all other matrices are measured.
+        source: an audit, an open `Model`, or a checkpoint (a path, a state dict or a module). attnlaw audits
+            a model or checkpoint first. It reports NaN and infinity as findings, and measures all other
+            matrices.
         ignore: names of detectors to skip. All names are in `attnlaw.analysis.findings.detectors.DETECTORS`.
-        levels: other levels, by the name of the detector.
-        thresholds: other thresholds, by the name of the detector.
+        levels: the levels to use instead of the default, by the name of the detector.
+        thresholds: the thresholds to use instead of the default, by the name of the detector.
         options: how to open a checkpoint (`heads`, `map`, `adapter`, `layers`, `only`, `jobs`).
 
     >>> import numpy as np
@@ -248,7 +261,7 @@ def spectrum_at(source: Any, **location: Any) -> Spectrum:
     """Return the spectrum of one matrix of a model.
 
     Args:
-        source: an audit (`attnlaw.load(DIR)` opens a saved one), or a checkpoint, which is audited.
+        source: an audit (`attnlaw.load(DIR)` opens a saved one), or a checkpoint, which attnlaw audits first.
         location: the columns that identify the matrix: `layer`, `kind` and, if there are several, `head` or
             `expert`.
 

@@ -1,14 +1,19 @@
-r"""How large the matrices of a model were before training, to tell how far training moved them.
+r"""Compute how large the matrices of a model were before training, to show how much training changed them.
 
 | here   | means                                                                                          |
 |--------|------------------------------------------------------------------------------------------------|
 | M      | QK or VO of a head, or a matrix of an MLP, as it is stored                                     |
-| size   | root of E \|M\|_F^2: sqrt(rows columns d) times the deviations of its factors; one has no d    |
-| spread | root of E p_ij^2 of scores of isotropic tokens: s sqrt(d) g_Q g_K, g = sqrt(N) std, or 1 if    |
-|        | queries or keys are normalised; `logit_typical` is the same after training                     |
+| N, d   | width of the model (rows of W_Q), and size of a head                                           |
+| std    | standard deviation of the initial entries of a factor (W_Q, W_K, ...)                          |
+| size   | root of E \|M\|_F^2 = sqrt(rows columns d) times the std of both factors of M. A matrix of an  |
+|        | MLP is one factor and has no d.                                                                |
+| spread | root of E p_ij^2 of the scores p_ij of isotropic tokens: s sqrt(d) g_Q g_K with the score's    |
+|        | scale s. Here g = sqrt(N) std, or 1 if queries (keys) are normalised. `logit_typical` is the   |
+|        | same quantity after training.                                                                  |
 
-Both are exact without the epsilon of norms. The size of a single draw is within about sqrt((2 N + d) / (2 d))
-/ N of it, relatively. A ratio of 1 means that a head is as large as at its start, not that it is unchanged.
+Both formulas ignore the epsilon of norm layers and are exact otherwise. The size of a single draw differs
+from the formula by a relative error of about sqrt((2 N + d) / (2 d)) / N. A ratio of 1 means that a matrix is
+as large as at its start. It does not mean that the matrix is unchanged.
 """
 
 from __future__ import annotations
@@ -31,9 +36,10 @@ FACTORS = {
 
 
 def initial_deviations(model: Model) -> Deviations | None:
-    """Return the standard deviations with which the model's library draws its weights.
+    """Return the standard deviations of the model's initial weights, as its library draws them.
 
-    None if the config does not say, or if the model has several towers, because a config describes one.
+    Returns None if the config does not determine them. It also returns None for a model with several towers,
+    because a config describes only one.
     """
     if model.config is None or model.network.towers:
         return None
@@ -41,9 +47,9 @@ def initial_deviations(model: Model) -> Deviations | None:
 
 
 def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int | None) -> float | None:
-    """Return the root mean square of the Frobenius norm over initialisations.
+    """Return the root mean square of a matrix's Frobenius norm over random initialisations.
 
-    None if the initialisation of this kind of matrix is not known.
+    Returns None if attnlaw does not know how this kind of matrix is initialised.
 
     >>> initial_size(Deviations.all_equal(0.5), "qk", (64, 64), 16)
     64.0
@@ -55,9 +61,12 @@ def initial_size(std: Deviations, kind: str, shape: tuple[int, int], inner: int 
 
 
 def initial_spread(std: Deviations, block: Attention) -> float:
-    """Return the root mean square score of isotropic tokens over initialisations, at most the cap."""
+    """Return the root mean square score of isotropic tokens over random initialisations.
+
+    If the block caps its scores, the result is at most the cap.
+    """
     scores, d = block.scores, float(block.head_size)
-    if scores.rotary is not None and scores.rotary.scale is not None:  # YaRN scales what it rotates
+    if scores.rotary is not None and scores.rotary.scale is not None:  # YaRN scales the rotated dimensions
         d += min(scores.rotary.size, d) * (scores.rotary.scale**4 - 1)
     gains = [
         _gain(norm, deviation, view.shape[0])

@@ -1,4 +1,4 @@
-"""Scales of an audit's matrices that were measured on inputs, next to the worst case."""
+"""Add scales that were measured on inputs to an audit, whose own scales describe the worst case."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def measured_proxy(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> pl.DataFrame:
-    """Return the matrices of an audit with their scale measured on inputs, its best p and its directions.
+    """Return the matrices of an audit with three more columns, measured by running the model on inputs.
 
-    The new columns describe single matrices. Their sum does not rank models.
+    The new columns describe single matrices. Do not add them up to rank models.
 
     Args:
-        audit: the audit of the same model, of all its matrices or some.
+        audit: an audit of the same model. It may cover only some of the matrices.
         model: the classifier to run, or its path.
         inputs: the inputs to run it on.
         positions: the positions whose predictions count, as in `margins`.
-        seed: chooses positions, if they are drawn.
-        progress: called with the number of inputs done and the number of all.
+        seed: seed that chooses the positions, if they are drawn at random.
+        progress: a function that is called with the number of inputs done and the number of all inputs.
 
     Returns:
         The table of matrices with the columns `log10_scale_measured`, `p_measured` and

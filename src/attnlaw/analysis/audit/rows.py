@@ -1,4 +1,4 @@
-"""Tables of an audit: the measured tree becomes rows of matrices, spectra, layers and applications."""
+"""Build the tables of an audit from the measured spectra: matrices, spectra, layers and applications."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def log10(log: Estimate) -> Estimate | None:
-    """Convert a natural logarithm to base 10; return None for the logarithm of zero.
+    """Convert a natural logarithm to base 10. The logarithm of zero becomes None.
 
     >>> log10(Estimate(float(np.log(100.0)))), log10(Estimate(-np.inf, 0.0))
     (Estimate(value=2.0, error=None), None)
@@ -46,9 +46,10 @@ def matrix_table(
     tests: Sequence[NullTest | None],
     bounds: Proxies | None,
 ) -> pl.DataFrame:
-    """Return norms, ranks, the null test and the contribution to the proxy of every measured matrix.
+    """Return a table with one row for each measured matrix.
 
-    `tests` has an entry for each measured matrix, in the order of the tree.
+    A row has norms, ranks, the null test, and what the matrix contributes to the proxy. `tests` has an entry
+    for each measured matrix, in the order of the rows.
     """
     parts = [] if bounds is None else bounds.parts
     total = log_sum([part.log_value for part in parts]) if parts else -np.inf
@@ -76,7 +77,7 @@ def matrix_table(
 def measured_leaves(
     network: Network[Product], spectra: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, Product, Spectrum]]:
-    """Yield location, product and spectrum of every matrix that was measured."""
+    """Yield the location, the product and the spectrum of every measured matrix."""
     for (location, product), (_, spectrum) in zip(network.leaves(), spectra.leaves(), strict=True):
         if spectrum is not None:
             yield location, product, spectrum
@@ -150,7 +151,7 @@ def _balance_values(location: MatrixLocation, product: Product, spectrum: Spectr
 
 
 def _initial_values(std: Deviations, location: MatrixLocation, product: Product, values: Row) -> Row:
-    """Return sizes divided by the sizes that the library would have drawn."""
+    """Return the sizes of a matrix divided by the sizes that are typical at initialisation."""
     size = initial_size(std, location.kind, product.shape, product.inner)
     ratios = {"frobenius_norm_over_initial": None if size is None else values["frobenius_norm"] / size}
     if values.get("logit_typical") is None or location.kind != "qk":
@@ -165,9 +166,10 @@ def _optional_estimate(value: float | None, error: float | None) -> Estimate | N
 
 
 def _stable_rank(spectrum: Spectrum) -> Estimate | None:
-    """Return the stable rank with its error.
+    """Return the stable rank |W|_F^2 / s_1^2 with its error; None if it is not defined.
 
-    |W|_F is exact, so an approximate spectrum has d ln(|W|_F^2 / s_1^2) = -2 d ln s_1.
+    The Frobenius norm |W|_F is exact even if the spectrum is approximate. So the relative error of the stable
+    rank is then twice that of the largest singular value s_1.
     """
     rank, multiplicities = spectrum.stable_rank, spectrum.multiplicities
     if rank is None or multiplicities is None:
@@ -202,9 +204,9 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Return the table of matrices with sizes as applied filled in for display.
+    """Return the table of matrices with its columns "as applied" ready for display.
 
-    If `applied`, a size that is not known as applied becomes the stored one. Otherwise all are null.
+    If `applied`, the stored size replaces every missing one. Otherwise all these columns become null.
 
     >>> table = quantity_frame(MATRICES, [{"spectral_norm": 2.0}])
     >>> [fill_applied_sizes(table, applied)["spectral_norm_applied"][0] for applied in (True, False)]
@@ -223,7 +225,10 @@ def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
 
 
 def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFrame:
-    """Return all singular values of every measured matrix; null if they were approximated."""
+    """Return a table with all singular values of every measured matrix.
+
+    The values of an approximate spectrum are null.
+    """
     rows = []
     for location, spectrum in spectra.leaves():
         if spectrum is not None:
@@ -240,7 +245,11 @@ def spectrum_table(model: Model, spectra: Network[Spectrum | None]) -> pl.DataFr
 
 
 def layer_table(model: Model, spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame:
-    """Return the amplification of each measured layer, and what its part of the proxy consists of."""
+    """Return a table with one row for each measured layer.
+
+    A row has the amplification by later layers, and the shares of QK, VO, cross attention and MLP in the
+    layer's part of the proxy.
+    """
     locations = [location for location, spectrum in spectra.leaves() if spectrum is not None]
     applied = None if bounds is None else bounds.log_alpha_applied
     alphas = None if applied is None else layer_alphas(spectra, applied)
@@ -272,7 +281,7 @@ def _layer_values(bounds: Proxies, layer: int) -> Row:
 
 
 def application_table(spectra: Network[Spectrum | None], bounds: Proxies | None) -> pl.DataFrame | None:
-    """Return the amplification after each application of a layer; None if no layer is shared."""
+    """Return a table of the amplification after each application of a layer; None if no layer is shared."""
     if bounds is None or spectra.depth == len(spectra.layers):
         return None
     applied: Iterable[Estimate | None] = bounds.log_alpha_applied or [None] * spectra.depth

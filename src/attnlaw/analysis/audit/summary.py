@@ -1,7 +1,7 @@
-"""The numbers of a whole model, `summary.json`, and the sentences about them.
+"""Compute the numbers of a whole model, write them as `summary.json`, and put them into sentences.
 
-The terminal and the page print the same sentences. A model with several towers (text and image) has proxies
-for each tower, because each is a network of its own.
+The terminal and the page print the same sentences. If a model has several towers (text and image), each tower
+is a separate network and has separate proxies.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from attnlaw.theory.bounds import BOUNDS
 from attnlaw.theory.bounds.logits import FLOAT8_E4M3, FLOAT16, why_no_bound
 from attnlaw.theory.bounds.proxies import Proxies, proxies, why_no_proxies
 
-# Amplification by all layers above the first; the first of these columns that is known counts.
+# Columns with the amplification by all layers above the first. The first column that has a value is used.
 ALPHAS = ("log10_alpha_applied", "log10_alpha")
-MOST_BLOCKS = 3  # that a sentence names
+MOST_BLOCKS = 3  # number of blocks that a sentence names
 COMPARABLE = ("rejected_share", "median_outliers", "median_effective_rank_qk", "log10_amplification")
 MEANING = (
     "Proxies are leading complexity factors (no constants, no logarithms): they describe weights and do not "
@@ -50,16 +50,17 @@ def case_values(
     samples: int | None,
     reason: str | None,
 ) -> dict[str, Any]:
-    """Return the quantities of one model by name: sizes, null test, proxies (as log10), warnings.
+    """Return the quantities of one model by name: sizes, null test, proxies (as log10) and warnings.
 
     Args:
         model: the open model.
         matrices: number of measured matrices.
-        bounds: the proxies, None if there are none.
-        per_application: the proxies that count shared layers at each application.
+        bounds: the proxies; None if there are none.
+        per_application: the proxies that count a shared layer at each application; None if no layer is
+            shared.
         not_random: how many matrices differ from noise.
-        samples: number of training samples, to divide the proxy by its root.
-        reason: why there are no proxies.
+        samples: number of training samples n. If given, the result has proxy / sqrt(n) too.
+        reason: why there are no proxies; None if there are some.
     """
     network = model.network
     layers = {location.layer for location, _ in network.leaves() if location.layer is not None}
@@ -90,7 +91,7 @@ def case_values(
 
 
 def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Count the findings of each level, and the detectors that looked for them."""
+    """Count the findings of each level, and the rules that were checked."""
     return {
         **{f"findings_{level}": sum(finding.level == level for finding in findings) for level in LEVELS},
         "finding_rules": len(DETECTORS),
@@ -98,7 +99,10 @@ def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
-    """Return the numbers in which trained models differ: the columns of the table of several models."""
+    """Return the numbers in which trained models differ most.
+
+    A table of several models shows them as columns.
+    """
     qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
     alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
     return {
@@ -110,7 +114,11 @@ def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: 
 
 
 def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
-    """Return which norms are shown, and the kinds of matrix whose norm layer is not known."""
+    """Return two quantities about norms.
+
+    `norms` says whether norms are shown as applied or as stored. `norms_unknown` lists the kinds of matrix
+    whose norm layer attnlaw does not know.
+    """
     unknown: dict[str, None] = {}
     folded = False
     for location, product, spectrum in measured_leaves(model.network, spectra):
@@ -122,7 +130,10 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
 
 
 def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
-    """Count the heads whose logits may exceed the range of a type, and name those without a bound."""
+    """Count the heads whose logits may exceed the range of float8 or float16.
+
+    The quantity `logit_unbounded` names the heads without a bound, and why they have none.
+    """
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
     for location, product, _ in measured_leaves(model.network, spectra):
@@ -142,7 +153,7 @@ def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.D
 
 
 def _locations(locations: Iterable[MatrixLocation]) -> str:
-    """Name the first blocks, and count the others.
+    """Name the first three blocks, and count the others.
 
     >>> _locations([MatrixLocation(0, "qk"), MatrixLocation(3, "cross_qk", "decoder")])
     'layer 0 qk, decoder layer 3 cross_qk'
@@ -155,7 +166,7 @@ def _locations(locations: Iterable[MatrixLocation]) -> str:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """Return the content of summary.json for one model; docs/audit.md documents its keys."""
+    """Return the content of summary.json for one model. docs/audit.md documents its keys."""
     row, values = result.row(), result.values()
     # A shared layer has one alpha in `layers` and one for each application in `applications`.
     alphas = result.tables.get("applications")
@@ -221,7 +232,10 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Return every proxy by its name in summary.json; None if there are none."""
+    """Return all proxies as summary.json has them; None if there are none.
+
+    `prefix` is the start of their names in `values`.
+    """
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
     entries = {name: _entry(values[f"{prefix}{name}"]) for name in BOUNDS}
@@ -232,7 +246,7 @@ def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
 
 
 def _entry(log10: Estimate | None) -> dict[str, float | None]:
-    """Return a logarithm as JSON has it, with its error if it has one."""
+    """Return an entry of summary.json for a logarithm. It has the key "error" only if there is an error."""
     if log10 is None:
         return dict.fromkeys(["log10"])
     if log10.error is None:
@@ -241,13 +255,13 @@ def _entry(log10: Estimate | None) -> dict[str, float | None]:
 
 
 def tower_proxies(spectra: Network[Spectrum | None]) -> dict[str, Proxies]:
-    """Return the proxies of every tower that has them."""
+    """Return the proxies of every tower by its name. Towers without proxies are left out."""
     towers = {tower.name: spectra.tower(tower) for tower in spectra.towers}
     return {name: proxies(tower) for name, tower in towers.items() if why_no_proxies(tower) is None}
 
 
 def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFrame | None:
-    """Return sizes and proxies of each tower; None for a model without towers."""
+    """Return a table with the sizes and proxies of each tower; None for a model without towers."""
     rows = []
     for tower in model.network.towers:
         bounds, network = proxies_by_tower.get(tower.name), model.network.tower(tower)
@@ -266,19 +280,19 @@ def tower_table(model: Model, proxies_by_tower: dict[str, Proxies]) -> pl.DataFr
 
 
 def format_tower_proxies(proxies_by_tower: dict[str, Proxies]) -> str:
-    """List the spectrum-adaptive proxy of every tower."""
+    """Return a text that lists the spectrum-adaptive proxy of every tower."""
     shown = {name: log10(bounds.values["spectrum_adaptive"]) for name, bounds in proxies_by_tower.items()}
     return ", ".join(f"{name} 10^{value.value:.4g}" for name, value in shown.items() if value is not None)
 
 
-# Errors below this only come from the order of sums; they are not shown.
+# Smaller errors come only from the order of sums and are not shown.
 ROUND_OFF = 1e-9
 
 
 def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | None]]:
-    """Return (label, log10, error or None) of every proxy in the summary, in the order of `BOUNDS`.
+    """Return the proxies of the summary as tuples (label, log10, error), in the order of `BOUNDS`.
 
-    An error within round-off is None.
+    The error is None if it is only round-off.
     """
     fixed = {f"fixed_p_{p}": entry for p, entry in proxies["fixed_p"].items()}
     known = proxies | fixed
@@ -290,7 +304,7 @@ def proxy_entries(proxies: dict[str, Any]) -> list[tuple[str, float, float | Non
 
 
 def remarks(summary: dict[str, Any]) -> list[str]:
-    """Return sentences about norms, logits, what proxies are, sample size, adaptivity and extensions."""
+    """Return the sentences that the terminal prints about norms, logits, proxies and extensions."""
     logits = logit_sentence(summary)
     meaning = [summary["meaning"]] if summary["proxies"] else []
     return [
@@ -303,7 +317,10 @@ def remarks(summary: dict[str, Any]) -> list[str]:
 
 
 def proxy_remarks(summary: dict[str, Any]) -> list[str]:
-    """Return sentences about the proxy at a sample size, and about what adapting to each spectrum gained."""
+    """Return a sentence on the proxy at the given sample size, and one on the gain of adapting p.
+
+    Either is left out if its number is not known.
+    """
     lines = []
     if summary["proxies"] and "samples" in summary:
         value, error = (summary["proxy_over_sqrt_samples"].get(key) for key in ("log10", "error"))
@@ -331,7 +348,7 @@ def extension_remarks(summary: dict[str, Any]) -> list[str]:
 
 
 def norm_basis_sentence(summary: dict[str, Any]) -> str:
-    """Say whether norms are shown as applied or as stored."""
+    """Return a sentence that says whether norms are shown as applied or as stored."""
     unknown = ", ".join(KINDS[kind].label for kind in summary["norms_unknown"])
     if summary["norms"] == "stored":
         stored = "Norms and stable ranks as stored, without the gain of the norm before"
@@ -344,7 +361,7 @@ def norm_basis_sentence(summary: dict[str, Any]) -> str:
 
 
 def logit_sentence(summary: dict[str, Any]) -> str | None:
-    """Say which types can hold the logits of every input; None without heads.
+    """Return a sentence that says which types can hold the logits of any input; None without heads.
 
     >>> found = {"heads": 72, "bounded": 72, "beyond_float8": 2, "beyond_float16": 0, "unbounded": None}
     >>> logit_sentence({"logits": found})
@@ -364,7 +381,7 @@ def logit_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def null_test_sentence(summary: dict[str, Any]) -> str | None:
-    """Say how many matrices differ from noise; None if none could be tested.
+    """Return a sentence that says how many matrices differ from noise; None if no matrix was tested.
 
     >>> null_test_sentence({"not_random": {"tested": 120, "rejected": 118, "expected": 1.19, "p_value": 0.0}})
     '118 of 120 matrices differ from noise; 1.2 expected of a fresh model'
@@ -380,7 +397,7 @@ def null_test_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def findings_sentence(summary: dict[str, Any]) -> str | None:
-    """Say how many findings there are; None in a study, which does not keep findings.
+    """Return a sentence that counts the findings; None for a study, which does not keep findings.
 
     >>> findings_sentence({"findings": {"rules": 20, "note": 1, "warning": 0, "error": 2}})
     '2 errors, 1 note found by 20 rules'
@@ -392,7 +409,9 @@ def findings_sentence(summary: dict[str, Any]) -> str | None:
 
 
 def _power(log10: float, error: float | None) -> str:
-    """Format a number by its logarithm, and also as it is if that is exact and short.
+    """Format a number, given its logarithm, as a power of 10.
+
+    A number without error that is neither very large nor very small is also written out.
 
     >>> _power(0.5, None), _power(0.5, 0.01), _power(400.0, None)
     ('10^0.5000 = 3.16', '10^(0.5000 ± 0.01)', '10^400.0000')
@@ -403,7 +422,7 @@ def _power(log10: float, error: float | None) -> str:
 
 
 def _format_error(error: float | None) -> str:
-    """Format an error for a sentence; empty if there is none beyond round-off."""
+    """Format an error as " ± 0.01"; empty if there is none, or only round-off."""
     known = _beyond_round_off(error)
     return "" if known is None else f" ± {known:.1g}"
 

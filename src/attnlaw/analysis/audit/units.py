@@ -1,14 +1,14 @@
-"""Measure a model unit by unit on any machine, and build the audit from what all units return.
+"""Measure a model unit by unit, possibly on several machines, and build the audit from the results.
 
-A unit is one matrix, or all heads of one product. Its result depends only on the checkpoint and the number of
-the unit. A worker returns records: spectra in the order of rows, then the notes for findings. They take a few
-numbers for each singular value, 16 kB of sketches for a head and 2 MB of Gram matrices for a layer. Matrices
-stay where they were read. The audit is then built as in a single process.
+A unit is one matrix, or QK or VO of all heads of a block. Its result depends only on the checkpoint and the
+number of the unit. A worker returns small records: first the spectra, then the notes for findings. They take
+a few numbers for each singular value, 16 kB for each head (sketches) and 2 MB for each layer (Gram matrices).
+The matrices themselves are not sent. `audit_from_units` then builds the same audit as a single process would.
 
-`pack` writes records of plain values and arrays as bytes, and `unpack` reads them back, equal to the bit. No
-code in the bytes is ever run. One line of JSON holds the tree: records by the name of their class, arrays by
-their position. The arrays follow, each as numpy writes it (.npy). That keeps their memory layout, and with it
-the order of sums over them.
+`pack` writes records of plain values and arrays as bytes, and `unpack` reads them back bit for bit. No code
+in the bytes is ever run. One line of JSON holds the structure: records by the name of their class, arrays by
+their position. The arrays follow in numpy's format (.npy). This keeps their memory layout, so that sums over
+them are computed in the same order.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ from attnlaw.spectra.spectrum import Applied, Multiplicities, Spectrum
 
 
 def pack(record: Any) -> bytes:
-    """Pack a frozen record of None, booleans, numbers, texts, bytes, tuples, arrays and such records.
+    """Convert a record to bytes that `unpack` reads back.
+
+    A record is a frozen dataclass. Its fields may be None, booleans, numbers, texts, bytes, arrays, records,
+    and tuples of these.
 
     >>> from attnlaw.core.estimate import Estimate
     >>> unpack(pack(Estimate(0.1, float("inf"))), [Estimate])
@@ -59,7 +62,11 @@ def pack(record: Any) -> bytes:
 
 
 def unpack(data: bytes, kinds: Iterable[type]) -> Any:
-    """Return the record that was packed. `kinds` are the classes that it may contain."""
+    """Return the record that `pack` converted to bytes.
+
+    Args:
+        kinds: the classes of records that the bytes may contain.
+    """
     buffer = io.BytesIO(data)
     tree = json.loads(buffer.readline())
     return _decode(tree, {kind.__name__: kind for kind in kinds}, _arrays(buffer))
@@ -71,7 +78,11 @@ def _arrays(buffer: io.BytesIO) -> Iterator[NDArray[Any]]:
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """Convert a value for JSON. What JSON cannot express becomes a pair of a kind and its content."""
+    """Convert a value for JSON.
+
+    A value that JSON cannot express becomes a pair of its kind and its content. Arrays are appended to
+    `arrays`.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
@@ -110,16 +121,18 @@ RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes,
 
 
 def selected_units(settings: ModelSettings, arithmetic: Arithmetic) -> list[Unit]:
-    """Return the units that an audit with these settings consists of; reads only names and shapes."""
+    """Return the units of an audit with these settings. It reads only names and shapes of tensors."""
     model = settings.open()
     return units_of(model, Selection.from_settings(settings, model.network, arithmetic))
 
 
 def local_path(path: Any) -> str:
-    """Return the absolute path of a checkpoint that workers can open, downloaded first if it is on a hub.
+    """Return an absolute path at which workers can open the checkpoint.
+
+    A checkpoint on a hub is downloaded first.
 
     Raises:
-        InputError: if it is not a path, but an object in memory.
+        InputError: if the argument is an object in memory instead of a path.
     """
     if not isinstance(path, str | os.PathLike):
         raise InputError(
@@ -129,7 +142,10 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Return a hash of names, sizes and times of the files of checkpoints. It changes with the files."""
+    """Return a hash of the names, sizes and modification times of the checkpoints' files.
+
+    It differs if a file has changed.
+    """
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
@@ -144,7 +160,10 @@ def file_state(*paths: str | None) -> str:
 def _open_units(
     settings: ModelSettings, arithmetic: Arithmetic, state: str
 ) -> tuple[Model, TensorIndex, dict[int, Unit]]:
-    """Open a model and list all its units by number: once in each worker, until the checkpoint changes."""
+    """Open a model and list its units by number.
+
+    A worker does this once, and again only if the checkpoint changes.
+    """
     model = settings.open()
     groups = tuple(GROUPS) if model.network.layers else ()
     units = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
@@ -158,13 +177,12 @@ def measure_unit(
 
     Args:
         settings: the checkpoint.
-        arithmetic: the precision of factorisations.
+        arithmetic: the precision of the computation.
         first: number of the unit's first matrix.
-        state: the `file_state` of the checkpoint, which distinguishes it from an earlier one at the same
-            path.
+        state: the `file_state` of the checkpoint, which shows whether the files at this path have changed.
 
     Returns:
-        The number of its matrices, and a table with a packed record in each row.
+        The number of matrices in the unit, and a table with a packed record in each row.
     """
     model, index, units = _open_units(settings, arithmetic, state)
     if first not in units:
@@ -178,7 +196,10 @@ def measure_unit(
 def audit_from_units(
     settings: ModelSettings, options: AuditOptions, arithmetic: Arithmetic, tables: Iterable[pl.DataFrame]
 ) -> Audit:
-    """Build the audit of a model from the tables of all its units, in their order."""
+    """Build the audit of a model from the tables that `measure_unit` returned.
+
+    `tables` has all units of the audit, in the order of `selected_units`.
+    """
     model = settings.open()
     selection = Selection.from_settings(settings, model.network, arithmetic)
     gathered = EvidenceCollector(model)

@@ -1,4 +1,4 @@
-"""Run all detectors over one model, and group and phrase what they find for the terminal and the page."""
+"""Run all detectors on one model, and group and describe their findings for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ def run_detectors(
     levels: Mapping[str, str] | None = None,
     thresholds: Mapping[str, float] | None = None,
 ) -> list[Finding]:
-    """Return what the detectors find in a model: errors first, then in the order of the table.
+    """Return what the detectors find in a model.
+
+    Errors come first, then warnings, then notes. Findings of one level have the order of `DETECTORS`.
 
     Args:
         subject: the audited model.
         ignore: names of detectors that are not run.
-        levels: other levels for findings, by the name of the detector. The level "off" skips it.
-        thresholds: other thresholds, by the name of the detector.
+        levels: the levels to use instead of the default, by the name of the detector. The level "off" skips
+            the detector.
+        thresholds: the thresholds to use instead of the default, by the name of the detector.
 
     Raises:
         InputError: if a name, a level or a threshold is not valid.
@@ -84,10 +87,10 @@ class FindingGroup:
     rule: str
     level: str
     count: int
-    locations: list[str]  # the four farthest past the threshold
+    locations: list[str]  # at most four places, those farthest past the threshold
     value: float | None  # the value that is farthest past the threshold
     threshold: float | None
-    meaning: str  # of the only finding, or of the detector if there are several
+    meaning: str  # meaning of the only finding; if there are several, that of the detector
 
     @property
     def where(self) -> str:
@@ -96,7 +99,7 @@ class FindingGroup:
 
     @property
     def number(self) -> str:
-        """The value and the threshold; empty if there is nothing to compare."""
+        """The value with its threshold; empty if there is no value or no threshold."""
         if self.value is None or self.threshold is None:
             return ""
         limit = " at most" if self.count > 1 and self.value > self.threshold else ""
@@ -114,7 +117,7 @@ class FindingGroup:
 
 
 def group_findings(rows: Iterable[Mapping[str, Any]]) -> list[FindingGroup]:
-    """Group the rows of a table of findings by detector and level, the gravest first."""
+    """Group the rows of a table of findings by detector and level. Errors come first."""
     rows_by_rule: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         rows_by_rule.setdefault((row["rule"], row["level"]), []).append(row)
@@ -138,7 +141,10 @@ def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup
 
 
 def _distance(row: Mapping[str, Any]) -> float:
-    """Return how far a value is past its threshold, in logarithms; 0 if that cannot be computed."""
+    """Return how far a value is past its threshold, |ln(value / threshold)|.
+
+    Returns 0 if one of them is missing or not positive.
+    """
     value, threshold = row["value"], row["threshold"]
     return abs(log(value / threshold)) if value and threshold and value > 0 and threshold > 0 else 0.0
 
@@ -158,7 +164,7 @@ def location_text(row: Mapping[str, Any]) -> str:
 
 
 def count_by_level(counts: Mapping[str, int]) -> str:
-    """Describe how many findings of each level there are, the gravest first.
+    """Return a text that counts the findings of each level, errors first.
 
     >>> count_by_level({"note": 2, "warning": 0, "error": 1})
     '1 error, 2 notes'

@@ -1,7 +1,7 @@
-"""The table of detectors: for each, when it reports a finding, how grave that is, and what it means.
+"""The table of detectors. Each entry says when it reports a finding, how grave that is, and what it means.
 
 To add a detector, add an entry to `DETECTORS`. Users know it as a *rule* of findings: its name is in the
-column `rule`, and `ignore`, `levels` and `thresholds` of `findings` refer to it.
+column `rule`, and users pass it to `ignore`, `levels` and `thresholds`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Detect = Callable[[Subject, float], Iterator[Hit]]
 
 @dataclass(frozen=True)
 class Detector:
-    """One entry of the table of detectors."""
+    """A check that looks for one kind of problem in a model."""
 
-    name: str  # its name in rows and settings
-    level: str  # how grave its findings are, unless a `Hit` says otherwise
-    threshold: float | None  # the number that a value must pass; None if there is nothing to choose
-    detect: Detect  # yields what it finds in a model, given the threshold (0 if there is none)
-    when: str  # the condition in words
+    name: str  # name in rows and settings
+    level: str  # default level of its findings; a `Hit` may replace it
+    threshold: float | None  # the number that a value must pass; None if it has no threshold
+    detect: Detect  # function that yields hits, given a subject and the threshold (0 if there is none)
+    when: str  # when it reports a finding, in words
     meaning: str  # what a finding says about the model
     remedy: str  # what the user can do
     least: float = 0.0  # the smallest threshold that a user may set
@@ -37,13 +37,13 @@ class Detector:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a detector found in a model."""
+    """A problem that a detector found in a model."""
 
     rule: str  # name of the detector
     level: str
     location: TensorLocation
     value: float | None  # the number that passed the threshold
-    threshold: float | None  # none if the detector has none
+    threshold: float | None  # None if the detector has none
     meaning: str  # what was found, and what that means for the model
 
     def row(self, model: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Detect layers and heads that compute nearly the same.
 
-attnlaw compares sketches of all heads first, and computes exact cosines only for pairs whose sketches are
-near. The sketch of an N x N matrix M is S M T^T, where S and T have 64 Gaussian rows: 4096 numbers, whatever
-N is. All sketches of one width share S and T. So the cosine of two sketches estimates the cosine of their
-matrices, <M, M'> / (|M| |M'|), with a standard error of about (1 - cosine^2) / 6. The matrices of heads are
-never formed: M = A B has the sketch (S A)(B T^T), and the exact cosines use <A B, A' B'> = sum (A^T A') * (B
-B'^T).
+attnlaw compares sketches of all heads first. It computes exact cosines only for pairs with similar sketches.
+The sketch of an N x N matrix M is S M T^T, where S and T have 64 Gaussian rows. It has 4096 numbers for any
+N. All sketches of one width share S and T. So the cosine of two sketches estimates the cosine of their
+matrices, <M, M'> / (|M| |M'|), with a standard error of about (1 - cosine^2) / 6.
+
+attnlaw never forms the matrix M = A B of a head (its QK or VO), only the factors A and B. The sketch is
+(S A)(B T^T), and the exact cosines use <A B, A' B'> = sum (A^T A') * (B B'^T).
 """
 
 from __future__ import annotations
@@ -34,14 +35,17 @@ Factors = tuple[Reals, Reals]
 
 @lru_cache(maxsize=16)
 def projection(width: int, side: int) -> Sketch:
-    """Return the 64 Gaussian rows of S (`side` 0) or T (`side` 1) for this width."""
+    """Return the 64 Gaussian rows of S (if `side` is 0) or T (if `side` is 1) for matrices of this width."""
     rng = np.random.default_rng([width, side])
     return rng.standard_normal((VECTORS, width), dtype=np.float32)
 
 
 @dataclass(frozen=True)
 class ProjectedMaps:
-    """Projected weight matrices that `Attention.factors` reads in place of a model's, to form sketches."""
+    """A stand-in for a model, with projected weight matrices.
+
+    `Attention.factors` reads them in place of the model's matrices, so that its products are sketches.
+    """
 
     maps: dict[View, Any]
 
@@ -50,7 +54,10 @@ class ProjectedMaps:
 
 
 def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
-    """Project the residual side of a weight matrix: S A, or B T^T for a matrix on the right."""
+    """Project the side of a weight matrix that faces the residual stream.
+
+    The result is S A for the left factor A of QK or VO, and B T^T for the right factor B.
+    """
     if view == attention.output:
         return matrix @ projection(matrix.shape[1], 1).T
     left = view in (attention.query, attention.value)
@@ -58,9 +65,13 @@ def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
 
 
 def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> Sketch:
-    """Return the sketches of all heads of a block, normalised, from its projected matrices.
+    """Return the normalised sketches of all heads of a block, of shape (heads, 4096).
 
-    The result has shape (heads, 4096). The sketch of a head of zeros is zero.
+    If the matrix of a head is zero, its sketch is zero.
+
+    Args:
+        kind: the product to sketch, such as "qk" or "vo".
+        maps: the projected weight matrices of the block.
     """
     heads: Any = attention.factors(ProjectedMaps(maps), kind)  # type: ignore[arg-type]
     flat = np.stack([(left @ right).ravel() for left, right in heads])
@@ -69,7 +80,7 @@ def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> S
 
 
 def cosine(first: Factors, second: Factors) -> float | None:
-    """Return the cosine of two products of thin factors; None if one of them is zero.
+    """Return the cosine of two matrices that are given as pairs of thin factors; None if one of them is zero.
 
     >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
     >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
@@ -84,7 +95,7 @@ def _inner(first: Factors, second: Factors) -> float:
 
 
 def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of heads of a block whose QK and VO are both near each other."""
+    """Yield the pairs of heads of one block that are similar in both QK and VO."""
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
             if not all((layer.index, kind) in head_sketches for kind in kinds):
@@ -108,7 +119,11 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
 
 
 def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of layers whose heads are near each other, in the median of QK and of VO."""
+    """Yield the pairs of layers whose heads are similar.
+
+    Head i of one layer is compared with head i of the other. The median cosine over heads must be large for
+    both QK and VO.
+    """
     for group in _comparable(model, head_sketches):
         near = np.minimum(*(_medians([head_sketches[layer.index, kind] for layer in group]) for kind in SELF))
         for i, j in np.argwhere(np.triu(near, 1) > NEAR):
@@ -131,7 +146,7 @@ def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> l
 
 
 def _medians(heads: Sequence[Sketch]) -> NDArray[np.float32]:
-    """Return the median over heads of the cosine of every pair of layers."""
+    """Return, for every pair of layers, the median over heads of their cosines."""
     stacked = np.stack(heads)  # (layers, heads, 4096)
     by_head = [stacked[:, head] @ stacked[:, head].T for head in range(stacked.shape[1])]
     return np.asarray(np.median(np.stack(by_head), axis=0))
@@ -162,7 +177,7 @@ def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float) -> Iterator[Similarity]:
-    """For each location, yield its nearest pair if both cosines pass the threshold."""
+    """Yield the nearest pair of each location, if the cosines of QK and VO both exceed the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
     for pair in pairs:
         known = nearest.get(pair.location)

@@ -1,4 +1,4 @@
-"""Evidence for findings: plain records of what an audit notes about a model in addition to its spectra."""
+"""Records of what an audit notes about a model in addition to its spectra, as evidence for findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 @dataclass(frozen=True)
 class TensorLocation:
-    """Where something was found; None for whatever does not apply."""
+    """The place where something was found. A field is None if it does not apply."""
 
     layer: int | None = None
     stack: str | None = None
@@ -21,29 +21,29 @@ class TensorLocation:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A stored tensor, or one matrix of a stored stack of matrices, as it was seen once.
+    """Facts about a stored tensor, or about one matrix of a stored stack of matrices.
 
     Args:
         distinct: median number of different values in blocks of 32 neighbours along a row; None if rows have
             no such blocks.
-        decibels: ratio of the signal to the rounding of its code; None if the file does not quantise it, or
-            if attnlaw does not know the code.
+        decibels: signal-to-noise ratio of the quantised values in dB; None if the file does not quantise the
+            tensor, or if attnlaw does not know the code.
     """
 
-    location: TensorLocation  # the layer and kind it belongs to, and its name
+    location: TensorLocation  # layer and kind of the matrix that uses it, and its name
     role: str  # one of `ROLES` in `attnlaw.analysis.findings.scan`
     shape: tuple[int, ...]
     dtype: str
     quantised: bool  # whether the file stores a code instead of floating-point numbers
     not_finite: int  # number of entries that are NaN or infinite
     peak: float | None  # largest magnitude; None if an entry is not finite
-    constant: bool  # whether all entries have the same magnitude
+    constant: bool  # whether all entries are equal
     zero_rows: int
     zero_columns: int
     distinct: float | None = None
     decibels: float | None = None
     twin: str | None = None  # name of the first tensor with the same bits
-    mask: bool = False  # whether it takes at most two values, so that it is a buffer and not weights
+    mask: bool = False  # whether it has at most two different values, so that it is a buffer and not weights
 
     @property
     def zero(self) -> bool:
@@ -52,7 +52,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Two layers, or two heads of one layer, and the exact cosines of their QK and VO matrices.
+    """A pair of similar layers, or of similar heads of one layer, with the exact cosines of their QK and VO.
 
     `location` is the later one. `layer`, `stack` and `head` say which earlier one it resembles.
     """
@@ -67,7 +67,7 @@ class Similarity:
 
 @dataclass(frozen=True)
 class Orientation:
-    """How well each side of a square matrix fits the layer's other matrices, as correlations."""
+    """Two correlations that show how well each side of a square matrix fits the layer's other matrices."""
 
     location: TensorLocation
     residual_side: float
@@ -88,7 +88,10 @@ class Balance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything noted about one model; `seconds` is the CPU time that noting it took."""
+    """Everything that was noted about one model.
+
+    `seconds` is the CPU time that it took.
+    """
 
     tensors: tuple[StoredTensor, ...] = ()
     similar_layers: tuple[Similarity, ...] = ()
@@ -100,23 +103,23 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Subject:
-    """The model that detectors look at.
+    """A model as the detectors see it.
 
     Args:
-        chance: probability that an untrained model has so many matrices that differ from noise; None if not
+        chance: probability that an untrained model has as many matrices that differ from noise; None if not
             every matrix was measured or none could be tested.
     """
 
-    evidence: Evidence  # what was noted while it was read
+    evidence: Evidence  # notes about the model from when it was read
     matrices: pl.DataFrame  # the audit's table of matrices
     chance: float | None = None
 
 
 @dataclass(frozen=True)
 class Hit:
-    """What a detector reports for one location."""
+    """A detector's report about one location."""
 
     location: TensorLocation
     value: float | None  # the number that passed the threshold
-    detail: str = ""  # what is particular to this case; it is put before the detector's meaning
-    level: str | None = None  # replaces the detector's level
+    detail: str = ""  # a description of this case, which is put before the detector's meaning
+    level: str | None = None  # a level that replaces the detector's; None keeps it

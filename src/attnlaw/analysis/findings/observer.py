@@ -1,13 +1,13 @@
 """Watch a model while it is measured, and collect the evidence that detectors need.
 
-An `Observer` looks at every tensor and every weight matrix when it is read, and passes on what it sees as
-notes. Notes are small records that a worker can send to another process. The notes about a part of the model
-depend on that part alone, so it does not matter which worker reads it. An `EvidenceCollector` gathers them.
+An `Observer` looks at every tensor and every weight matrix that is read, and writes notes about them. Notes
+are small records that a worker can send to another process. A note about a part of the model depends only on
+that part, so it does not matter which worker reads it. An `EvidenceCollector` gathers the notes.
 
-Findings cost little additional reading: only what no measured matrix reads (norms, biases, embeddings),
-tensors whose sampled bits agree, and pairs of heads whose sketches are near. The last two are compared
-exactly. attnlaw keeps numbers and head sketches of a measured layer, and Gram matrices of some coordinates
-until the layer is complete.
+Findings need little additional reading. attnlaw reads the tensors that no measured matrix uses (norms,
+biases, embeddings). It reads tensors and heads again to compare them exactly if samples of their bits agree
+or their sketches are similar. It keeps in memory some numbers and the head sketches of each layer, and Gram
+matrices until the layer is complete.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from attnlaw.theory.bounds.logits import FLOAT16
 
 @dataclass(frozen=True)
 class TensorNote:
-    """One look at a stored tensor, or at one matrix of a stack."""
+    """A note about a stored tensor, or about one matrix of a stored stack."""
 
     name: str
     member: int | None
@@ -69,7 +69,7 @@ class TensorNote:
 
 @dataclass(frozen=True)
 class SizeNote:
-    """The root mean square of the entries of a weight matrix, at one place where it is used."""
+    """The root mean square of a weight matrix's entries, noted once for each place that uses the matrix."""
 
     location: TensorLocation
     field: str
@@ -104,7 +104,10 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors that call `show` with the name, the stack member and the array of each tensor that is read."""
+    """Tensors that report every read.
+
+    After each read, they call `show` with the tensor's name, its member of a stack and its array.
+    """
 
     def __init__(self, tensors: Tensors, show: Callable[[str, int | None, NDArray[Any]], None]) -> None:
         self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
@@ -124,7 +127,7 @@ class ObservedTensors(Tensors):
 
 @dataclass(frozen=True)
 class ObservedModel(Model):
-    """A model that calls `show` with each weight matrix that is read."""
+    """A model that calls `show` with each weight matrix that it reads."""
 
     show: Callable[[View, Reals], None] = lambda view, matrix: None
 
@@ -136,7 +139,9 @@ class ObservedModel(Model):
 
 @dataclass(frozen=True)
 class TensorUse:
-    """Where a weight matrix is used: the layer, the block, and its field there (such as "query")."""
+    """A place where a weight matrix is used: the layer, the block, and the block's field (such as
+    "query").
+    """
 
     layer: int
     block: Attention | FeedForward
@@ -146,7 +151,7 @@ class TensorUse:
 
 @dataclass(frozen=True)
 class TensorIndex:
-    """The roles of a model's tensors, and where its weight matrices are used."""
+    """The roles of a model's tensors, and the places that use each weight matrix."""
 
     roles: TensorRoles
     uses: Mapping[View, Sequence[TensorUse]]
@@ -160,10 +165,15 @@ class TensorIndex:
 
 
 class Observer:
-    """Takes notes while its `model` is read, each tensor once.
+    """An observer that takes notes while a model is read.
 
-    Read `observer.model` in place of `model`. `take` receives every note, possibly from several threads.
-    `seconds` is the CPU time that noting took.
+    Read `observer.model` in place of the model. Each tensor is noted once. `seconds` is the CPU time that
+    this took.
+
+    Args:
+        model: the model to observe.
+        take: function that receives every note, possibly from several threads.
+        index: the index of the model's tensors, if it is already known.
     """
 
     def __init__(self, model: Model, take: Callable[[Note], None], index: TensorIndex | None = None) -> None:
@@ -179,7 +189,7 @@ class Observer:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Add the CPU time that this thread spends inside to `seconds`."""
+        """Add the CPU time that this thread spends in the `with` block to `seconds`."""
         began = time.thread_time()
         yield
         with self._lock:
@@ -255,9 +265,9 @@ def uses_of(model: Model) -> Iterator[TensorUse]:
 
 
 class EvidenceCollector:
-    """Collects the notes about one model.
+    """A collector of all notes about one model.
 
-    Measure `collector.model`, or pass notes from elsewhere to `take`. Then call `evidence`. Taking a note
+    Measure `collector.model`, or pass the notes of workers to `take`. Then call `evidence`. Taking a note
     twice changes nothing.
     """
 
@@ -285,7 +295,7 @@ class EvidenceCollector:
                     self._take_side(note)
 
     def _take_side(self, note: SideNote) -> None:
-        if note.layer in self._turned:  # a matrix that several kinds or layers share is read again
+        if note.layer in self._turned:  # a shared matrix is read several times
             return
         sides = self._sides[note.layer]
         sides[note.field] = note.residual, note.head
@@ -296,7 +306,7 @@ class EvidenceCollector:
         block = self._plain.layer(layer)
         views = {**vars(block.attention), **(vars(block.feed_forward) if block.feed_forward else {})}
         noted = self._sides.pop(layer)
-        # In a fixed order, so that sums are equal whatever was noted first.
+        # A fixed order makes the sums the same in whatever order the notes arrived.
         sides = {field: noted[field] for field in TOUCHING if field in noted}
         locations = {field: self._index.roles(views[field].tensor, views[field].member)[1] for field in sides}
         named = {
@@ -306,7 +316,11 @@ class EvidenceCollector:
         return worst_orientation(sides, named)
 
     def evidence(self, whole: bool) -> Evidence:
-        """Return the evidence from all notes. If `whole`, read all other tensors of the file first."""
+        """Return the evidence from all notes.
+
+        Args:
+            whole: whether to read the tensors of the file that were not read yet, and to note them too.
+        """
         if whole:
             self._read_remaining()
         with self._watch.timed():
@@ -349,7 +363,10 @@ class EvidenceCollector:
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:
-        """Return all tensors, with `twin` set if the bits of two matrices are equal."""
+        """Return all stored tensors.
+
+        If two weight matrices have the same bits, `twin` of the second one names the first.
+        """
         stored = {name: self._stored(note) for name, note in self._tensors.items()}
         digests: dict[bytes, list[TensorKey]] = defaultdict(list)
         for name, note in self._tensors.items():
@@ -378,6 +395,6 @@ class EvidenceCollector:
 
 
 def _is_ratio_free(block: Attention | FeedForward, pair: str) -> bool:
-    """Return whether norms of queries or keys free the ratio of Q and K."""
+    """Return whether the ratio of Q and K says nothing, because queries or keys are normalised."""
     scores = block.scores if isinstance(block, Attention) else None
     return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None

@@ -1,17 +1,17 @@
 """Detect square matrices that are stored transposed: their other side fits the residual stream better.
 
-All matrices of a layer read from or write to the same stream, and training leaves its marks on all of them.
-Let G(X) = X X^T over the coordinates of the stream, made traceless and of norm one. Let R be the sum of G
-over the sides of the layer's other matrices that touch the stream, again of norm one.
+All matrices of a layer read from or write to the same residual stream, and training leaves similar traces in
+all of them. Let G(X) = X X^T over the coordinates of the stream, with its trace removed, scaled to norm one.
+Let R be the sum of G over the residual sides of the layer's other matrices, again scaled to norm one.
 
 | side | of Q, K, V, W_in | of O |
 |---|---|---|
 | residual | rows (inputs) | columns (outputs) |
 | head | columns | rows |
 
-A matrix is suspect if <G(head side), R> exceeds <G(residual side), R>. For a wide stream attnlaw looks at
-some of the coordinates, the same in all matrices. A transposed matrix spoils R for the others, so attnlaw
-reports only the one with the largest difference in each layer. No finding does not prove that nothing is
+A matrix is suspect if <G(head side), R> exceeds <G(residual side), R>. If the stream is wide, attnlaw samples
+its coordinates, the same for all matrices. A transposed matrix spoils R for the others, so attnlaw reports
+only the matrix with the largest difference in each layer. No finding does not prove that nothing is
 transposed.
 """
 
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from attnlaw.analysis.findings.evidence import Hit, Orientation, Subject, TensorLocation
 from attnlaw.core.arrays import Reals
 
-COORDINATES = 256  # of the stream that are compared
-COLUMNS = 512  # of the other side, likewise
-LEAST_FIT = 0.2  # of the head side; below it nothing is reported
+COORDINATES = 256  # largest number of coordinates of the stream that are compared
+COLUMNS = 512  # largest number of coordinates of the other side
+LEAST_FIT = 0.2  # nothing is reported if the head side fits less than this
 QUERY, KEY, VALUE, OUTPUT, INNER = ("query", "key", "value", "output", "inner")
 SQUARE = (QUERY, KEY, VALUE, OUTPUT)
 TOUCHING = (*SQUARE, INNER)
@@ -38,16 +38,16 @@ Float32Array = NDArray[np.float32]
 
 @lru_cache(maxsize=32)
 def sample_indices(width: int, most: int) -> NDArray[np.intp]:
-    """Return at most `most` numbers below `width`, ascending, the same in every run."""
+    """Return at most `most` numbers below `width` in ascending order. They are the same in every run."""
     if width <= most:
         return np.arange(width)
     return np.sort(np.random.default_rng([width, most]).choice(width, most, replace=False))
 
 
 def gram(rows: Reals) -> Float32Array | None:
-    """Return G of a matrix whose rows are coordinates of the stream.
+    """Return the Gram matrix G of a matrix whose rows are coordinates of the stream.
 
-    None if it is zero or exceeds the range of float32.
+    Returns None if it is zero or exceeds the range of float32.
     """
     part = rows[
         np.ix_(sample_indices(rows.shape[0], COORDINATES), sample_indices(rows.shape[1], COLUMNS))
@@ -59,7 +59,10 @@ def gram(rows: Reals) -> Float32Array | None:
 
 
 def side_grams(role: str, matrix: Reals) -> tuple[Float32Array | None, Float32Array | None]:
-    """Return G of the residual side and, for a square matrix, of the head side."""
+    """Return the Gram matrices G of the residual side and of the head side.
+
+    Only a square Q, K, V or O can be transposed unnoticed. For other matrices the second is None.
+    """
     residual = matrix.T if role == OUTPUT else matrix
     square = role in SQUARE and matrix.shape[0] == matrix.shape[1]
     return gram(residual), gram(residual.T) if square else None
@@ -68,7 +71,7 @@ def side_grams(role: str, matrix: Reals) -> tuple[Float32Array | None, Float32Ar
 def side_fits(
     grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
 ) -> Iterator[tuple[str, float, float]]:
-    """Yield (role, fit of the residual side, fit of the head side) of every square matrix of a layer."""
+    """Yield (role, fit of the residual side, fit of the head side) for every square matrix of a layer."""
     for role, (residual, head) in grams.items():
         others = [side for name, (side, _) in grams.items() if name != role and side is not None]
         if residual is None or head is None or not others:
@@ -84,7 +87,10 @@ def worst_orientation(
     grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
     locations: Mapping[str, TensorLocation],
 ) -> list[Orientation]:
-    """Return a list of the matrix whose head side exceeds its residual side most; empty if none is square."""
+    """Return a list with the layer's most suspect matrix; empty if no matrix is square.
+
+    Its head side fits better than its residual side by the largest difference.
+    """
     all_fits = [Orientation(locations[role], *pair) for role, *pair in side_fits(grams)]
     worst = max(all_fits, key=lambda fit: fit.head_side - fit.residual_side, default=None)
     return [] if worst is None else [worst]

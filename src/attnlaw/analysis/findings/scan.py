@@ -1,8 +1,8 @@
-"""Detectors of damaged tensors, and the single look at each stored tensor that they need.
+"""Detect damaged tensors, with a single look at each stored tensor.
 
-A scan works on the bits of the magnitudes, whatever the type. With the sign bit cleared, the bits of
-floating-point numbers have the order of their magnitudes, and NaN and infinity are above the largest number.
-So one pass of integer maxima finds zeros, peaks and NaN.
+A scan looks at the bits of the magnitudes, for any floating-point type. With the sign bit cleared, larger
+magnitudes have larger bits, and NaN and infinity are above the largest number. So one pass of integer maxima
+finds zeros, peaks and NaN.
 
 Every stored tensor has a role:
 
@@ -11,7 +11,7 @@ Every stored tensor has a role:
 | `map` | read by the matrices of the layers, or by an adapter |
 | `embedding` | the embedding and the unembedding of tokens |
 | `gain` | gains of norms, stored as they are |
-| `vector` | biases, and gains stored less one: zeros are natural there |
+| `vector` | biases, and gains that are stored minus one. Zeros are normal there |
 | `other` | everything else: positions, poolers, heads of a task, buffers |
 """
 
@@ -39,7 +39,10 @@ EMBEDDING_KINDS = ("embedding", "unembedding")
 
 @dataclass(frozen=True)
 class TensorRoles:
-    """The roles and locations of tensors, by name and member of a stack."""
+    """The role and the location of each tensor, by its name and its member of a stack.
+
+    Calling it with a tensor that is not listed returns the role "other".
+    """
 
     by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
 
@@ -51,7 +54,7 @@ class TensorRoles:
 def known_tensors(model: Model) -> TensorRoles:
     """Return the role and the location of every tensor that the model's layers, embeddings and norms use.
 
-    A tensor that matrices of several kinds share (fused projections) has no kind.
+    If matrices of several kinds share a tensor (fused projections), its location has no kind.
     """
     roles: dict[tuple[str, int | None], tuple[str, TensorLocation]] = {}
     for location, product in model.network.leaves():
@@ -83,7 +86,7 @@ def known_tensors(model: Model) -> TensorRoles:
 
 
 def _with_earlier(views: Iterable[View]) -> Iterator[View]:
-    """Yield the views, each followed by those that are applied before it."""
+    """Yield each view, followed by the views that the model applies before it."""
     for view in views:
         current: View | None = view
         while current is not None:
@@ -92,7 +95,7 @@ def _with_earlier(views: Iterable[View]) -> Iterator[View]:
 
 
 def _norms(layer: object) -> Iterator[Norm]:
-    """Yield every norm inside the records of a layer."""
+    """Yield every norm that a layer's records contain."""
     if isinstance(layer, Norm):
         yield layer
     elif isinstance(layer, tuple):
@@ -104,10 +107,11 @@ def _norms(layer: object) -> Iterator[Norm]:
 
 
 WORDS: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-BLOCK = 2**18  # entries worked on at a time, which stay in a core's cache
-GRID = 32  # neighbours along a row in one block
-SAMPLED, SAMPLED_ENTRIES = 256, 4096  # blocks that are looked at, and entries that enter a digest
-# Block quantisations: what they divide in a block of 32 (its peak or its range), and into how many steps.
+BLOCK = 2**18  # number of entries scanned at a time, so that they stay in a core's cache
+GRID = 32  # number of neighbours along a row in one block
+# Largest numbers of blocks that are looked at, and of entries that enter a digest.
+SAMPLED, SAMPLED_ENTRIES = 256, 4096
+# Codes that quantise blocks of 32. Each divides the peak or the range of a block into a number of steps.
 CODES = {
     "Q4_0": ("peak", 8),
     "Q5_0": ("peak", 16),
@@ -120,9 +124,10 @@ FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_
 
 @dataclass(frozen=True)
 class Scan:
-    """What one look at an array shows; the fields are those of `StoredTensor`.
+    """Facts about an array from one look at it.
 
-    `digest` is a hash of a sample of the bits. Equal arrays have equal digests.
+    The fields are those of `StoredTensor`. `digest` is a hash of a sample of the bits, so equal arrays have
+    equal digests.
     """
 
     not_finite: int
@@ -139,7 +144,7 @@ def is_float(array: NDArray[Any]) -> bool:
 
 
 def scan(array: NDArray[Any]) -> Scan:
-    """Look at an array of floating-point numbers of any type once; a vector counts as one row.
+    """Scan an array of any floating-point type. A vector counts as one row.
 
     >>> seen = scan(np.array([[0.0, 3.0], [0.0, -4.0]]))
     >>> seen.peak, seen.zero_rows, seen.zero_columns, seen.constant
@@ -174,7 +179,7 @@ def scan(array: NDArray[Any]) -> Scan:
 
 
 def _blocks(rows: NDArray[Any]) -> NDArray[Any]:
-    """Some blocks of neighbours along the rows, the same for every matrix of a shape."""
+    """Return at most 256 blocks of 32 neighbours along the rows. The choice depends only on the shape."""
     per_row = rows.shape[1] // GRID
     count = rows.shape[0] * per_row
     rng = np.random.default_rng([*rows.shape])
@@ -198,9 +203,11 @@ def _digest(bits: NDArray[Any]) -> bytes:
 
 
 def decibels(array: NDArray[Any], code: str) -> float | None:
-    """Return 10 log10(12 mean square / mean squared step) of an array that was decoded from blocks of 32.
+    """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
 
-    None if attnlaw does not know the code, or if rows are not made of such blocks.
+    It is 10 log10(12 mean square / mean squared step), where the step is that of the code in each block.
+
+    Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
     """
     if code not in CODES or array.shape[-1] % GRID:
         return None
@@ -213,7 +220,7 @@ def decibels(array: NDArray[Any], code: str) -> float | None:
 
 
 def is_mask(array: NDArray[Any]) -> bool:
-    """Return whether an array takes at most two values, so that it is a buffer and not weights."""
+    """Return whether an array has at most two different values. Such an array is a buffer, not weights."""
     bits = np.ascontiguousarray(array).view(WORDS[array.itemsize]).ravel()
     other = bits != bits[0]
     return not other.any() or bool((bits[other] == bits[other][0]).all())
@@ -224,7 +231,7 @@ def _tensors_without_masks(subject: Subject) -> Iterator[StoredTensor]:
 
 
 def _nonzero_matrices(subject: Subject) -> Iterator[StoredTensor]:
-    """Yield the matrices of the layers that are not zero."""
+    """Yield the weight matrices of the layers that are not all zero."""
     for tensor in subject.evidence.tensors:
         if tensor.role == MAP and len(tensor.shape) > 1 and not tensor.zero:
             yield tensor
@@ -272,7 +279,7 @@ def coarse_grid(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def quantised(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Yield one hit for each code, at the tensor that it rounds most."""
+    """Yield one hit for each quantisation code, at the tensor with the lowest signal-to-noise ratio."""
     by_dtype: dict[str, list[StoredTensor]] = {}
     for tensor in subject.evidence.tensors:
         if tensor.quantised:
@@ -293,9 +300,10 @@ def identical(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def damaged_locations(model: Model) -> frozenset[MatrixLocation]:
-    """Return where matrices cannot be measured because a tensor they read holds NaN or infinity.
+    """Return the locations of matrices that cannot be measured, because a tensor holds NaN or infinity.
 
-    Norms before a matrix count too, and so do the biases and norms that its logits need.
+    The tensors of a matrix include the norms before it. For QK they also include the biases and norms that
+    its logits depend on.
     """
     is_damaged = cache(partial(_is_damaged, model))
     return frozenset(

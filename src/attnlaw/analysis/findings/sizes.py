@@ -1,13 +1,14 @@
 """Detectors that compare the sizes of matrices: norms, ranks, noise, logits, and the balance of factors.
 
-Norms are compared with those of the same kind of matrix. If the norm layer before it is known, its gain is
-folded in. Matrices that the null test does not distinguish from noise are reported by head, by layer and for
-the whole model. Sizes of logits come from weights (`attnlaw.theory.bounds.logits`): an estimate and a bound.
+Norms are compared with those of the same kind of matrix. If attnlaw knows the norm layer before a matrix, its
+gain is folded in. Matrices that the null test does not distinguish from noise are reported by head, by layer
+and for the whole model. The sizes of logits are computed from weights (`attnlaw.theory.bounds.logits`): an
+estimate and a bound.
 
 Training keeps pairs of factors in balance: Q and K, V and O, and the inner and outer feed-forward matrices. A
-gradient step does not change the difference of their squares, so the ratio of their root mean squares is near
-1 and alike in all layers. A wrong scale on one tensor moves it. Norms of queries or keys free the ratio of Q
-and K, so that pair is not compared there.
+small gradient step does not change the difference of their squares. So the ratio of their root mean squares
+is near 1 and similar in all layers, unless one tensor has a wrong scale. If queries or keys are normalised,
+the ratio of Q and K is arbitrary, so attnlaw does not compare it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from attnlaw.analysis.findings.duplicates import CROSS, SELF
 from attnlaw.analysis.findings.evidence import Balance, Hit, Subject, TensorLocation
 from attnlaw.core.arrays import Reals
 
-# A layer is an outlier beyond 6 times 1.4826 MAD, the standard deviation of normal numbers.
+# A layer is an outlier if it is more than 6 standard deviations from the median. 1.4826 times the median
+# absolute deviation estimates the standard deviation of normal numbers.
 DEVIATIONS, MAD = 6, 1.4826
 MOSTLY = 0.9  # a rank below this share of the full rank is a warning
 
@@ -34,12 +36,15 @@ def location_of(row: dict[str, Any]) -> TensorLocation:
 
 
 def layer_matrices(subject: Subject) -> pl.DataFrame:
-    """Return the rows of matrices that layers apply, without adapters."""
+    """Return the rows of the matrices in layers, without those of adapters."""
     return subject.matrices.filter(pl.col("layer").is_not_null() & (pl.col("kind") != "lora"))
 
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
-    """Return a norm as the model applies it if that is known for all these rows, else as it is stored."""
+    """Return the column of a norm as the model applies it.
+
+    If it has missing values, return the stored norm.
+    """
     applied = rows[f"{name}_applied"]
     return rows[name] if applied.null_count() else applied
 
@@ -54,7 +59,10 @@ def dead_map(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Compare medians over the heads of a layer, in logarithms; skip layers of zeros."""
+    """Yield the layers whose median norm over heads is far from that of the other layers.
+
+    Layers with norm zero are left out.
+    """
     for (kind,), rows in layer_matrices(subject).group_by("kind", maintain_order=True):
         of_kind = rows.with_columns(size=norms_as_applied(rows, "spectral_norm"))
         layers = of_kind.group_by("stack", "layer", maintain_order=True).agg(pl.col("size").median())
@@ -76,7 +84,10 @@ def norm_outlier(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
-    """Compare the rank with the full rank; skip approximate spectra, whose ranks are estimates."""
+    """Yield the matrices whose numerical rank is below the full rank.
+
+    Matrices with an approximate spectrum are left out, because their ranks are estimates.
+    """
     exact = subject.matrices.filter(pl.col("numerical_rank_error").is_null())
     for row in exact.iter_rows(named=True):
         full = min(size for size in (row["rows"], row["cols"], row["inner"]) if size is not None)
@@ -86,7 +97,7 @@ def rank_deficient(subject: Subject, threshold: float) -> Iterator[Hit]:
             yield Hit(location_of(row), share, f"rank {row['numerical_rank']} of {full}", level)
 
 
-LEVEL = 0.01  # of the null test of one matrix
+LEVEL = 0.01  # significance level of the null test of one matrix
 
 
 def random_head(subject: Subject, threshold: float) -> Iterator[Hit]:
@@ -133,7 +144,7 @@ def _above(subject: Subject, column: str, threshold: float, detail: str) -> Iter
 
 
 LEAST_LAYERS = 4
-# For each pair: the two fields of a block, and the kind of matrix that they make.
+# For each pair, the two fields of a block and the kind of the matrix in findings.
 PAIRS = {
     "Q/K": ("query", "key", "qk"),
     "V/O": ("value", "output", "vo"),
@@ -142,7 +153,7 @@ PAIRS = {
 
 
 def rms(matrix: Reals) -> float:
-    """Return the root mean square of the entries; infinite if squares exceed the range of float64."""
+    """Return the root mean square of the entries. It is infinite if squares exceed the range of float64."""
     entries = matrix.ravel(order="K")
     with np.errstate(over="ignore"):
         return float(np.sqrt(np.dot(entries, entries) / entries.size))

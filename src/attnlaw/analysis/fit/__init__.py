@@ -1,11 +1,11 @@
-"""Laws fitted to measured spectra: the names that a fit may give to a matrix, and the columns of its tables.
+"""The names of the laws that a matrix may follow, and the columns of the tables of fits.
 
 `attnlaw.analysis.fit.describe` decides which law a matrix follows.
 
 | table | one row for each |
 |---|---|
 | `FITS` | matrix, with the parameters and the tests of every law |
-| `CURVES` | null of a shape, and law of a matrix that is not random: what a page draws over a spectrum |
+| `CURVES` | density that a page draws over spectra: the null of a shape, or the law of a matrix |
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class LawLabel:
-    """A law that a matrix may follow, as tables and maps show it.
+    """The name of a law that a matrix may follow, and how tables and charts show it.
 
     Args:
-        name: its name in rows.
-        letter: its letter in a map of heads.
-        colour: its position in the palette of charts.
-        style: its colour in the terminal.
-        description: what it says about a matrix.
+        name: name in rows.
+        letter: letter in the map of heads that the terminal prints.
+        colour: position in the palette of charts.
+        style: colour in the terminal.
+        description: what the law says about a matrix.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LawLabel:
 
     @property
     def column(self) -> str:
-        """The column that counts the matrices of this law."""
+        """The name of the column that counts the matrices of this law."""
         return f"{self.name.replace(' ', '_').replace('-', '_')}_count"
 
 

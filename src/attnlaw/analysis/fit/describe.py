@@ -7,7 +7,8 @@ The decision, in this order:
    Kolmogorov-Smirnov distance (KS) counts. "learned" fits if the spectrum is as close to the law as spectra
    drawn from it. "heavy-tailed" fits if KS is at most `1.36/sqrt(n)`, the 5% point for n independent values,
    and kappa is so small that at most one in a hundred draws of the null has a smaller one. Rows also show the
-   untied form of the learned law. It decides nothing, because singular values hardly distinguish the two.
+   untied form of the learned law. It does not enter the decision, because singular values hardly distinguish
+   the two forms.
 3. "power-law tail": a power law covers at least 10 values and a tenth of all of them, is not rejected at 0.1,
    and no lognormal is significantly better. If it covers more than half of the values, it is not a tail, and
    the same fit is called "power-law spectrum".
@@ -38,14 +39,16 @@ class Description:
     """The law of a matrix, and the numbers behind the decision.
 
     Args:
-        curve_law: the law that is drawn. If the decision is "neither", the nearest law of the whole spectrum.
+        curve_law: the law that is drawn. If the decision is "neither", it is the nearest law of the whole
+            spectrum.
+        curve: the density of `curve_law`; None if the decision is "random", because the null is drawn then.
     """
 
     law: str | None  # the decision; None if the matrix cannot be tested
-    numbers: dict[str, Any]  # every number by its column in `FITS`
-    null_shape: str | None  # names the null among the curves
+    numbers: dict[str, Any]  # all numbers, by column of `FITS`
+    null_shape: str | None  # name of the null's row among the curves
     curve_law: str | None
-    curve: Curve | None  # its density. None if the decision is "random", because the null is drawn then.
+    curve: Curve | None
 
 
 def describe(spectrum: Spectrum, seed: int = 0) -> Description:
@@ -62,7 +65,10 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
-    """Return the law, and the fit to draw for it."""
+    """Return the decision, and the name of the fit whose density is drawn.
+
+    The decision is None if the null cannot be tested. The second is None if there is no fit to draw.
+    """
     random = fits["random"].p_value
     if random is None or random > LEVEL:
         return (None if random is None else "random"), None
@@ -143,7 +149,7 @@ def _numbers(fits: dict[str, Fit]) -> dict[str, Any]:
 
 
 def _range(fit: Fit, name: str) -> Range:
-    """Return a parameter with the interval that the fit leaves it."""
+    """Return a fitted parameter with the interval of its plausible values."""
     low, high = (fit.statistics.get(f"{name}_{end}") for end in ("low", "high"))
     return Range(fit.parameters.get(name), low, high)
 
@@ -153,7 +159,7 @@ def _status(law: str | None) -> Outcome:
 
 
 def _remark(fits: dict[str, Fit]) -> str | None:
-    """Say for each law what is missing, and why."""
+    """Return a text that says for each law which numbers are missing and why; None if nothing is missing."""
     ends = {
         law: [None if fit.outcome is Outcome.DONE else fit.outcome, fit.remark] for law, fit in fits.items()
     }

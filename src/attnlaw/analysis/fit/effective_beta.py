@@ -1,9 +1,9 @@
 """Effective beta of real heads: how far a head's logits spread if its inputs are the token embeddings.
 
-The law of a random attention matrix has one temperature, beta, the standard deviation of a row's logits. For
-a real head, take the logits of all pairs of tokens, `s q_i . k_j`, where s is the model's own factor
-(`Scores.scale`, mostly 1/sqrt(d_head)). Then beta_i is the standard deviation over j. No logits are needed,
-since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
+In the theory of random attention, beta is the standard deviation of a row's logits. For a real head, take the
+logits `s q_i . k_j` of all pairs of tokens, where s is the factor of the model (`Scores.scale`, mostly
+1/sqrt(d_head)). Then beta_i is their standard deviation over j. attnlaw does not compute the logits, because
+`beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 
 | letter | meaning |
 |---|---|
@@ -13,8 +13,8 @@ since `beta_i^2 = s^2 q_i^T Cov(k) q_i`.
 This is an extension: the theory has Gaussian queries and keys, a checkpoint has tokens. A `Model` holds only
 matrices, so these are left out: the weights of the norm layer, norms of queries and keys (Qwen 3, Gemma 3)
 and inside latent attention, caps on scores, biases of queries, and positions. The bias of a key shifts whole
-rows and changes nothing. Deeper layers see other inputs than embeddings: on real text beta is 1.5 to 15 times
-this value in rxnfp. If you have a text, `lens` measures it.
+rows and changes nothing. The inputs of deeper layers are not the embeddings: on real text, beta of rxnfp is
+1.5 to 15 times this value. If you have a text, `lens` measures beta on it.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class EffectiveBeta:
 
     layer: int
     head: int
-    value: float  # mean over rows of the standard deviation of a row's logits
-    spread: float  # standard deviation of the same over rows
-    tokens: int  # number of rows
+    value: float  # mean of beta_i over the tokens i
+    spread: float  # standard deviation of beta_i over the tokens
+    tokens: int  # number of tokens
     extension: str = EXTENSION
 
 
@@ -49,8 +49,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
     """Return the effective beta of one head of self-attention.
 
     Raises:
-        InputError: if there is no such head, or if the model has no token embedding that enters the layers as
-            it is.
+        InputError: if the model has no such head, or no token embedding that enters the layers unchanged.
 
     >>> from attnlaw.checkpoints.open import open_model
     >>> rng = np.random.default_rng(0)
@@ -71,7 +70,7 @@ def effective_beta(model: Model, layer: int, head: int) -> EffectiveBeta:
 
 
 def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
-    """Return the effective beta of every head of self-attention, layer by layer; reads the embedding once."""
+    """Return the effective beta of every head of self-attention, layer by layer."""
     X = _inputs(model)
     covariance = _covariance(X)
     betas: list[EffectiveBeta] = []
@@ -81,7 +80,10 @@ def effective_betas(model: Model) -> tuple[EffectiveBeta, ...]:
 
 
 def _inputs(model: Model) -> Reals:
-    """Return embeddings with mean 0 and variance 1 in each row, without constant rows (unused tokens)."""
+    """Return the token embeddings X, with mean 0 and variance 1 in each row.
+
+    Constant rows, which belong to unused tokens, are left out.
+    """
     X = model.embedding()
     if X.shape[1] != model.hidden_size:
         widths = ", ".join(map(str, model.network.widths))

@@ -1,4 +1,4 @@
-"""Fit one law to one spectrum: `fit_law(spectrum, law) -> Fit`. To add a law, add a line to `FITTERS`."""
+"""Fit one law to one spectrum. To add a law, add a line to `FITTERS`."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ Curve = tuple[Reals, Reals]
 class Fit:
     """A law that was fitted to a spectrum, and how well it fits.
 
-    None means that there is no such number, that it is not identifiable, or (log-likelihood) that a value is
-    outside the law's support.
+    A number is None if the law has no such number or the data do not determine it. The log-likelihood is None
+    if an eigenvalue is outside the law's support.
 
     Args:
         size: number of eigenvalues that the law describes.
         errors: standard errors of the parameters.
-        statistics: further numbers of the law's own tests.
-        ks: Kolmogorov-Smirnov distance.
-        log_likelihood: mean over the `size` eigenvalues.
-        p_value: of the law's own test (random: finite-size null; power law: bootstrap).
-        curve: x and density over singular values. Its mass is one over the values that are not zero, or the
-            share that a tail covers.
-        remark: what is missing, and why.
+        statistics: further numbers from the tests of the law.
+        ks: Kolmogorov-Smirnov distance between the law and the eigenvalues.
+        log_likelihood: mean log-likelihood per eigenvalue.
+        p_value: p-value of the law's test (random: finite-size null; power law: bootstrap; lognormal:
+            comparison with the power law).
+        curve: points x and the density there, over singular values. Its mass is one over the values that are
+            not zero. The mass of a tail is the share of the values that the tail covers.
+        remark: a text that says what is missing and why.
     """
 
     law: str
@@ -67,10 +68,10 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
     """Fit one law to a measured spectrum.
 
     Args:
-        spectrum: all singular values of a matrix. If it was measured from thin factors (route "qr" or
-            "cholesky"), it is a head, and its null is a product of two factors.
+        spectrum: all singular values of a matrix. If they were measured from thin factors (route "qr" or
+            "cholesky"), the matrix belongs to a head, and its null is a product of two factors.
         law: a name in `FITTERS`.
-        seed: fixes the draws of the law's tests.
+        seed: seed of the random draws in the law's tests.
 
     Raises:
         InputError: if the law is not known, or if the spectrum is approximate or out of range.
@@ -89,7 +90,11 @@ def fit_law(spectrum: Spectrum, law: str, seed: int = 0) -> Fit:
 
 
 def ks_distance(cdf: Reals) -> float:
-    """Return the largest distance of a distribution function, at the sorted data, to the empirical one."""
+    """Return the Kolmogorov-Smirnov distance between a law and data.
+
+    Args:
+        cdf: distribution function of the law at the data, in ascending order.
+    """
     steps = np.arange(cdf.size + 1) / cdf.size
     return float(max(np.abs(cdf - steps[:-1]).max(), np.abs(cdf - steps[1:]).max()))
 
@@ -101,12 +106,12 @@ def finite_median(values: Reals) -> float | None:
 
 
 def mean_log(log_density: Reals) -> float | None:
-    """Return the mean; None if the density of a value is zero."""
+    """Return the mean of log-densities; None if one of them is infinite."""
     return float(log_density.mean()) if np.isfinite(log_density).all() else None
 
 
 def _fit_random(spectrum: Spectrum, seed: int) -> Fit:
-    """Compare with independent Gaussian entries; for a head, with a product of two such factors."""
+    """Compare a matrix with independent Gaussian entries, and a head with a product of two such factors."""
     null = null_of_spectrum(spectrum, seed)
     values = without_round_off(spectrum)
     if null is None:
@@ -165,7 +170,7 @@ def _tail(spectrum: Spectrum) -> tails.PowerLawTail | None:
 
 
 def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit a lognormal to the power law's tail, for comparison."""
+    """Fit a lognormal to the same tail as the power law, to compare the two."""
     x = eigenvalues(spectrum)
     tail = _tail(spectrum)
     if tail is None:
@@ -185,7 +190,7 @@ def _fit_lognormal(spectrum: Spectrum, seed: int) -> Fit:
 
 
 def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention: str = "tied") -> Fit:
-    """Fit the learned-spectrum law to the singular values of a head (an extension)."""
+    """Fit the learned-spectrum law to the singular values of a head. This is an extension of the theory."""
     values = positive_values(spectrum)
     size = min(spectrum.shape)
     fit = fit_learned(values, size, attention) if is_head(spectrum) else None
@@ -227,7 +232,10 @@ def _fit_learned(spectrum: Spectrum, seed: int, law: str = "learned", attention:
 
 
 def _fit_heavy_tailed(spectrum: Spectrum, seed: int) -> Fit:
-    """Fit the high-temperature Marchenko-Pastur law; on a head an extension, with gamma = d_head / N."""
+    """Fit the high-temperature Marchenko-Pastur law.
+
+    For a head this is an extension of the theory, with gamma = d_head / N.
+    """
     x, gamma = eigenvalues(spectrum), shape_ratio(spectrum)
     if not gamma < 1 or x.size < 2:
         reason = (

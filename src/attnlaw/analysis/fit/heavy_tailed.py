@@ -1,11 +1,13 @@
 """Fit kappa of the high-temperature Marchenko-Pastur law by maximum likelihood (arXiv 2506.03470).
 
-The shape determines gamma, and the eigenvalues are scaled to mean 1, so only kappa is fitted. A small kappa
-is a heavy tail, and kappa -> infinity is Marchenko-Pastur. The likelihood treats the eigenvalues as
-independent. Those of a real matrix repel each other, so the interval is rather too wide than too narrow.
+The shape of the matrix determines gamma, and the eigenvalues are scaled to mean 1. So kappa is the only
+parameter to fit. A small kappa means a heavy tail, and kappa -> infinity is Marchenko-Pastur. The likelihood
+treats the eigenvalues as independent. Those of a real matrix repel each other, so the interval is rather too
+wide than too narrow.
 
-The null has a kappa too: about 2.3 to 3.4 for heads of equal sides, less if the sides differ, infinite for
-most matrices. So "heavier than the null" means a low rank of kappa among those of the null's draws.
+A fit to draws of the null gives finite values of kappa too: about 2.3 to 3.4 for heads of equal sides, less
+if the sides differ, infinite for most matrices. So attnlaw calls a matrix "heavier than the null" only if its
+kappa is smaller than almost all of those.
 """
 
 from __future__ import annotations
@@ -22,42 +24,46 @@ from attnlaw.core.arrays import Reals
 from attnlaw.theory.laws.heavy_tailed import HighTemperatureMP
 
 Integers = NDArray[np.int64]
-STEP = 0.25  # octaves of kappa
+STEP = 0.25  # step of the grid of kappa, in octaves
 LEAST_KAPPA, LARGEST_KAPPA = 2.0**-7, 2.0**12
 FIRST, LAST = round(np.log2(LEAST_KAPPA) / STEP), round(np.log2(LARGEST_KAPPA) / STEP)
-# The log-likelihood drops by this to the ends of the interval: half the 95% point of chi-squared(1).
+# At the ends of the interval the log-likelihood is lower by this: half the 95% point of chi-squared(1).
 DROP = 1.9207
-# How often a draw of the null would be called "heavier than the null".
+# Share of the null's draws that would be called "heavier than the null".
 HEAVIER_LEVEL = 0.01
 
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """The fitted kappa, with its interval.
+    """The fitted kappa with its interval.
 
     If the best kappa is off the grid (below 1/128 or above 4096), `kappa`, `error` and one end of the
     interval are None. Density and distribution function are interpolated between the two laws of the grid
     around kappa.
 
     Args:
-        low, high: 95% likelihood interval.
+        low, high: ends of the 95% likelihood interval.
     """
 
-    gamma: float  # ratio of the sides
-    place: float  # position on the grid, in steps of log kappa
+    gamma: float  # shorter side of the matrix divided by the longer
+    place: float  # position on the grid, where kappa = 2^(place * STEP)
     kappa: float | None
     error: float | None  # standard error of kappa
     low: float | None
     high: float | None
-    log_likelihood: float  # mean over the eigenvalues
+    log_likelihood: float  # mean log-likelihood per eigenvalue
 
     @property
     def kappa_or_limit(self) -> float:
-        """kappa; 0 below the grid, infinite above it."""
+        """The fitted kappa; 0 if it is below the grid, infinite if it is above."""
         return float(_extended(np.array(self.place)))
 
     def heavier(self, null_kappas: Reals) -> bool:
-        """Return whether few draws of the null have so small a kappa: `(1 + count)/(1 + draws) <= 0.01`."""
+        """Return whether kappa is smaller than for almost all draws of the null.
+
+        The test is `(1 + count)/(1 + draws) <= 0.01`, where `count` draws have a kappa that is at most this
+        one.
+        """
         lower = np.count_nonzero(null_kappas <= self.kappa_or_limit)
         return bool((1 + lower) / (1 + null_kappas.size) <= HEAVIER_LEVEL)
 
@@ -77,8 +83,8 @@ class HeavyTail:
 def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
     """Fit kappa to positive eigenvalues of mean 1, for `0 < gamma < 1`.
 
-    The search climbs a grid of quarter octaves from the value that matches the second moment, `2 gamma / (m2
-    - 1 - gamma)`, and ends with a parabola in log kappa.
+    The search starts at the kappa that matches the second moment m2, `2 gamma / (m2 - 1 - gamma)`. It climbs
+    the likelihood on a grid of quarter octaves, and ends with a parabola in log kappa.
     """
     known: dict[int, float] = {}
 
@@ -108,18 +114,19 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
 
 @lru_cache(maxsize=64)
 def kappas_of_null(null: Null, gamma: float) -> Reals:
-    """Return kappa of every draw of a null, as `fit_kappa` finds it; 0 below the grid, infinite above it.
+    """Return the kappa that `fit_kappa` would find for every draw of a null.
 
-    All draws climb together: a law of the grid is evaluated once for all draws that need it.
+    It is 0 if it is below the grid, and infinite if it is above. The search runs for all draws at the same
+    time, so that each law of the grid is evaluated once for all draws that need it.
     """
     eigenvalues = null.draws**2
     draws, size = eigenvalues.shape
-    # A row for each place, and one of -inf at either end, so that no draw climbs beyond the grid.
+    # A row for each place of the grid. The first and the last row are -inf, so that no draw leaves the grid.
     known = np.full((LAST - FIRST + 3, draws), np.nan)
     known[[0, -1]] = -np.inf
 
     def at(places: Integers) -> Reals:
-        """Return the log-likelihood of each draw at its place."""
+        """Return the log-likelihood of each draw at its place on the grid."""
         for place in np.unique(places):
             row = place - FIRST + 1
             asking = (places == place) & np.isnan(known[row])
@@ -147,13 +154,21 @@ def _extended(place: Reals) -> Reals:
 
 
 def _match_second_moment(excess: float, gamma: float) -> int:
-    """Return the place on the grid of the kappa whose second moment is `1 + gamma + excess`."""
+    """Return the place on the grid whose kappa has the second moment `1 + gamma + excess`."""
     matched = np.log2(2 * gamma / excess) / STEP if excess > 0 else LAST
     return int(np.clip(np.round(matched), FIRST, LAST))
 
 
 def _crossing(at: Callable[[int], float], best: int, side: int, level: float) -> float | None:
-    """Return the kappa where the log-likelihood falls to `level` on one side; None if the grid ends."""
+    """Return the kappa at which the log-likelihood has fallen to `level`.
+
+    Returns None if this does not happen on the grid.
+
+    Args:
+        at: returns the log-likelihood at a place on the grid.
+        best: the place of the largest log-likelihood.
+        side: the direction of the search, 1 or -1.
+    """
     place = best
     while at(place) > level:
         place += side

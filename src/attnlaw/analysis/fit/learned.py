@@ -1,14 +1,14 @@
-"""Fit the spectrum that attention learns in theory to the singular values of a real head: an extension.
+"""Fit the law of trained attention's spectrum to the singular values of a real head: an extension.
 
 Theory (arXiv 2509.24914): a trained positive semidefinite N x N matrix has eigenvalues `r (X - b)_+`, where X
 has the law `mu_delta`: Marchenko-Pastur of rank ratio k0, blurred by a semicircle. A real head is neither
-symmetric nor positive semidefinite, so its N singular values are fitted, with the zeros among them as the
+symmetric nor positive semidefinite. So attnlaw fits its N singular values, and the zeros among them are the
 atom. In the `untied` law, X comes from the singular values of a product of two factors, blurred (not in the
 paper).
 
 | letter | meaning | in units of |
 |---|---|---|
-| N, k, rho | size, values above round-off, `rho = k/N`: the rank fraction | |
+| N, k, rho | size, number of values above round-off, and the rank fraction `rho = k/N` | |
 | k0 | rank ratio of the target | |
 | delta, b | noise level and threshold | the target's deviation |
 | t | cut, `mu_delta(x > t) = rho`: values below it are zero | the target's deviation |
@@ -23,12 +23,12 @@ The fit minimises the Wasserstein-2 distance of the k values to the law's quanti
 delta). rho determines t, b runs from 0 to t (in a gap of the law, to the end of the gap), and r follows by
 least squares. Below rho the grid holds every rank from 4 on (up to k = 512), because a gap of the law
 distinguishes ranks that differ by one. Around the best law the grid is finer in delta. A parameter is
-identified if the law fits, all laws that fit about as well agree on it within a factor of three, and none of
-them is at an end of its grid.
+identified if three conditions hold: the law fits, all laws that fit about as well agree on the parameter
+within a factor of three, and none of them is at an end of its grid.
 
 An `AngleTable` holds a blurred law: quantiles, distribution function and density. On each of at most two
 intervals `x = middle - half cos(theta)`. The table holds the mass up to equally spaced angles and is linear
-between them. It is right to a few parts in 10000, which is enough, because k values resolve 1/k.
+between them. Its error is a few parts in 10000. This is enough, because k values only resolve 1/k.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from attnlaw.theory.laws.transformed import Rectified
 
 @dataclass(frozen=True, eq=False)
 class AngleTable:
-    """A law on at most two intervals, as a table in the angle.
+    """A law on at most two intervals, tabulated over the angle theta (see the head of this module).
 
-    An empty second interval has `half = 0` and all the mass before it.
+    If there is only one interval, the second has `half = 0`, and the first has all the mass.
 
     Args:
         middle, half: centre and half the length of each interval.
@@ -98,9 +98,9 @@ class AngleTable:
 
 
 def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> list[AngleTable]:
-    """Return the tables of a law convolved with semicircles of these standard deviations.
+    """Return a table for each noise level: the base law blurred by a semicircle of that standard deviation.
 
-    The law of a product of two factors has both signs; its tables are of absolute values.
+    The law of a product of two factors is symmetric about zero. Its tables describe absolute values.
 
     >>> table = angle_tables(MarchenkoPastur(0.25), np.array([0.5]))[0]
     >>> bool(abs(table.cdf(table.quantile(np.array([0.9])))[0] - 0.9) < 1e-12)
@@ -121,21 +121,21 @@ def angle_tables(base: MarchenkoPastur | SymmetricProduct, noises: Reals) -> lis
     return [tables[row] for row in range(noises.size)]
 
 
-STEP = 0.25  # octaves
+STEP = 0.25  # step of the grids, in octaves
 FINE_STEP = STEP / 8
 TARGET_RANKS: Reals = 2.0 ** np.arange(-5.0, 2.0 + STEP, STEP)
 NOISES: Reals = 2.0 ** np.arange(-4.0, 2.5 + STEP, STEP)
-SHARES: Reals = np.linspace(0.0, 1.0, 21)  # of b/t
+SHARES: Reals = np.linspace(0.0, 1.0, 21)  # values of b/t that are tried
 LEAST_VALUES = 8
-# A target of fewer directions would fit every spectrum with one or two large values, such as 1/i.
+# A target of lower rank would fit every spectrum with one or two large values, such as 1/i.
 LEAST_RANK, MOST_RANKS = 4, 512
 TARGETS: dict[str, type[MarchenkoPastur] | type[SymmetricProduct]] = {
     "tied": MarchenkoPastur,
     "untied": SymmetricProduct,
 }
-# How far spectra drawn from the law are from it (see `resolution`): constant, and growth per octave of k.
+# Distance of spectra drawn from the law (see `resolution`): a constant, and the growth per octave of k.
 RESOLUTION_TERMS = {True: (0.53, 0.085), False: (0.55, 0.09)}
-# Laws at most this far (in 1/k, added in squares) from the best law fit about as well.
+# A law fits about as well as the best one if its squared distance is larger by at most (ALIKE / k)^2.
 ALIKE = 1.5
 AGREEMENT = 3.0
 
@@ -144,19 +144,19 @@ AGREEMENT = 3.0
 class LearnedFit:
     """The best learned-spectrum law, and what the data say about its parameters.
 
-    A parameter ranges over all laws that fit about as well. Its value is that of the best law, or None if it
-    is not identified. If no law fits, everything is None.
+    A parameter has the range over all laws that fit about as well. Its value is that of the best law, or None
+    if it is not identified. If no law fits, values and ranges are None.
 
     Args:
-        cut_ratio: b/t; the rank was cut by weight decay (1) or by width (below 1). It always has a value if a
-            law fits.
+        cut_ratio: b/t, which shows whether weight decay (1) or width (below 1) cut the rank. It has a value
+            whenever a law fits.
     """
 
     law: Rectified  # the best law
-    table: AngleTable  # its quantiles before cutting
-    rank_fraction: float  # share of values above round-off
+    table: AngleTable  # table of the blurred law, before the cut
+    rank_fraction: float  # share rho of the values that are above round-off
     distance: float  # root mean square distance of quantiles, divided by the root mean square of the values
-    plausible: bool  # whether spectra drawn from the law are as far from it
+    plausible: bool  # whether the values are as close to the law as spectra drawn from it
     noise_level: Range
     threshold: Range
     target_rank: Range
@@ -165,7 +165,7 @@ class LearnedFit:
 
     @property
     def _cut(self) -> Reals:
-        """The least X that is kept."""
+        """The smallest X that is not cut to zero."""
         return np.array([max(self.law.threshold, self.law.cut or 0.0)])
 
     @property
@@ -174,12 +174,12 @@ class LearnedFit:
         return self.law.scale * (float((self.table.middle + self.table.half).max()) - self.law.threshold)
 
     def cdf(self, values: Reals) -> Reals:
-        """Return the share of the law's positive part below each value."""
+        """Return the distribution function of the law's positive values."""
         below, atom = self.table.cdf(values / self.law.scale + self.law.threshold), self.table.cdf(self._cut)
         return np.asarray(np.maximum(below - atom, 0.0) / (1.0 - atom))
 
     def density(self, values: Reals) -> Reals:
-        """Return the density of the law's positive part."""
+        """Return the density of the law's positive values."""
         x = values / self.law.scale + self.law.threshold
         atom = self.table.cdf(self._cut)[0]
         height = np.where((values > 0) & (x > self._cut), self.table.density(x), 0.0)
@@ -188,7 +188,11 @@ class LearnedFit:
 
 @dataclass(frozen=True, eq=False)
 class _Family:
-    """The grid of laws for k of N values: their upper quantiles, of shape (laws, k), and the range of t."""
+    """The grid of laws for k of N values.
+
+    `quantiles` has the k upper quantiles of each law, of shape (laws, k). `lowest` and `highest` bound the
+    cut t; they differ only in a gap of the law.
+    """
 
     target_rank: Reals
     noise: Reals
@@ -203,13 +207,14 @@ def fit_learned(
     """Fit the learned-spectrum law to the positive singular values of a size x size matrix.
 
     Args:
-        singular_values: zeros among them are ignored.
-        size: N.
+        singular_values: the values in any order. Zeros are ignored.
+        size: the size N of the matrix.
         attention: "tied" or "untied".
-        limited: whether width may have cut the rank. If not, weight decay alone did, and b = t.
+        limited: whether the width of the factors may have cut the rank. If not, only weight decay did, and
+            b = t.
 
     Returns:
-        The fit; None if the law does not apply: fewer than 8 values, or full rank, so that nothing was cut.
+        The fit. None if there are fewer than 8 values, or if the rank is full, so that nothing was cut.
     """
     values = np.sort(np.asarray(singular_values, dtype=float))
     values = values[values > 0]
@@ -260,12 +265,12 @@ def fit_learned(
 
 
 def resolution(values: Reals, limited: bool = True) -> float:
-    """Return the distance within which 98% of spectra drawn from the law are: `(0.53 + 0.085 log2(k/8))/n`.
+    """Return the distance to the law that 98% of the spectra drawn from it do not exceed.
 
-    `n = (sum s^2)^2 / sum s^4` is the effective number of values: a few large ones fluctuate as few. The
-    numbers were measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N from 1/12 to
-    1/2, b/t from 0 to 1 and parameters from all over the grid. For b = t they are 0.55 and 0.09, measured on
-    1800 draws. Beyond k = 256 this is an extrapolation.
+    It is `(0.53 + 0.085 log2(k/8))/n`, where `n = (sum s^2)^2 / sum s^4` is the effective number of singular
+    values s. The numbers were measured on 1248 draws of the tied and the untied law with k from 8 to 256, k/N
+    from 1/12 to 1/2, b/t from 0 to 1 and parameters from all over the grid. For b = t they are 0.55 and 0.09,
+    measured on 1800 draws. Beyond k = 256 this is an extrapolation.
 
     >>> round(resolution(np.ones(8)), 4), round(resolution(np.ones(64)), 4)
     (0.0663, 0.0123)
@@ -277,9 +282,9 @@ def resolution(values: Reals, limited: bool = True) -> float:
 
 
 def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, Reals, Reals]:
-    """Return r, b and the relative squared distance of every law.
+    """Return the scale r, the threshold b and the relative squared distance of every law.
 
-    Laws are columns. Rows have b at its best, then at each share of t.
+    In each array, a column is a law. The first row has the best b, and the other rows try given values of b.
     """
     X, k = family.quantiles, values.size
     first, second, product = X.sum(axis=1), (X**2).sum(axis=1), X @ values
@@ -297,7 +302,11 @@ def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, R
 
 
 def _parameter(best: float, alike: Reals, inside: bool) -> Range:
-    """Return the range over these laws, half a grid step wider, with the best value if the ends agree."""
+    """Return a parameter with its range over the laws that fit about as well.
+
+    The range is half a grid step wider at both ends. The value is None if its ends differ by more than a
+    factor of three, or if not `inside`: one of the laws is then at an end of the grid.
+    """
     half_step = 2.0 ** (STEP / 2)
     low, high = float(alike.min() / half_step), float(alike.max() * half_step)
     return Range(float(best) if inside and high <= AGREEMENT * low else None, low, high)
@@ -323,7 +332,7 @@ def _family(attention: str, k: int, size: int) -> _Family:
 
 
 def _refine_family(attention: str, family: _Family, best: int, k: int, size: int) -> _Family:
-    """Return laws between the best one and its neighbours in delta."""
+    """Return further laws of the best law's rank, at noise levels between it and its neighbours on the grid."""
     k0, delta = float(family.target_rank[best]), family.noise[best]
     noises = delta * 2.0 ** np.arange(-STEP + FINE_STEP, STEP, FINE_STEP)
     noises = noises[(noises > NOISES[0]) & (noises < NOISES[-1])]
@@ -336,7 +345,7 @@ def _join_families(families: list[_Family]) -> _Family:
 
 
 def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: int) -> _Family:
-    """Return the laws of one target rank at these noise levels that leave k of N values."""
+    """Return the laws of one target rank k0 at these noise levels that can leave k of N values positive."""
     rho = k / size
     levels = 1.0 - rho + rho * np.append(0.0, np.arange(k) + 0.5) / k
     quantiles = np.empty((noises.size, k))
@@ -346,7 +355,7 @@ def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: i
         cut, quantiles[row] = row_quantiles[0], row_quantiles[1:]
         in_gap = abs(table.mass[0, -1] - (1.0 - rho)) < 1e-9
         ends[:, row] = (in_gap and table.gap) or (cut, cut)
-    # A threshold of weight decay is not negative.
+    # Weight decay never gives a negative threshold.
     allowed = ends[1] >= 0
     lowest, highest = ends[:, allowed]
     k0s = np.full(lowest.size, k0)

@@ -53,8 +53,8 @@ class Fits:
     """The laws of all matrices of one model.
 
     Args:
-        matrices: a row for each matrix, with the columns of `attnlaw.analysis.fit.FITS`.
-        curves: densities to draw over spectra, with the columns of `attnlaw.analysis.fit.CURVES`.
+        matrices: a table with a row for each matrix and the columns of `attnlaw.analysis.fit.FITS`.
+        curves: a table of densities to draw over spectra, with the columns of `attnlaw.analysis.fit.CURVES`.
     """
 
     matrices: pl.DataFrame
@@ -80,8 +80,8 @@ def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress
 
     Args:
         settings: the checkpoint and which of its matrices to fit.
-        seed: fixes the draws of the nulls and of the bootstrap.
-        progress: called with the number of matrices done and the number of all.
+        seed: seed of the nulls and of the bootstrap.
+        progress: a function that is called with the number of matrices done and the number of all matrices.
 
     >>> import numpy as np
     >>> entries = np.random.default_rng(0).standard_normal((128, 32))
@@ -97,7 +97,12 @@ def fit(settings: ModelSettings, seed: int = 0, progress: Progress = no_progress
 def fit_tree(
     name: str, tree: Network[Spectrum | None], seed: int = 0, progress: Progress = no_progress
 ) -> Fits:
-    """Fit laws to the measured spectra of a model; `name` is its name in rows."""
+    """Fit laws to the measured spectra of a model.
+
+    Args:
+        name: name of the model in rows.
+        tree: the spectra, with None for each matrix that was not measured.
+    """
     placed = [
         (location_row(name, location), spectrum)
         for location, spectrum in tree.leaves()
@@ -114,8 +119,8 @@ def fit_spectra(
     Args:
         spectra: the table of spectra.parquet.
         matrices: the table of matrices.parquet, with the same matrices in the same order.
-        seed: fixes the draws of the nulls and of the bootstrap.
-        progress: called with the number of matrices done and the number of all.
+        seed: seed of the nulls and of the bootstrap.
+        progress: a function that is called with the number of matrices done and the number of all matrices.
 
     Raises:
         InputError: if a column is missing, or if the tables list different matrices.
@@ -164,7 +169,11 @@ def _curve(x: Any, density: Any) -> Row:
 
 
 def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
-    """Build a spectrum from a saved row of matrices and its singular values (None if it was approximated)."""
+    """Build a spectrum from a saved row of matrices.
+
+    Args:
+        values: the singular values of the matrix; None if the spectrum was approximated.
+    """
     return Spectrum(
         np.zeros(1) if values is None else values.to_numpy(),
         (row["rows"], row["cols"]),
@@ -179,6 +188,6 @@ def spectrum_from_row(row: Row, values: pl.Series | None) -> Spectrum:
 
 
 def law_counts(rows: pl.DataFrame) -> str:
-    """Describe how many matrices follow each law, and how many could not be fitted."""
+    """Return a text that counts the matrices of each law, and those that could not be fitted."""
     counts = dict(rows["law"].fill_null("not fitted").value_counts().iter_rows())
     return ", ".join(f"{counts[law]} {law}" for law in (*LAWS, "not fitted") if law in counts)

@@ -1,19 +1,20 @@
-"""The finite-size null "independent Gaussian entries": draw it exactly, once per shape, and test spectra.
+"""The null "independent Gaussian entries" at finite size: draw it exactly for each shape, and test spectra.
 
 The null of a matrix is a Gaussian matrix of its shape. The null of a head is the product of two such factors,
-rows x d and d x cols. attnlaw forms neither. A Gaussian rows x d factor has a triangular factor R of
-independent entries (Bartlett: chi on the diagonal, normal above), and the d x d matrix `R_A R_B^T` has the
-singular values of the product. Gaussian factors are invariant under rotations, so the law of these values is
-symmetric in rows, d and cols. If d is not the smallest of the three, the smallest takes its place. A Gaussian
-p x q matrix is equivalent to a p x p bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu
-and Edelman 2002).
+rows x d and d x cols. attnlaw forms neither, because smaller random matrices have the same singular values.
+A Gaussian rows x d factor has a triangular factor R of independent entries (Bartlett: chi on the diagonal,
+normal above), and the d x d matrix `R_A R_B^T` has the singular values of the product. Gaussian factors are
+invariant under rotations, so the law of these values is symmetric in rows, d and cols. If d is not the
+smallest of the three, the smallest takes its place. A Gaussian p x q matrix is equivalent to a p x p
+bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and Edelman 2002).
 
 | word | meaning |
 |---|---|
 | normalised | singular values divided by their root mean square |
 | Wasserstein-1 | `(1/n) sum_i |s_(i) - m_(i)|`, m_(i) the mean over draws of the i-th largest value |
-| scale | maps the middle half of the null's values onto that of the spectrum: outliers do not move it |
-| edge | what the null's largest value, in units of its own scale, exceeds once in a hundred draws |
+| scale | factor from the middle half of the null's values to that of the spectrum, which outliers do not
+move |
+| edge | value that the null's largest value, in units of its own scale, exceeds once in a hundred draws |
 | edge scale | standard deviation of the null's largest value / 1.268, that of Tracy and Widom's law |
 
 The null has full rank. A spectrum with zeros in its middle half has no scale, hence no edge and no outliers.
@@ -45,7 +46,7 @@ LARGEST = 1e140
 
 
 def obstacle(spectrum: Spectrum) -> str | None:
-    """Say why no law can be fitted to a spectrum; None if one can."""
+    """Return a text that says why no law can be fitted to a spectrum; None if laws can be fitted."""
     if spectrum.route == "lanczos":
         return "the spectrum is approximate, expected all singular values; measure it exactly"
     if spectrum.values[0] and not 1 / LARGEST < spectrum.values[0] < LARGEST:
@@ -58,38 +59,41 @@ def is_head(spectrum: Spectrum) -> bool:
 
 
 def inner_size(spectrum: Spectrum) -> int | None:
-    """Return d of a product of factors, None for a single matrix.
+    """Return the inner dimension d of a product of factors; None for a single matrix.
 
-    If d is not known, it is the number of values: d, but at most the shorter side.
+    If the spectrum does not say d, the number of its singular values is used.
     """
     return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
 
 
 def shape_ratio(spectrum: Spectrum) -> float:
-    """Return the least dimension over the largest: d_head / N of a head, else shorter over longer side."""
+    """Return the smallest dimension of a matrix divided by the largest.
+
+    For a head this includes the inner dimension, so the ratio is d_head / N.
+    """
     dimensions = (*spectrum.shape, inner_size(spectrum) or spectrum.shape[0])
     return min(dimensions) / max(dimensions)
 
 
 def without_round_off(spectrum: Spectrum) -> Reals:
-    """Return all singular values, descending, with zeros in place of round-off."""
+    """Return all singular values in descending order, with round-off set to zero."""
     tolerance = RANK_TOLERANCE * min(spectrum.shape) * spectrum.spectral
     return np.where(spectrum.values > tolerance, spectrum.values, 0.0)
 
 
 def positive_values(spectrum: Spectrum) -> Reals:
-    """Return the singular values above round-off, ascending."""
+    """Return the singular values above round-off in ascending order."""
     values = without_round_off(spectrum)[::-1]
     return np.asarray(values[values > 0])
 
 
 def eigenvalues(spectrum: Spectrum) -> Reals:
-    """Return the squared singular values above round-off, ascending."""
+    """Return the squares of the singular values above round-off in ascending order."""
     return np.asarray(positive_values(spectrum) ** 2)
 
 
 DRAWS, DRAWS_OF_LARGE, LARGE = 200, 100, 512
-# A matrix is called not random at this level. It takes at least 99 draws to reach it.
+# A matrix is called not random if its p-value is at most this. So small a p-value needs at least 99 draws.
 LEVEL = 0.01
 EDGE_LEVEL = 1 - LEVEL
 # Square root of the variance 1.6078 of the Tracy-Widom law of real symmetric matrices (Bornemann 2010).
@@ -99,19 +103,19 @@ CURVE_POINTS, CURVE_BINS = 64, 512
 
 @dataclass(frozen=True)
 class NullComparison:
-    """One spectrum compared with its null.
+    """The result of comparing one spectrum with its null.
 
     Args:
-        scale, edge, edge_scale: in units of the spectrum's singular values; None if zeros reach into its
-            middle half.
+        scale, edge, edge_scale: numbers in units of the spectrum's singular values, defined at the head of
+            this module; None if zeros reach into the middle half of the spectrum.
     """
 
-    wasserstein: float | None  # distance of the normalised values to the null's mean
-    p_value: float | None  # none if the spectrum cannot be normalised (all zero, or a single value)
+    wasserstein: float | None  # Wasserstein-1 distance of the normalised values to the null's mean
+    p_value: float | None  # None if all values are zero, or if there is only one
     scale: float | None
     edge: float | None
     edge_scale: float | None
-    outliers: int | None  # number of values beyond the edge; None without an edge
+    outliers: int | None  # number of values beyond the edge; None if there is no edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +123,9 @@ class Null:
     """Draws of the null for one shape.
 
     Args:
-        draws: normalised singular values, descending, of shape (draws, values).
-        law: the limit of their squares at this shape: Marchenko-Pastur for a matrix, the free product of two
-            such laws for a head; None if the two larger of rows, inner and cols differ.
+        draws: normalised singular values in descending order, of shape (draws, values).
+        law: the limit law of their squares for this shape. It is Marchenko-Pastur for a matrix, and the free
+            product of two such laws for a head. None if the two larger of rows, inner and cols differ.
     """
 
     draws: Reals
@@ -132,11 +136,11 @@ class Null:
         return int(self.draws.shape[1])
 
     def compare(self, singular_values: ArrayLike) -> NullComparison:
-        """Compare singular values with the null; set round-off to zero before.
+        """Compare singular values with the null. The caller sets round-off to zero first.
 
-        The p-value is `(1 + #{draws at least as far})/(1 + draws)`. Every distance is to the mean of all the
-        others, the measured spectrum among them. So it is a rank among exchangeable numbers if the null is
-        true, and `P(p <= level) <= level` holds exactly for any size.
+        The p-value is `(1 + #{draws at least as far})/(1 + draws)`. The distance of each spectrum, drawn or
+        measured, is that to the mean of all others. So the p-value is a rank among exchangeable numbers if
+        the null is true, and `P(p <= level) <= level` holds exactly for any size.
         """
         values = np.sort(np.asarray(singular_values, dtype=float))[::-1]
         wasserstein = p_value = None
@@ -145,7 +149,9 @@ class Null:
             normalised = values / values[0] / np.sqrt(square)
             count = self.draws.shape[0]
             wasserstein = float(np.abs(normalised - self.mean).mean())
-            # The mean of all others is (count + 1)/count times as far as that of all, so ranks agree.
+            # The distance to the mean of all others is (count + 1)/count times the distance to the mean of
+            # all,
+            # so the ranks are the same.
             pooled_mean = (count * self.mean + normalised) / (count + 1)
             distances = np.abs(self.draws - pooled_mean).mean(axis=1)
             distance = float(np.abs(normalised - pooled_mean).mean())
@@ -159,17 +165,20 @@ class Null:
 
     @cached_property
     def pooled(self) -> Reals:
-        """The values of all draws, ascending."""
+        """The values of all draws in ascending order."""
         return np.sort(self.draws, axis=None)
 
     @cached_property
     def mean(self) -> Reals:
-        """The mean of the i-th largest value, for each i."""
+        """The mean over draws of the i-th largest value, for each i."""
         return np.asarray(self.draws.mean(axis=0))
 
     @cached_property
     def curve(self) -> tuple[Reals, Reals]:
-        """64 points (x ascending, density) of the null at scale 1: its limit, or smoothed draws."""
+        """The density of the null at scale 1, as 64 ascending points x and the density there.
+
+        It is the density of the limit law if there is one. Otherwise it is a smoothed histogram of the draws.
+        """
         if self.law is not None:
             low, high = np.sqrt(self.law.intervals[0])
             x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(np.linspace(0.0, np.pi, CURVE_POINTS))
@@ -186,7 +195,7 @@ class Null:
         return slice(low, max(self.size - low, low + 1))
 
     def _scales(self, values: Reals) -> Reals:
-        """Return the factor that maps the null onto `values` (one spectrum, or one per row)."""
+        """Return the scale of one spectrum, or of each row of `values`."""
         return np.asarray(values[..., self._middle].sum(axis=-1) / self.mean[self._middle].sum())
 
     @cached_property
@@ -213,18 +222,21 @@ class NullTest:
     """The null test of one matrix.
 
     Args:
-        outliers: number of values beyond the null's edge; None if zeros reach into the middle half of the
-            values.
+        outliers: number of singular values beyond the null's edge; None if zeros reach into the middle half
+            of the values.
     """
 
     p_value: float
     outliers: int | None
     draws: int  # number of random matrices that it was compared with
-    shape: str  # names the null
+    shape: str  # name of the null's shape
 
 
 def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
-    """Compare a matrix with its null; return None if it has none, or if the values cannot be compared."""
+    """Compare a matrix with its null.
+
+    Returns None if the matrix has no null or an approximate spectrum, or if its values cannot be normalised.
+    """
     null = None if obstacle(spectrum) else null_of_spectrum(spectrum, seed)
     if null is None:
         return None
@@ -235,9 +247,10 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
 
 
 class NullPreparer:
-    """Draws the null of each shape once, so that `null_test` finds it.
+    """A callable that draws the null of each shape once and keeps it for `null_test`.
 
-    Call it with spectra from several threads. A thread does not wait for a null that another one is drawing.
+    Several threads may call it with spectra at the same time. A thread does not wait for a null that another
+    one is drawing.
     """
 
     def __init__(self) -> None:
@@ -256,20 +269,26 @@ class NullPreparer:
 
 @dataclass(frozen=True)
 class Rejections:
-    """How many matrices of a model are not random at level 0.01, and whether chance explains that many.
+    """A count of the matrices that are not random at level 0.01, with the probability that chance explains
+    it.
 
-    The probability treats the matrices as independent. Under grouped queries, heads share keys and values, so
+    The probability treats the matrices as independent. If several query heads share keys and values, their
     false alarms come together, and the probability is too small.
     """
 
     tested: int  # number of matrices with a p-value
     rejected: int  # number of p-values up to 0.01
     expected: float  # mean number of rejections in an untrained model, where every matrix is random
-    p_value: float  # probability of so many or more there
+    p_value: float  # probability that an untrained model has so many rejections or more
 
     @classmethod
     def count(cls, tests: Iterable[tuple[float | None, str | None, int | None]]) -> Rejections:
-        """Count from (p-value, shape of the null, draws) of each matrix; ignore those without a p-value."""
+        """Count the rejections among the null tests of a model's matrices.
+
+        Args:
+            tests: a tuple (p-value, shape of the null, number of draws) for each matrix. Matrices without a
+                p-value are ignored.
+        """
         tested = [(p_value, (shape, draws or 0)) for p_value, shape, draws in tests if p_value is not None]
         rejected = sum(p_value <= LEVEL for p_value, _ in tested)
         groups = Counter(group for _, group in tested)
@@ -281,9 +300,12 @@ class Rejections:
 def false_alarms(groups: Iterable[tuple[int, int]], level: float = LEVEL) -> Reals:
     """Return the probabilities of 0, 1, 2, ... p-values up to `level` if every spectrum comes from its null.
 
-    `groups` are pairs (spectra, draws), one for each shape. Spectra of one shape share their B draws. Given
-    these, the chance of a false alarm is that of exceeding the m-th largest of B distances, m = floor(level
-    (B + 1)), a Beta(m, B + 1 - m) variable. So the count of a shape is beta-binomial.
+    All spectra of one shape are compared with the same B draws. Given these, the chance of a false alarm is
+    that of exceeding the m-th largest of B distances, m = floor(level (B + 1)). This chance is a Beta(m,
+    B + 1 - m) variable, so the count of a shape is beta-binomial.
+
+    Args:
+        groups: a pair (number of spectra, number of draws B) for each shape.
 
     >>> round(float(false_alarms([(201, 200)]) @ np.arange(202)), 9)  # 201 spectra, m/(B + 1) = 2/201
     2.0
@@ -307,16 +329,16 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
 
 
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
-    """Return the null of the matrix's shape; None in latent attention.
+    """Return the null for the shape of a matrix; None for latent attention.
 
-    There a factor is a product, and one of them stacks a product next to a single matrix. What independent
-    entries would give depends on the scales of these, and a spectrum does not determine them.
+    In latent attention a factor is itself a product, and one of them stacks a product next to a single
+    matrix. The null would depend on the scales of these parts, and a spectrum does not determine them.
     """
     return None if spectrum.latent else null_of_shape(*spectrum.shape, inner_size(spectrum), seed=seed)
 
 
 def null_shape(spectrum: Spectrum) -> str:
-    """Name the shape whose null a spectrum is compared with.
+    """Return the name of the shape whose null a spectrum is compared with.
 
     >>> null_shape(Spectrum(np.ones(2), (8, 4), 1.0, 1.0, "qr", inner=2))
     '4 x 8 through 2'
@@ -334,8 +356,10 @@ def null_of_shape(
     It is drawn once for each shape and kept in memory.
 
     Args:
-        draws: by default 200, or 100 for more than 512 values, because large spectra fluctuate less.
-        seed: fixes the draws.
+        inner: inner dimension of a product; None for a single matrix.
+        draws: number of draws. The default is 200, or 100 for more than 512 values, because large spectra
+            fluctuate less.
+        seed: seed of the draws.
 
     >>> null = null_of_shape(64, 64, inner=8, draws=50)
     >>> null.size, null.compare(np.ones(8)).p_value  # 8 equal values are farther than all 50 draws
@@ -372,7 +396,7 @@ def _product_draws(rows: int, cols: int, inner: int, draws: int, rng: np.random.
 
 
 def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Draw triangular factors of Gaussian rows x cols matrices, rows >= cols."""
+    """Draw triangular factors of Gaussian rows x cols matrices, for rows >= cols."""
     factor = np.triu(rng.standard_normal((draws, cols, cols)), 1)
     diagonal = np.arange(cols)
     factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(rows - diagonal, (draws, cols)))
@@ -380,7 +404,10 @@ def _bartlett(rows: int, cols: int, draws: int, rng: np.random.Generator) -> Rea
 
 
 def _matrix_draws(low: int, high: int, draws: int, rng: np.random.Generator) -> Reals:
-    """Draw singular values of Gaussian matrices from the tridiagonal Gram matrix of their bidiagonal form."""
+    """Draw the singular values of Gaussian matrices.
+
+    They are the roots of the eigenvalues of a tridiagonal matrix, the Gram matrix of the bidiagonal form.
+    """
     steps = np.arange(low)
     values = np.empty((draws, low))
     for draw in range(draws):

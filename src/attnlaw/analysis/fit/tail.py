@@ -1,8 +1,8 @@
 """Fit power-law tails to eigenvalues, and test how far they can be trusted.
 
 The density is `p(x) = (alpha - 1) / x_min (x / x_min)^(-alpha)` for `x >= x_min` (Clauset, Shalizi and Newman
-2009). Maximum likelihood gives the exponent, and the cut-off x_min has the least Kolmogorov-Smirnov distance.
-A bootstrap tests the goodness of fit, and a lognormal on the same tail is compared.
+2009). The exponent has the maximum likelihood, and the cut-off x_min has the least Kolmogorov-Smirnov
+distance. A bootstrap tests the goodness of fit, and a lognormal on the same tail is compared.
 
 | letter | meaning |
 |---|---|
@@ -28,10 +28,12 @@ from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Indices, Reals, require_spectral_values
 
-# Places at which the distance of a candidate is bounded from below; candidates computed in full at a time.
+# Number of places that bound the distance of a candidate from below, and number of candidates that are
+# computed
+# in full at a time.
 COARSE, AT_ONCE = 12, 8
 LEAST_VALUES = 4
-# Numbers in one temporary array of a pass, so that it stays in the processor's cache.
+# Largest number of entries in a temporary array, so that it stays in the processor's cache.
 BLOCK = 100_000
 
 
@@ -43,11 +45,11 @@ class PowerLawTail:
     error: float  # standard error `(alpha - 1)/sqrt(size)`, which ignores that x_min was chosen
     x_min: float
     size: int
-    ks: float  # kolmogorov-Smirnov distance over the tail
+    ks: float  # Kolmogorov-Smirnov distance over the tail
 
 
 def positive_sorted(eigenvalues: ArrayLike) -> Reals:
-    """Return the positive values in ascending order, as one axis."""
+    """Return the positive values in ascending order, as an array with one axis."""
     x = np.sort(
         require_spectral_values("eigenvalues", eigenvalues, "give squared singular values", empty=True)
     )
@@ -55,10 +57,12 @@ def positive_sorted(eigenvalues: ArrayLike) -> Reals:
 
 
 def power_law_tail(eigenvalues: ArrayLike) -> PowerLawTail | None:
-    """Fit a power law above the x_min of least KS distance; return None for fewer than 4 distinct values.
+    """Fit a power law to the tail above x_min, where x_min has the least Kolmogorov-Smirnov distance.
 
     `alpha = 1 + k / sum ln(x_i / x_min)` over the k values from x_min on (Clauset et al. 2009, eq. 3.1).
     Every value is a candidate for x_min except the two largest.
+
+    Returns None if there are fewer than 4 distinct values.
 
     >>> tail = power_law_tail((1 - np.arange(200) / 200) ** -2.0)  # quantiles of alpha = 1.5, x_min = 1
     >>> tail.size, tail.x_min, round(tail.alpha, 2)
@@ -68,7 +72,10 @@ def power_law_tail(eigenvalues: ArrayLike) -> PowerLawTail | None:
 
 
 def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
-    """Apply `power_law_tail` to many spectra, to all of equal size at once."""
+    """Fit a power law to the tail of each of several spectra, as `power_law_tail` does.
+
+    This is faster, because spectra of equal size are fitted together.
+    """
     sorted_spectra = [positive_sorted(eigenvalues) for eigenvalues in spectra]
     groups: dict[int, list[int]] = {}
     for place, x in enumerate(sorted_spectra):
@@ -91,7 +98,10 @@ def power_law_tails(spectra: Iterable[ArrayLike]) -> list[PowerLawTail | None]:
 def hill(eigenvalues: ArrayLike) -> float | None:
     """Return Hill's exponent of the upper half: `1 + k / sum_{i<=k} ln(x_i / x_{k+1})`, k = floor(n/2).
 
-    Heavy-tailed regularisation penalises this estimator (arXiv 2304.02911). None for fewer than two values.
+    Here x_1 >= x_2 >= ... are the n positive eigenvalues. Heavy-tailed regularisation penalises this
+    estimator (arXiv 2304.02911).
+
+    Returns None for fewer than two values, or if the upper half is constant.
 
     >>> round(hill([4.0, 2.0, 1.0, 1.0]), 9)  # 1 + 2 / (ln 4 + ln 2)
     1.961796694
@@ -103,15 +113,18 @@ def hill(eigenvalues: ArrayLike) -> float | None:
 
 
 def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals]:
-    """Return the best candidate of each row of log eigenvalues: its index, its rate and its distance.
+    """Find the candidate cut-off of least distance D in each row of log eigenvalues.
 
-    The result is exact, yet most candidates are never computed in full. D over some places is a lower bound
-    of D, and a candidate whose bound exceeds the least D cannot win.
+    The result is exact, although most candidates are never computed in full. D over some places is a lower
+    bound of D, and a candidate whose bound exceeds the least D cannot win.
 
     Args:
         y: logarithms, ascending in each row, of shape (rows, n).
-        enough: end the search of a row once it is known whether its D is above or below this value. The
+        enough: stop the search of a row once it is known whether its D is above or below this value. The
             returned distance is then only a bound.
+
+    Returns:
+        For each row, the index of the best candidate, its rate a and its distance D.
     """
     rows, n = y.shape
     start = np.arange(n)
@@ -144,7 +157,7 @@ def least_distance(y: Reals, enough: float = 0.0) -> tuple[Indices, Reals, Reals
 
 
 def _coarse_distances(y: Reals, rank: Indices, rate: Reals) -> Reals:
-    """Return D of every candidate over at most `COARSE` places spread over its tail."""
+    """Return a lower bound of D for every candidate, from at most `COARSE` places spread over its tail."""
     rows, n = y.shape
     start = np.arange(n)
     places = start[:, None] + np.linspace(0, n - 1 - start, min(COARSE, n), axis=1).round().astype(np.intp)
@@ -159,7 +172,7 @@ def _coarse_distances(y: Reals, rank: Indices, rate: Reals) -> Reals:
 
 
 def _distances(y: Reals, rank: Indices, rate: Reals, chosen: Indices) -> Reals:
-    """Return D of the chosen candidates of each row, over all places of their tails."""
+    """Return the exact D of the chosen candidates of each row."""
     starts = np.take_along_axis(y, chosen, axis=1)
     fitted = 1.0 - np.exp(-rate[:, :, None] * np.maximum(y[:, None, :] - starts[:, :, None], 0.0))
     below = np.maximum(rank[:, None, :] - chosen[:, :, None], 0) / (y.shape[1] - chosen)[:, :, None]
@@ -167,7 +180,7 @@ def _distances(y: Reals, rank: Indices, rate: Reals, chosen: Indices) -> Reals:
 
 
 DRAWS = 100
-# Below LEAST_T the truncated normal is an exponential law to four digits, so no lognormal is fitted.
+# Below LEAST_T the truncated normal agrees with an exponential law to four digits, so no lognormal is fitted.
 LEAST_T, LARGEST_T = -100.0, 1e6
 SIGNIFICANT = 0.1
 
@@ -175,12 +188,12 @@ SIGNIFICANT = 0.1
 def goodness_of_fit(
     eigenvalues: ArrayLike, tail: PowerLawTail, seed: int | np.random.SeedSequence = 0, draws: int = DRAWS
 ) -> float:
-    """Return the p-value of "the tail is a power law"; a small one means that it is not.
+    """Return the p-value of the hypothesis that the tail is a power law. A small one means that it is not.
 
     This is the semi-parametric bootstrap of Clauset et al. (2009, 4.1). Each draw takes every value from the
-    fitted power law with probability k/n, else from the values below x_min. It is then fitted again, with its
-    own x_min. The p-value is the share of draws, the data among them, whose distance is at least that of the
-    data. Its standard error is at most `1/(2 sqrt(draws))`.
+    fitted power law with probability k/n, else from the values below x_min. A power law is then fitted to the
+    draw, with a new x_min. The p-value is the share of draws, the data among them, whose distance is at least
+    that of the data. Its standard error is at most `1/(2 sqrt(draws))`.
     """
     rng = np.random.default_rng(seed)
     x = positive_sorted(eigenvalues)
@@ -197,7 +210,8 @@ def goodness_of_fit(
 class LognormalTail:
     """A lognormal fitted to the tail of a power law: `ln x` is normal(mu, sigma) above ln x_min.
 
-    Parameters are None if the best lognormal is the power law itself, its limit of large negative mu.
+    Parameters are None if the best lognormal is the power law itself, which is the limit of large negative
+    mu.
     """
 
     mu: float | None = None
@@ -211,16 +225,16 @@ class LognormalTail:
 
     @property
     def better(self) -> bool:
-        """Whether the lognormal is better than the power law at level 0.1."""
+        """Whether the lognormal is significantly better than the power law, at level 0.1."""
         return self.p_value is not None and self.ratio < 0 and self.p_value < SIGNIFICANT
 
 
 def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
     """Fit a lognormal above the power law's x_min by maximum likelihood, and compare the two.
 
-    With `v = ln(x/x_min)` the truncated normal is an exponential family in v and v^2. Its maximum likelihood
-    matches the two means, and their ratio `E v^2 / (E v)^2` determines t alone. Standard errors come from the
-    inverse of the covariance of (v, v^2), converted to mu and sigma.
+    With `v = ln(x/x_min)`, the truncated normal is an exponential family in v and v^2. So maximum likelihood
+    matches the means of v and v^2, and the ratio `E v^2 / (E v)^2` determines t alone. Standard errors come
+    from the inverse of the covariance of (v, v^2), converted to mu and sigma.
     """
     x = positive_sorted(eigenvalues)
     v = np.log(x[-tail.size :] / tail.x_min)
@@ -251,10 +265,11 @@ def lognormal_tail(eigenvalues: ArrayLike, tail: PowerLawTail) -> LognormalTail:
 
 
 def _errors(t: float) -> Reals:
-    """Return standard errors of (mu, sigma) in units of sigma for one value of a unit normal(t) above zero.
+    """Return the standard errors of (mu, sigma) for a single observation, in units of sigma.
 
-    In the natural parameters `(mu/sigma^2, -1/(2 sigma^2))` the information is the covariance of (v, v^2).
-    Their derivatives by (mu, sigma) at sigma = 1 are `(1, 0)` and `(-2t, 1)`.
+    The observation is a normal variable of mean t and variance 1, truncated to positive values. In the
+    natural parameters `(mu/sigma^2, -1/(2 sigma^2))` the information is the covariance of (v, v^2). Their
+    derivatives by (mu, sigma) at sigma = 1 are `(1, 0)` and `(-2t, 1)`.
     """
     m = [1.0, t + _mills(t)]
     for order in range(2, 5):  # m_n = t m_(n-1) + (n-1) m_(n-2), by parts; the boundary adds to m_1 only
@@ -266,11 +281,17 @@ def _errors(t: float) -> Reals:
 
 
 def _mills(t: float) -> float:
-    """Return `phi(t)/Phi(t)`: how much truncation at zero raises the mean of a unit normal of mean t."""
+    """Return `phi(t)/Phi(t)`.
+
+    Truncation to positive values raises the mean of a normal variable of mean t and variance 1 by this much.
+    """
     return float(np.exp(-0.5 * t * t - 0.5 * np.log(2 * np.pi) - scipy.special.log_ndtr(t)))
 
 
 def _moment_ratio(t: float) -> float:
-    """Return `E v^2 / (E v)^2` of the truncated normal; in t it falls from 2 (exponential) to 1 (a point)."""
+    """Return `E v^2 / (E v)^2` of the truncated normal.
+
+    It falls with t, from 2 (an exponential law) to 1 (a single point).
+    """
     mean = t + _mills(t)
     return (1.0 + t * mean) / mean**2
