@@ -1049,7 +1049,8 @@ def margins(
     D is the margin of the model's own prediction, divided by its gradient and the spread of the inputs. It
     ranks models of one task, trained to a similar loss, on the same inputs; it is not an error rate. Give
     inputs that training did not see: 12 are needed, 32 nearly suffice, 200 are plenty. Two or more models are
-    compared in pairs. D has not been validated for causal language models. Needs the extra lens.
+    compared in pairs. D has not been validated for causal language models. This command needs the
+    optional packages of attnlaw[lens].
 
     Options that take a sequence make one case for each value.
 

@@ -109,7 +109,7 @@ def quantity_type(quantity: Quantity) -> str:
 
 
 def result_name(verb: Verb[Any, Any]) -> str:
-    """Return what type checkers call the result of a verb: `LearnResult`."""
+    """Return the name of a verb's result type for type checkers, such as `LearnResult` for `learn`."""
     return f"{''.join(part.capitalize() for part in verb.name.split('_'))}Result"
 
 

@@ -48,7 +48,7 @@ load_views: Callable[[], ModuleType] = _no_views
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What a verb returns: a row for each case, and tables.
+    """The result of a verb: one row for each case, and tables.
 
     Every table is an attribute (`result.matrices`). If there is one case, every quantity is an attribute too
     (`result.estimation_error`), and so are `status` and `remark`. `result[0]` is the result of the first
@@ -59,7 +59,8 @@ class Result:
         rows: One row for each case, with the columns of `verb.schema` and those that a study adds. A case
             that failed has the status "failed" and its error as remark.
         tables: The tables by name, with the declared columns and `case`.
-        records: The mathematics in memory, one record for each case. They are never written to disk.
+        records: The objects that the verb computed, such as a `Prediction`, one record for each case.
+            They are kept in memory and never written to disk.
         simulation: The result of the verb that simulates this one.
     """
 
@@ -141,7 +142,10 @@ class Result:
 
     @property
     def record(self) -> Any:
-        """The record of the only case: the mathematics behind the row. A loaded result has none."""
+        """The record of the only case: the object that the verb computed and that the row summarises.
+
+        A loaded result has no record.
+        """
         if len(self) == 1 and self.records and self.records[0] is not None:
             return self.records[0]
         raise self._unavailable("record")

@@ -1,4 +1,4 @@
-"""Settings: frozen records whose fields declare their meaning, their values and when they have an effect.
+"""Settings: frozen records whose fields declare their meaning, the values they accept and when they matter.
 
     @settings_dataclass
     class Coin(Settings):
@@ -6,9 +6,9 @@
         tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
 The options of a command, the keys of a study file, the arguments of the Python function, the columns of rows
-and the labels all follow from this declaration. A record checks its values when it is made, and a mistake is
-one `BadSetting`. This module also turns the words of a command line and the values of a file into the
-declared types.
+and the labels all follow from this declaration. When a record is made, it checks its values and raises a
+`BadSetting` for a wrong one. This module also turns the words of a command line and the values of a file into
+the declared types.
 """
 
 from __future__ import annotations

@@ -81,9 +81,11 @@ class PageModel:
         return build_controls(self.verb.simulation.settings, excluded=common)
 
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
-        """Return the state for these values of the controls.
+        """Return the state of the page for these values of its controls.
 
-        `beside` are the values of the simulation's controls; with them, the simulation runs, too.
+        Args:
+            values: values of the verb's controls.
+            beside: values of the simulation's controls. If they are given, the simulation runs too.
         """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:

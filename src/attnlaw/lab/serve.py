@@ -24,7 +24,12 @@ SCRIPT, STYLE = (Path(__file__).parent / "static" / name for name in ("lab.js", 
 
 
 class Application:
-    """All pages as one ASGI application; `path` is what the page that is opened first looks at."""
+    """All pages as one ASGI application.
+
+    Args:
+        page: name of the page that opens first.
+        path: path of the model or file that this first page shows; None if it needs none.
+    """
 
     def __init__(self, page: str, path: str | None = None) -> None:
         import marimo

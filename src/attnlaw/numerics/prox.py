@@ -27,7 +27,8 @@ class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
     Args:
-        corners: values of y omega at which the proximal operator for V bends. Integrals are cut there.
+        corners: returns, for a given V, the values of the product y omega near which the proximal operator
+            bends. Integrals over omega are split there.
     """
 
     name: str

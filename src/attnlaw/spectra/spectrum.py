@@ -181,7 +181,10 @@ class Spectrum:
 
     @property
     def above_tolerance(self) -> Reals:
-        """The values that count in ranks and Schatten sums."""
+        """The singular values above the tolerance of the numerical rank.
+
+        Ranks and Schatten sums, sum s_i^p, count only these values.
+        """
         return self.values[self.values > self.tolerance]
 
     @property

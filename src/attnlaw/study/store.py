@@ -5,6 +5,9 @@
 | DIR/store.sqlite | rows by key; in WAL mode, readers and a killed writer do no harm |
 | DIR/lock | held by the running process; the system frees it when that process ends in any way |
 | DIR/parts/ | large tables, each named by the key of its task and a digest of its content |
+
+Whoever adds to a store holds the lock with `hold_lock`; the store itself does not check it. Workers write the
+tables (`attnlaw.study.task`), and a run removes those that no row names (`attnlaw.study.run`).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ LOCK_WAIT = 1.0  # seconds, far longer than `is_locked` holds the lock
 
 @dataclass(frozen=True)
 class Store:
-    """Finished tasks by key. Every `add` is one transaction: after it, its rows survive a kill."""
+    """How tasks ended, by key. Every `add` is one transaction: after it, its rows survive a kill."""
 
     folder: Path
     connection: sqlite3.Connection
@@ -60,12 +63,13 @@ class Store:
             self.connection.executemany("INSERT OR IGNORE INTO anew VALUES (?)", [(key,) for key in keys])
 
     def stale_keys(self) -> set[str]:
+        """Return the keys of tasks that must be computed again."""
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
     def endings(self, rows: bool = True) -> dict[str, Ending]:
-        """Return all stored endings by key.
+        """Return all stored endings by key, stale ones too.
 
-        Without `rows`, the texts of rows, most of the memory, are left out.
+        Without `rows`, the texts of rows, most of the memory, are left out. `cells` needs them.
         """
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
@@ -75,23 +79,33 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """Return the endings of tasks that need not be computed again, by key and without rows."""
+        """Return the endings that stand, by key and without rows: those not stale whose tables all exist.
+
+        Failed tasks are among them.
+        """
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
 
     def has_tables(self, ending: Ending) -> bool:
+        """Return whether the files of all tables of a task exist."""
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """Return the cells that a task adds to its row; for a failed task, its status and its error."""
+        """Return the cells that a task adds to its row; a failed task has `status` and `remark` (its error).
+
+        The ending must have been read with its row.
+        """
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
         with self._as_damage(ending.key):
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task, by name."""
+        """Read the tables of a finished task, by name, without those in `exclude`.
+
+        Raise an `InputError` if a file is missing or damaged.
+        """
         import polars as pl
 
         damage = (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -118,7 +132,8 @@ class Store:
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
     """Yield the store of a directory, which `create` makes if it is missing.
 
-    Raise an `InputError` if there is no store and `create` is False, or if the store is damaged.
+    Raise an `InputError` if there is no store and `create` is False, or if the store is damaged. Errors of
+    SQLite inside the `with` block become an `InputError`, too.
     """
     folder = writable_directory(directory) if create else Path(directory)
     path = folder / STORE
@@ -175,7 +190,7 @@ def _flock(file: IO[str]) -> None:
 
 
 def is_locked(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a run is at work in the directory."""
+    """Return whether a run is at work in the directory. It takes a shared lock for a moment to find out."""
     path = Path(directory) / "lock"
     if not path.is_file():
         return False

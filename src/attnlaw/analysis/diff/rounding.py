@@ -179,8 +179,8 @@ def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = 
     A float format must reproduce every entry, an integer format 99 percent of them.
 
     Args:
-        size: |d|/|W0| if it is known. Integer formats are not tried for very small changes, because none
-            causes them.
+        size: size of the change relative to the base, |model - base| / |base|, if it is known. Integer
+            formats are not tried if it is below 1e-3, because they cause larger changes.
     """
     blocks = range(0, len(base), 64)
     for form in FLOATS.values():
@@ -222,7 +222,10 @@ def edge(steps: Reals) -> float:
 
 
 def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
-    """Return the edge of a stored matrix's rounding and the sum of its variances, a few rows at a time."""
+    """Return the edge of a stored matrix's rounding errors, and the sum of their variances.
+
+    The matrix is read a few rows at a time.
+    """
     columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
     for rows in row_blocks(array.shape):
         variances = stored_steps(array[rows], dtype) ** 2 / 12

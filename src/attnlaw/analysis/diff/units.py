@@ -49,7 +49,7 @@ class UnitChanges:
 
 @dataclass(frozen=True, eq=False)
 class ModelPair:
-    """Both models, and the changes of their tensors."""
+    """The two models that are compared, and the changes of their tensors."""
 
     base: Model
     model: Model

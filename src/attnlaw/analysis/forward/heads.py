@@ -106,12 +106,14 @@ def measure_heads(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> tuple[Head, ...]:
-    """Measure every head of every attention block of a pass, layer by layer. One token gives no heads.
+    """Measure every head of every attention block of a pass, layer by layer.
+
+    If the input has only one token, there is nothing to measure, and the result is empty.
 
     Args:
         blocks: the scores of each attention block.
-        bounds_by_head: what the weights say about logits, by layer and head.
-        seed: draws the references.
+        bounds_by_head: how large the logits of a head can get according to its weights, by (layer, head).
+        seed: seed of the random references.
     """
     places = [(layer, head) for layer, scores in enumerate(blocks) for head in range(scores.heads)]
     head_records = []

@@ -261,7 +261,10 @@ def relative_margins(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Margins:
-    """Measure D of inputs of an open network, however few they are."""
+    """Measure the relative margin D of every input, on a network that is already open.
+
+    Unlike `measure_margins`, it accepts any number of inputs.
+    """
     check_value("margin", margin, str, choices=MARGINS)
     check_value("at", at, int, minimum=0, maximum=max(0, len(network.blocks) - 1))
     spread, rows = HiddenSpread(), []

@@ -43,7 +43,7 @@ class Operator:
 
     @property
     def offset(self) -> Reals:
-        """c, stacked like vec X."""
+        """The offset c as a vector, stacked in the same order as vec X."""
         return self.block.offset.ravel(order="F")
 
     def as_linear_operator(self) -> scipy.sparse.linalg.LinearOperator:

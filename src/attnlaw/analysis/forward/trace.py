@@ -40,10 +40,10 @@ def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> li
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """One recorded pass."""
+    """The record of one forward pass."""
 
-    states: Reals  # X as it enters the first layer, with positions and the norm of the embedding
-    output: Reals  # F(X)
+    states: Reals  # the hidden states X that enter the first layer
+    output: Reals  # the output F(X) of the network
     chain: BlockChain  # the blocks, first to last
     scores: tuple[FrozenScores, ...]  # the scores of each attention block, first to last
 

@@ -97,7 +97,7 @@ class Shapes:
         return views
 
     def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
-        """Return the tensor of a matrix's bias, if it exists."""
+        """Return the name of the tensor with a matrix's bias, or None if the file has no such tensor."""
         bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
         shape = self.tensors.shapes.get(bias)
         if shape is None:

@@ -104,7 +104,10 @@ def _is_only_directory(path: Path, size: int, count: int) -> bool:
 
 
 def _field(extra: bytes) -> int:
-    """Return the length of the first extra field of a record, which has the sizes of a large record."""
+    """Return the length in bytes of the first extra field of a zip record, including its header.
+
+    A large record (zip64) stores its sizes in this field.
+    """
     return 4 + int.from_bytes(extra[2:4], "little")
 
 

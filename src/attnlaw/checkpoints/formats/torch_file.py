@@ -5,10 +5,11 @@ the arguments of a training in one. Creating and filling a Namespace calls nothi
 without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. The attributes of a
 tensor are not enough: a Namespace with chosen attributes could pass for an array at any address.
 
-Plain values next to the weights become `metadata`. In fairseq checkpoints these are the arguments of the
-training: `args` is a Namespace, or `cfg` is a table whose `model` is a Namespace or a table. Their names
-begin with `encoder_` and `decoder_` (`encoder_attention_heads`); here each side becomes a table without that
-prefix.
+If the weights are nested in the file (under `state_dict`, `model`, ...), the tables next to them become
+`metadata`, by name and with their plain entries only; single values such as an epoch are left out. In fairseq
+checkpoints these are the arguments of the training: `args` is a Namespace, or `cfg` is a table whose `model`
+is a Namespace or a table. Their names begin with `encoder_` and `decoder_` (`encoder_attention_heads`); here
+each side becomes a table without that prefix. The metadata stand in for a config.json.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ DAMAGE = (
 
 
 class TorchFile(InMemoryTensors):
-    """The tensors of one pickled checkpoint. The file is mapped, so bytes are read when a tensor is."""
+    """The tensors of one pickled checkpoint.
+
+    The file is mapped, so bytes are read when a tensor is. A file from before PyTorch 1.6 cannot be mapped
+    and is read whole.
+    """
 
     def __init__(self, path: Path) -> None:
         import torch
@@ -60,7 +65,10 @@ class TorchFile(InMemoryTensors):
         return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
-        """Raise if strides of zero let a few bytes stand for many weights, which would fill the memory."""
+        """Raise if a tensor has more entries than its storage, which would fill the memory when it is read.
+
+        Strides of zero let a few stored bytes stand for many weights.
+        """
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # `as_numpy` refuses it
         if tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
@@ -88,7 +96,7 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Unpickle tensors and plain containers only, mapped if the file's layout allows it."""
+    """Screen the pickle, then load tensors and plain containers only, mapped if the layout allows it."""
     try:
         screen_file(path)
     except ValueError as error:
@@ -128,7 +136,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the innermost mapping of names to tensors, and the plain values found next to it."""
+    """Return the mapping of names to tensors, and the metadata found next to it on the way.
+
+    While a mapping has a mapping under one of `NESTED_UNDER`, the search goes on in the first of these, at
+    most three levels down. Tensors next to it are left out. Old names of fairseq tensors become current ones.
+    """
     metadata: dict[str, Any] = {}
     rename: Callable[[str], str] = str
     current = loaded
@@ -153,13 +165,13 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """Return the entries of a table or a Namespace by name; nothing for other values."""
+    """Return the entries of a mapping or a Namespace by name; an empty mapping for other values."""
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
 
 def plain_entries(value: Any) -> dict[str, Any]:
-    """Return the entries of a table that are numbers, texts, booleans or None.
+    """Return the entries of a mapping or a Namespace that are numbers, texts, booleans or None.
 
     >>> plain_entries(Namespace(hidden_size=8, betas=(0.9, 0.99)))
     {'hidden_size': 8}
@@ -168,7 +180,10 @@ def plain_entries(value: Any) -> dict[str, Any]:
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sizes in a fairseq checkpoint under config.json's names; nothing for other checkpoints.
+    """Return the arguments in a fairseq checkpoint in the form of a config; nothing for other checkpoints.
+
+    Each side is a table with fairseq's own names. Next to the sides are the arguments that are texts,
+    `norm_first`, and the `model_type` by which a family is chosen.
 
     >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
     >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
@@ -201,6 +216,7 @@ def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
+    """Return the arguments of one side without its prefix, its activation, and whether norms come first."""
     start = f"{side}_"
     sizes = {key.removeprefix(start): value for key, value in arguments.items() if key.startswith(start)}
     both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}

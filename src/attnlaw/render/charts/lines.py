@@ -60,15 +60,16 @@ def line_charts(
 ) -> Drawings:
     """Yield charts of `y` over `x`, with a line for each value of the columns `by`.
 
-    Each combination of the other settings has its own chart. Rows that repeat a setting are averaged, with
-    one standard error. If no column of `by` varies, the other settings make lines, as long as they are few.
-    A chart with a single value of `x` is left out.
+    Each combination of the other settings has its own chart. Rows with equal settings are averaged, and
+    bars show one standard error. If no column of `by` varies, each combination of the other settings is a
+    line, as long as there are few. A chart with a single value of `x` is left out.
 
     Args:
-        sizes: setting of the simulation that states its size; its rows are points over the lines.
-        thresholds: returns x and name of the thresholds for the rows of a chart.
-        log: make both axes logarithmic; `log_x` only the x axis.
-        slope: of a guide through the last point.
+        sizes: the simulation's setting for its size. The rows of the simulation are drawn as points.
+        thresholds: returns the thresholds for the rows of a chart, with the columns x and name.
+        log: whether both axes are logarithmic.
+        log_x: whether the x axis is logarithmic.
+        slope: slope of a dashed guide through the last point; needs `log`.
     """
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():

@@ -90,7 +90,10 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A student S = W W^T. `weights` is W, (d, m'); the start has the same Tr S/d as the theory."""
+    """A student S = W W^T, where `weights` is W, (d, m').
+
+    The start is scaled so that Tr S/d has exactly the value that the theory assumes.
+    """
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:

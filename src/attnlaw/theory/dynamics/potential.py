@@ -40,7 +40,9 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output, the first one if it has several.
+    """Return the potential of a problem's output.
+
+    If the output has several potentials (independent averages over draws), return the first.
 
     >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
     (6.0, -6.0)

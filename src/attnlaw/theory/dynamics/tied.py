@@ -252,7 +252,10 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """Return the start on the nodes of the target. The target's spikes are the last nodes, with weight 0."""
+    """Return the start of a tied student, with the nodes and weights of the target's law.
+
+    The target's spikes are appended as nodes of weight 0.
+    """
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes

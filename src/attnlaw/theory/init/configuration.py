@@ -147,7 +147,10 @@ def known_types() -> list[str]:
 
 
 def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
-    """Return the first model type of a config with a known initialiser, its family and its initialiser."""
+    """Return a model type of the config, its family and its initialiser.
+
+    It is the first model type whose initialiser attnlaw knows. Returns None if there is none.
+    """
     for family in known_families():
         for kind in config.model_types:
             if kind in family.init:

@@ -151,7 +151,11 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
-    """Rows of W by their numbers. The matrix keeps one-hot vectors, without padding, and the gradient."""
+    """The lookup of rows of a lazy matrix W by their numbers, as in an embedding.
+
+    The backward pass adds this use of W to the matrix: one-hot vectors of the numbers, and the gradient of
+    the rows that were looked up. The padding id gets no gradient, so its one-hot vectors are zero.
+    """
 
     @staticmethod
     def forward(ctx: Any, hook: Any, numbers: Any, matrix: LazyMatrix, padding: int | None) -> Any:

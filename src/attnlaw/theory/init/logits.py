@@ -47,7 +47,10 @@ class InitialLogits:
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
-        """Return the root mean square over tokens of the deviation of an unseen id's logit, (draws,)."""
+        """Return the standard deviation of the logit of an id that is not among the tokens, (draws,).
+
+        It is the root mean square over the tokens.
+        """
         variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
         if self.cap is not None:
             variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)

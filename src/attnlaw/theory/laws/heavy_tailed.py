@@ -37,12 +37,13 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is right to rounding if the density is above about 1e-17 of its peak. Further out it
-    follows the leading behaviour at zero and at infinity. Its error there is below 1, at values below -40.
+    The log-density is accurate up to rounding where the density is above about 1e-17 of its peak. Further
+    out it follows the leading behaviour at zero and at infinity. There it is below -40, and its error is
+    below 1.
 
     The transform fails at complex points within 1e-3 of zero. `nodes`, and moments computed from them, fail
     if a + 1 < 0.05: they leave out the mass below 1e-290, which is `~ 1e-290^(a+1)`. The distribution
-    function has all of the mass.
+    function includes this mass.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.

@@ -64,9 +64,9 @@ class Riccati(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """One interval, from the smallest to the largest point except atoms.
+        """A single interval, from the lower to the upper edge of the density. Atoms are not part of it.
 
-        Gaps inside it have a density near zero.
+        If the support has gaps, the interval contains them. The density there is near zero.
         """
         return ((self._bottom(), self.top),)
 

@@ -194,7 +194,8 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
     """Draw the squared lengths of what each head reads for one token, and of the token itself.
 
     Returns:
-        |L^T a_h|^2 of each head, (draws, H), a_h the attention weights; and Sigma_ii, (draws,).
+        The squared lengths |L^T a_h|^2, (draws, H), and the squared length |L_i|^2 of token i, (draws,). Here
+        a_h are the attention weights of head h.
 
     >>> from attnlaw.theory.limit.wishart import streams
     >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))

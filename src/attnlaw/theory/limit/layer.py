@@ -1,4 +1,6 @@
-"""One attention layer at initialisation: its sizes, its scores and masks, and its weight variances.
+"""The settings of one attention layer at initialisation: sizes, scores, mask and weight variances.
+
+Nothing is drawn here: `attnlaw.theory.limit.sampler` draws from such a layer.
 
 | here     | means                                                                              |
 |----------|------------------------------------------------------------------------------------|
@@ -6,6 +8,7 @@
 | n        | `width`, an integer or infinity                                                    |
 | n_H      | `head_width`: the dimension of queries, keys and values of a head; n by default    |
 | H        | `heads`                                                                            |
+| x^i      | token i; `x^i . x^j / n` is the Gram matrix of the `inputs`                        |
 | sigma^2  | `variances`: W_Q, W_K, W_V have N(0, sigma^2 / n) entries, W_O N(0, sigma^2 / n_H) |
 | p        | scores, (..., s, s): row i belongs to the query of token i                         |
 | A        | attention weights, f(p) under the mask                                             |
@@ -15,8 +18,9 @@ For each head a, `p^a_ij = (W_Q x^i).(W_K x^j) / sqrt(n_H)` and
 `y^i = H^(-1/2) sum_a sum_j A^a_ij W_O^a W_V^a x^j` (arXiv 2506.00846; n_H < n gives its low-rank heads).
 
 Softmax at temperature T is the same as a query variance of 1/T^2, so there is no option for it. Cross
-attention is a mask: list queries and keys as tokens, and let queries see only the keys. This works because
-W_Q and W_K are independent, so the scores of a query depend only on the two Gram matrices.
+attention is a mask: list queries and keys as tokens, and let queries see only the keys. (With softmax a key
+must see some token too; ignore its output.) This works because W_Q and W_K are independent, so the scores
+depend only on the Gram matrix of the queries and on that of the keys.
 
 To add a score function, a scaling or a mask, add a line to `SCORES`, `SCALINGS` or `MASKS`.
 """
@@ -65,7 +69,10 @@ class ScoreFunction:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of the scores: 1/sqrt(n_H), divided by `divisor(n_H)` for heads of width n_H."""
+    """A scaling of the scores: the factor 1/sqrt(n_H) of p, divided by `divisor(n_H)`.
+
+    Names of scalings write n for the head width n_H. With `1/n`, all scores are zero in the limit.
+    """
 
     name: str
     divisor: Callable[[float], float]
@@ -86,6 +93,7 @@ class Mask:
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
+        """Return the mask with this parameter; raise a ValueError if it is not a whole number."""
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
         return with_parameter(self, parameter, int(parameter))
@@ -162,7 +170,7 @@ class ScoreSettings:
         return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
-        """Return the divisor of scores of unit variance at this head width; 1 for the scaling 1/sqrt(n)."""
+        """Return what divides scores in addition to sqrt(n_H); 1 for the scaling 1/sqrt(n)."""
         return SCALINGS[self.scaling].divisor(head_width)
 
 
@@ -187,6 +195,7 @@ class AttentionLayer:
 
     Args:
         inputs: the tokens, `RandomInputs` or `GivenInputs`.
+        heads: H, of any number: H n_H need not be the width.
         width: n, a positive integer or infinity for the limit. It must be at least the rank of given tokens.
         head_width: n_H, a divisor of the width; None means the width. With infinite width and a finite head
             width, the tokens are those of the limit, and the heads are narrow.
@@ -235,7 +244,7 @@ class AttentionLayer:
 
     @property
     def narrow(self) -> bool:
-        """Whether heads have a finite width, so that scores are not Gaussian given the tokens."""
+        """Whether n_H is finite (it may equal n), so that scores are not Gaussian given the tokens."""
         return self.inner_width != math.inf
 
     @cached_property
@@ -245,7 +254,10 @@ class AttentionLayer:
 
     @property
     def score_scale(self) -> float:
-        """The factor of scores of unit variance: weight deviations, over sqrt(n_H) for the scaling 1/n."""
+        """The factor of scores that weight variances of 1 and the scaling 1/sqrt(n) give.
+
+        It is the product of the weight deviations of W_Q and W_K, over sqrt(n_H) for the scaling 1/n.
+        """
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 

@@ -221,7 +221,12 @@ def _by_batch(
     table: Callable[[Array, Array, Array], Array],
     reduce: Callable[[Array, Array], Array],
 ) -> Array:
-    """Return weighted averages over the normals of each batch, (K, points)."""
+    """Average a function of the normals over each batch of draws, (K, points).
+
+    Args:
+        table: returns the function at the points y for the normals N(mu, v), (normals, points).
+        reduce: averages such a table over the normals, with the weights that it is given.
+    """
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES
     means: list[Array] | list[None] = none if law.means is None else np.array_split(law.means, BATCHES)

@@ -60,21 +60,21 @@ class SpectralMonitor:
 
     The directory holds a result that `attnlaw.load` reads, with a case for each model: attnlaw.json,
     rows.parquet and the tables `steps`, `step_matrices` and `step_modes`. Every measurement replaces them as
-    a whole, under a lock on steps.lock. So models of different `name` may share a directory, also from
-    several programs at once. A run that resumes in the same directory keeps the rows of earlier steps and
-    replaces those from its first measured step on.
+    a whole, under a lock on steps.lock. So models with different names may share a directory, even if
+    several programs write to it at once. A run that resumes in the same directory keeps the rows of earlier
+    steps, and replaces those from its first measured step on.
 
     Args:
         model: the `nn.Module` that is trained.
-        directory: where to write.
-        clock: returns seconds.
+        directory: the directory of the result.
+        clock: function that returns the current time in seconds.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
             `margins=(inputs, every)` (docs/monitor.md), and the options that choose matrices of a model
             (`name`, `heads`, `map`, `layers`, `only`, `jobs`, `approximate`). `rules` is a rule file about
             `steps` (docs/check.md). If a rule does not hold at a measured step, the monitor warns. With
-            `on_fail="stop"` it raises `GateFailed` after the row is written, in the first process, whose
-            launcher ends the others.
+            `on_fail="stop"` it writes the row and then raises `GateFailed`. If there are several processes,
+            only the first raises it, and the launcher ends the others.
 
     >>> import tempfile, torch
     >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32)

@@ -15,7 +15,7 @@ class CoordinatesSettings(Settings):
     """Compute how much the logits of a two-layer GPT-2 change in a few steps of SGD, for a given width.
 
     In the standard parametrisation (SP) the change grows with the width. In muP (arXiv 2203.03466) it has a
-    limit. Needs the extra lens.
+    limit. This command needs the optional packages of attnlaw[lens].
     """
 
     width: int = setting(64, "A multiple of 16.", symbol="N", minimum=16, maximum=10**6, sweepable=True)

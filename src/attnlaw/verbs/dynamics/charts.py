@@ -184,7 +184,10 @@ def _points(
     "target's spike is seen.",
 )
 def spectra(view: ChartView) -> Drawings:
-    """Draw densities above each other, with eigenvalues of SGD behind them and the location of a spike."""
+    """Draw the density of the spectrum at several times, one panel above the other.
+
+    Bars behind a density show the eigenvalues of students that SGD trained. A mark shows the spike.
+    """
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
     for case, case_rows in rows_by_case(rows, names):

@@ -120,7 +120,10 @@ def draw_densities(
 
 
 def distances(result: Result) -> list[Figure]:
-    """Draw distances against the width, or against the heads if each number of heads has one width."""
+    """Draw the distances to the limit against the width.
+
+    If each number of heads has only one width, draw them against the number of heads instead.
+    """
     view = ChartView.of(result)
     finite = view.rows.filter(pl.col("width").is_finite())
     widths = finite.group_by("heads").agg(pl.col("width").n_unique())["width"].to_list()
