@@ -1000,7 +1000,8 @@ def lens(
     + c(X) (TensorLens, arXiv 2601.17958): how well T and c rebuild the network's output, the largest singular
     values of T, and how much each input token moves each output token, next to attention rollout. The map of
     tokens takes long for a long input; --only heads leaves it out. With --entrywise: which rank would keep
-    every attention weight of a head, and what lower ranks cost. Needs the extra lens.
+    every attention weight of a head, and what lower ranks cost. This command needs the optional packages of
+    attnlaw[lens].
 
     Options that take a sequence make one case for each value.
 

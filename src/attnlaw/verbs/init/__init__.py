@@ -76,11 +76,8 @@ class InitSettings(Settings):
     )
     gradients: int = law_setting(
         0,
-        "Also norms of gradients, over so many initialisations, at the own
-        width. This command
-        needs the
-        optional packages
-        of attnlaw[lens].", minimum=0,
+        "Also norms of gradients, over so many initialisations, at the own width. Needs the extra lens.",
+        minimum=0,
         maximum=10**6,
     )
     seed: int = law_setting(0, "Seed; equal seeds repeat the table.", minimum=0)
