@@ -121,11 +121,8 @@ def adapter_model(adapter: Adapter, name: str) -> Model:
 
 def is_adapter(path: Path) -> bool:
     """Return whether a directory contains a LoRA adapter and no model."""
-    return (
-        require_valid_path(path).is_dir()
-        and (path / CONFIG).is_file()
-        and not any(path.glob("model*.safetensors*"))
-    )
+    has_config = require_valid_path(path).is_dir() and (path / CONFIG).is_file()
+    return has_config and not any(path.glob("model*.safetensors*"))
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:

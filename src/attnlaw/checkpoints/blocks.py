@@ -288,15 +288,10 @@ class StoredLayer:
 
     def products(self) -> Layer[Product]:
         """Return the layer of the network, with its products as leaves."""
-        return Layer(
-            self.index,
-            self.attention.products(),
-            None if self.cross is None else self.cross.products(),
-            None if self.feed_forward is None else self.feed_forward.products(),
-            tuple(expert.products() for expert in self.experts),
-            self.stack,
-            self.router_sum,
-        )
+        attention, cross = self.attention.products(), None if self.cross is None else self.cross.products()
+        feed_forward = None if self.feed_forward is None else self.feed_forward.products()
+        experts = tuple(expert.products() for expert in self.experts)
+        return Layer(self.index, attention, cross, feed_forward, experts, self.stack, self.router_sum)
 
 
 class FactorSource(Protocol):

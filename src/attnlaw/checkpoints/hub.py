@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attnlaw.checkpoints.formats import FORMATS
-from attnlaw.core.errors import InputError
+from attnlaw.core.errors import InputError, as_input_error
 
 HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w][\w./+-]*))?")
 CONFIGS = ("config.json", "params.json")
@@ -95,11 +95,7 @@ def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> lis
 
 
 def _import_hub(repository: str) -> Any:
-    try:
+    remedy = "if it is an id on a model hub, install its client with: pip install 'attnlaw[hub]'"
+    with as_input_error(f"{repository}: no such file or directory", remedy, ImportError, with_reason=False):
         import huggingface_hub
-    except ImportError as error:
-        raise InputError(
-            f"{repository}: no such file or directory; if it is an id on a model hub, install its client "
-            "with: pip install 'attnlaw[hub]'"
-        ) from error
     return huggingface_hub

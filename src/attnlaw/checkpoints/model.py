@@ -23,7 +23,6 @@ class Model:
     Args:
         name: what rows call the model.
         family: the model type, or the family whose tensor names it has.
-        tensors: the stored tensors.
         network: the tree of its matrices, none of them read yet.
         embedding_view, unembedding_view: the token embedding and the output matrix, if they were found.
         extensions: features beyond the plain post-norm encoder for which the bounds were stated.

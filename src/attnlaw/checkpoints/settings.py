@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import MISSING, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 
 CHECKPOINT, MACHINE = "Checkpoint", "Machine"
 STORAGE, DOUBLE = PRECISIONS = ("storage", "double")
+option = partial(setting, panel=CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,9 @@ DEFAULT_ARITHMETIC = Arithmetic()
 
 def model_setting(default: Any) -> Any:
     """Return the positional setting MODEL; `default` is MISSING if the verb needs a model."""
-    return setting(
-        default,
-        "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module.",
-        sweepable=True,
-        expand=expand_run,
-        is_path=True,
-        positional=True,
-        metavar="MODEL",
-        panel=CHECKPOINT,
-    )
+    text = "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module."
+    kinds: dict[str, Any] = {"sweepable": True, "is_path": True, "positional": True}
+    return option(default, text, expand=expand_run, metavar="MODEL", **kinds)
 
 
 @settings_dataclass
@@ -56,22 +51,14 @@ class ModelSettings(Settings):
     """A checkpoint, how to open it, and which of its matrices to take."""
 
     model: Any = model_setting(MISSING)
-    layers: str | int | None = setting(
-        None, "Only these layers (as a slice).", metavar="0:4", panel=CHECKPOINT
+    layers: str | int | None = option(None, "Only these layers (as a slice).", metavar="0:4")
+    only: tuple[str, ...] | None = option(None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...")
+    heads: int | None = option(None, "Attention heads, where no config.json tells their number.", minimum=1)
+    map: str | None = option(
+        None, "The names of an architecture of your own.", is_path=True, metavar="FILE.toml"
     )
-    only: tuple[str, ...] | None = setting(
-        None, f"Only these: {', '.join(GROUPS)}.", metavar="qk,vo,...", panel=CHECKPOINT
-    )
-    heads: int | None = setting(
-        None, "Attention heads, where no config.json tells their number.", minimum=1, panel=CHECKPOINT
-    )
-    map: str | None = setting(
-        None, "The names of an architecture of your own.", is_path=True, metavar="FILE.toml", panel=CHECKPOINT
-    )
-    adapter: str | None = setting(
-        None, "A LoRA adapter to add to the model.", is_path=True, metavar="DIR", panel=CHECKPOINT
-    )
-    name: str | None = setting(None, "What rows call the model; its path unless given.", panel=CHECKPOINT)
+    adapter: str | None = option(None, "A LoRA adapter to add to the model.", is_path=True, metavar="DIR")
+    name: str | None = option(None, "What rows call the model; its path unless given.")
     jobs: int | None = setting(
         None, "Threads; all cores unless given.", minimum=1, machine_only=True, panel=MACHINE
     )

@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import require_regular_file
 
-NARROW: dict[str, Any] = {
-    "bfloat16": ml_dtypes.bfloat16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
-}
+NARROW = {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
 
 class Tensors(ABC):

@@ -34,19 +34,17 @@ def library() -> ctypes.CDLL | None:
 
 def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
     """Call a BLAS routine. Arrays must have the layout that Fortran expects, and may be overwritten."""
-    _routine(dll, name)(*map(_by_reference, arguments), *_lengths(arguments))
+    # Fortran expects the hidden lengths of its letters at the end.
+    lengths = [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, bytes)]
+    getattr(dll, f"scipy_{name}_")(*map(_by_reference, arguments), *lengths)
 
 
 def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
     """Call a LAPACK routine that ends with a status; raise a `LinAlgError` if the status is not zero."""
-    status = ctypes.c_int(0)
-    _routine(dll, name)(*map(_by_reference, arguments), ctypes.byref(status), *_lengths(arguments))
-    if status.value:
-        raise np.linalg.LinAlgError(f"LAPACK's {name} returned {status.value}")
-
-
-def _routine(dll: ctypes.CDLL, name: str) -> Any:
-    return getattr(dll, f"scipy_{name}_")
+    status = np.zeros(1, dtype=np.intc)
+    blas(dll, name, *arguments, status)
+    if status[0]:
+        raise np.linalg.LinAlgError(f"LAPACK's {name} returned {status[0]}")
 
 
 def _by_reference(argument: Argument) -> Any:
@@ -56,8 +54,3 @@ def _by_reference(argument: Argument) -> Any:
     if isinstance(argument, int):
         return ctypes.byref(ctypes.c_int(argument))
     return argument.ctypes.data_as(ctypes.c_void_p)
-
-
-def _lengths(arguments: tuple[Argument, ...]) -> list[Any]:
-    """Return the hidden lengths that Fortran expects for its letters."""
-    return [ctypes.c_size_t(1) for argument in arguments if isinstance(argument, bytes)]

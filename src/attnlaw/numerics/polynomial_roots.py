@@ -52,7 +52,6 @@ def smallest_root(
 
     Args:
         candidates: returns all roots at z, shape (..., roots).
-        z: real or complex points.
         intervals: support of the law, as (low, high) pairs.
     """
     z = np.asarray(z)

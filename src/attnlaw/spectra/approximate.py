@@ -47,7 +47,6 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
     up to 2 k, with k = `DEFLATED`) would gain nothing and is factorised.
 
     Args:
-        matrix: of any shape.
         seed: of the random probes.
         fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
 
@@ -76,17 +75,11 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
     top, top_error = _largest(run.rows(slice(PROBES, None)))
     deflated_trace = float(np.sum(leading_run.squared_norm * leading_run.diagonal[:, 0]))
     rest = size - leading.shape[1], float(np.einsum("ij,ij->", wide, wide)) - deflated_trace
-    runs = leading_run, run.rows(slice(PROBES))
-    upper, lower = (
-        _spectrum(top, deflated, _calibrate(probed, *rest))
-        for deflated, probed in (
-            [_gauss_rules(run) for run in runs],
-            [_radau_rules(run, ROUND_OFF * top**2) for run in runs],
-        )
-    )
+    probed, floor = run.rows(slice(PROBES)), ROUND_OFF * top**2
+    upper = _spectrum(top, _gauss_rules(leading_run), _calibrate(_gauss_rules(probed), *rest))
+    lower = _spectrum(top, _radau_rules(leading_run, floor), _calibrate(_radau_rules(probed, floor), *rest))
     multiplicities = Multiplicities(upper[1], *lower, top_error)
-    norms = entry_norms(scaled)
-    shape = matrix.shape[0], matrix.shape[1]
+    shape, norms = (matrix.shape[0], matrix.shape[1]), entry_norms(scaled)
     applied = None if fold is None else applied_matrix(scaled, fold)
     spectrum = Spectrum(upper[0], shape, *norms, "lanczos", multiplicities, applied=applied)
     return rescale_spectrum(spectrum, scale)
@@ -155,6 +148,5 @@ def _spectrum(top: float, deflated: tuple[Reals, Reals], rest: tuple[Reals, Real
     values = np.sqrt(np.concatenate([[top**2], deflated[0].ravel(), rest[0].ravel()]))
     probe_weights = np.kron(np.eye(probes), np.ones(rest[0].shape[1])) * rest[1].ravel()
     common = np.tile(np.append(0.0, deflated[1].ravel()), (probes, 1))
-    order = np.argsort(values[1:])[::-1] + 1
-    order = np.append(0, order)
+    order = np.append(0, np.argsort(values[1:])[::-1] + 1)
     return np.minimum(values, top)[order], np.hstack([common, probe_weights])[:, order]

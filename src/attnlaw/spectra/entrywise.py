@@ -64,14 +64,9 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
         rest = s[rank:]
         rows, columns = U[:, rank:] ** 2 @ rest, rest @ Vt[rank:] ** 2
         largest, tail = float(np.abs(left).max()), float(rest.sum() / np.sqrt(A.size))
-        errors[rank] = EntrywiseError(
-            rank=rank,
-            largest=largest,
-            rms=float(np.sqrt(np.sum(rest**2) / A.size)),
-            tail=tail,
-            bound=float(np.sqrt(rows.max() * columns.max())),
-            coherence=largest / tail if rest.size and rest[0] > noise else None,
-        )
+        rms, bound = float(np.sqrt(np.sum(rest**2) / A.size)), float(np.sqrt(rows.max() * columns.max()))
+        coherence = largest / tail if rest.size and rest[0] > noise else None
+        errors[rank] = EntrywiseError(rank, largest, rms, tail, bound, coherence)
     return tuple(errors[rank] for rank in wanted)
 
 

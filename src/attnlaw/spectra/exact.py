@@ -127,7 +127,7 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     """Return the spectrum of the matrix times `scale`; raise an OverflowError if a norm exceeds float64."""
     if scale == 1:
         return spectrum
-    norm_21, norm_11, error = spectrum.norm_21 * scale, spectrum.norm_11 * scale, spectrum.norm_11_error
+    norm_21, norm_11 = spectrum.norm_21 * scale, spectrum.norm_11 * scale
     # The (1,1) norm bounds the (2,1) norm, which bounds the nuclear norm, so no sum of values overflows.
     if not np.isfinite(norm_11):
         raise OverflowError("the sum of its absolute entries exceeds float64")
@@ -135,15 +135,10 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
     if multiplicities is not None:
         lower, top_error = multiplicities.lower_values * scale, multiplicities.spectral_error * scale
         multiplicities = replace(multiplicities, lower_values=lower, spectral_error=top_error)
-    return replace(
-        spectrum,
-        values=spectrum.values * scale,
-        norm_21=norm_21,
-        norm_11=norm_11,
-        norm_11_error=None if error is None else error * scale,
-        multiplicities=multiplicities,
-        applied=None if spectrum.applied is None else spectrum.applied.rescale(scale),
-    )
+    applied = None if spectrum.applied is None else spectrum.applied.rescale(scale)
+    error = None if spectrum.norm_11_error is None else spectrum.norm_11_error * scale
+    values = replace(spectrum, values=spectrum.values * scale, multiplicities=multiplicities, applied=applied)
+    return replace(values, norm_21=norm_21, norm_11=norm_11, norm_11_error=error)
 
 
 def absolute_sum(matrix: Reals) -> float:

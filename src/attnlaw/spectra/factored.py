@@ -111,15 +111,10 @@ def spectrum_and_roots(
         norm_11 = Estimate(_absolute_product_sum(scaled_left, scaled_right))
     else:
         norm_11 = sampled_absolute_sum(scaled_left, scaled_right, lengths, seed)
-    spectrum = Spectrum(
-        scipy.linalg.svdvals(left_root @ right_root.T, check_finite=False),
-        (left.shape[0], right.shape[1]),
-        norm_21=float(lengths.sum()),
-        norm_11=norm_11.value,
-        norm_11_error=norm_11.error,
-        route=max(left_route, right_route),  # "qr" if one of both is
-        inner=left.shape[1],
-    )
+    values = scipy.linalg.svdvals(left_root @ right_root.T, check_finite=False)
+    route = max(left_route, right_route)  # "qr" if one of both is
+    shape, norms = (left.shape[0], right.shape[1]), (float(lengths.sum()), norm_11.value)
+    spectrum = Spectrum(values, shape, *norms, route, inner=left.shape[1], norm_11_error=norm_11.error)
     true_spectrum = rescale_spectrum(spectrum, left_scale * right_scale)
     roots = (left_root, left_scale), (right_root, right_scale)
     if folded is None:

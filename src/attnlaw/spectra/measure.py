@@ -78,7 +78,6 @@ class Unit:
     Args:
         first: number of its first matrix among all matrices of the model, in the order of rows. It does not
             depend on the selection.
-        members: number of matrices.
         rounding: relative error with which its tensors were stored, if float32 may be enough (see
             `precision`). None means float64.
         exact: whether norms of entries use every entry.

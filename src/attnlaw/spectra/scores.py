@@ -82,13 +82,11 @@ class ScoreReader:
         shared = block.shared_key
         self._shared = None if shared is None else _side_builder(model, shared, source, None, 1)
 
-    def __call__(
-        self, head: int, factors: tuple[Reals, Reals], roots: tuple[Root, Root]
-    ) -> ScoreSizes | None:
+    def __call__(self, head: int, pair: tuple[Reals, Reals], roots: tuple[Root, Root]) -> ScoreSizes | None:
         """Return the sizes of a head from its factors and their folded roots; None if they exceed float64."""
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
-            query, keys = self._query(head, factors[0], roots[0]), self._keys(head, factors[1].T, roots[1])
+            query, keys = self._query(head, pair[0], roots[0]), self._keys(head, pair[1].T, roots[1])
             if turned is not None and rotary is not None and rotary.scale is not None:
                 query = query.scale_columns(turned, rotary.scale)
                 before = sum(side.shift.size for side in keys[:-1])  # the last side has all turned entries

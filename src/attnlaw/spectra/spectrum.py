@@ -58,10 +58,6 @@ class Multiplicities:
     lower_weights: Reals  # multiplicities of these nodes, shape (probes, nodes)
     spectral_error: float  # bound on the error of the largest value
 
-    @property
-    def mean(self) -> Reals:
-        return np.asarray(self.weights.mean(axis=0))
-
 
 @dataclass(frozen=True, eq=False)
 class Applied:
@@ -140,7 +136,8 @@ class Spectrum:
     @property
     def counts(self) -> Reals:
         """How often each value counts: once, unless the spectrum is approximate."""
-        return np.ones_like(self.values) if self.multiplicities is None else self.multiplicities.mean
+        many = self.multiplicities
+        return np.ones_like(self.values) if many is None else np.asarray(many.weights.mean(axis=0))
 
     @property
     def spectral(self) -> float:

@@ -315,9 +315,6 @@ def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
     for time in path.time[1:].tolist():
         edge = path.edge(time)
         for outlier in path.outliers(time):
-            times = {
-                "time": time,
-                "target": outlier.target,
-                "left_time": left.setdefault(outlier.target, time),
-            }
+            left_time = left.setdefault(outlier.target, time)
+            times = {"time": time, "target": outlier.target, "left_time": left_time}
             yield {**times, "strength": outlier.location / edge}

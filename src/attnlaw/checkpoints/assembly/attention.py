@@ -158,17 +158,15 @@ def _check_inputs(shapes: Shapes, view: View, output: View) -> None:
 
 
 def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | None) -> int:
-    declared = shapes.config.size(key)
+    config = shapes.config
+    declared = config.size(key)
     if given and declared not in (None, given):
-        raise InputError(
-            f"--heads {given}: {shapes.config.source} says {declared} ({key}); leave --heads out"
-        )
+        raise InputError(f"--heads {given}: {config.source} says {declared} ({key}); leave --heads out")
     heads = given or declared
     default_size = shapes.family.default_head_size
     if heads is None and default_size and width % default_size == 0:
         heads = width // default_size
     if heads is None:
-        config = shapes.config
         why = f"{config.source} has no {key}" if config.values else f"There is no {config.source}"
         remedy = "" if config.values else "put the model's config.json there, or "
         raise InputError(

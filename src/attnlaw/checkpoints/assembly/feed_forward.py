@@ -82,9 +82,5 @@ def _block(
     shapes.check_layer(views["in"], "inputs", views["in"].shape[0], views["out"].shape[1])
     between = shapes.stack.inner_norms.get("out")
     norm = shapes.norm(prefix + between) if between else None
-    return FeedForward(
-        inner=views["in"],
-        outer=views["out"],
-        gate=views.get("gate"),
-        outer_norm=shapes.require_norm_fits(norm, views["out"]) or NO_NORM,
-    )
+    outer_norm = shapes.require_norm_fits(norm, views["out"]) or NO_NORM
+    return FeedForward(views["in"], views["out"], views.get("gate"), outer_norm=outer_norm)

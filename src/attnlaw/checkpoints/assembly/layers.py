@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from attnlaw.checkpoints.assembly import remarks
 from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
 from attnlaw.checkpoints.assembly.match import (
@@ -15,15 +16,7 @@ from attnlaw.checkpoints.assembly.match import (
     match_family,
     model_type_of,
 )
-from attnlaw.checkpoints.assembly.norms import BlockNorms, StackNorms, stack_norms
-from attnlaw.checkpoints.assembly.remarks import (
-    extensions,
-    format_ranges,
-    matrices_left_out,
-    missing_from_network,
-    model_warnings,
-    unread_layers,
-)
+from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
 from attnlaw.checkpoints.config import Config
@@ -47,9 +40,7 @@ def build_model(
     """Build a `Model` from names, shapes and sizes, without reading weights.
 
     Args:
-        name: what rows call the model.
         heads: the number of heads that the user gave.
-        families: the families to compare with.
         map_file: the file of a user's family, for messages.
     """
     match = match_family(tensors, config, families, map_file)
@@ -71,7 +62,7 @@ def build_model(
     for shapes, stack in stacks:
         label = stack.stack.name or (stack.prefix.strip(".") or None if len(match.stacks) > 1 else None)
         order = applications if family.shared_layers else range(len(stack.layers))
-        norms = stack_norms(shapes, stack, order)
+        norms, last_norm = stack_norms(shapes, stack, order)
         first = len(layers) + len(others)
         stack_layers = _build_layers(shapes, stack, heads, label and printable(label), first, norms, memory)
         if family.towers:
@@ -80,10 +71,10 @@ def build_model(
         layers += stack_layers
         numbers = range(first, first + len(stack_layers) + len(stack.linear))
         others += sorted({*numbers} - {layer.index for layer in stack_layers})
-        memory = norms.last
-    left_out = matrices_left_out(match, layers, tensors)
-    unread = unread_layers(match, layers, tensors, config)
-    obstacle = missing_from_network(match, layers, tensors, others, left_out, unread)
+        memory = last_norm
+    left_out = remarks.matrices_left_out(match, layers, tensors)
+    unread = remarks.unread_layers(match, layers, tensors, config)
+    obstacle = remarks.missing_from_network(match, layers, tensors, others, left_out, unread)
     embedding = _find_view(tensors, family.embedding, stored_out_in=False)
     unembedding = _find_view(tensors, family.unembedding, stored_out_in=True)
     outside = [
@@ -91,27 +82,15 @@ def build_model(
         for kind, view, norm in (("embedding", embedding, NO_NORM), ("unembedding", unembedding, None))
         if view is not None
     ]
-    return Model(
-        name=printable(name),
-        family=printable(model_type_of(family, config)),
-        tensors=tensors,
-        network=Network(
-            tuple(layer.products() for layer in layers),
-            applications,
-            attention_widths(layers),
-            _activation(shapes_of[0]),
-            tuple(outside),
-            obstacle,
-            tuple(towers),
-            tuple(others),
-        ),
-        layers=tuple(layers),
-        embedding_view=embedding,
-        unembedding_view=unembedding,
-        extensions=extensions(match, layers, config, obstacle is None),
-        warnings=model_warnings(match, layers, tensors, config, left_out, unread, others, stranger),
-        config=config,
+    products, widths = tuple(layer.products() for layer in layers), attention_widths(layers)
+    network = Network(products, applications, widths, _activation(shapes_of[0]), tuple(outside))
+    network = replace(network, unread=obstacle, towers=tuple(towers), other_layers=tuple(others))
+    title, kind = printable(name), printable(model_type_of(family, config))
+    notes = (
+        remarks.extensions(match, layers, config, obstacle is None),
+        remarks.model_warnings(match, layers, tensors, config, left_out, unread, others, stranger),
     )
+    return Model(title, kind, tensors, network, tuple(layers), embedding, unembedding, *notes, config)
 
 
 def _activation(shapes: Shapes) -> str:
@@ -126,7 +105,7 @@ def _build_layers(
     heads: int | None,
     label: str | None,
     first: int,
-    norms: StackNorms,
+    norms: Sequence[BlockNorms],
     memory: Norm | None,
 ) -> list[StoredLayer]:
     """Return the layers of one stack; `memory` is the norm at the end of the stack before it."""
@@ -134,21 +113,17 @@ def _build_layers(
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
     prefixes = dict(zip(matched.numbers, matched.layers, strict=True))
-    norms_by_number = dict(zip(matched.numbers, norms.layers, strict=True))
+    norms_by_number = dict(zip(matched.numbers, norms, strict=True))
     for number, prefix in prefixes.items():
         layer_shapes = replace(shapes, config=layer_config(shapes.config, number, stack.inner_size))
         source = key_source(shapes.config, number)
         location = BlockLocation(prefix, number, prefixes.get(source, prefix), first + source)
         experts = build_experts(layer_shapes, prefix, stack)
-        blocks = StoredLayer(
-            index=first + number,
-            attention=build_attention(layer_shapes, location, heads),
-            cross=build_attention(layer_shapes, replace(location, cross=True), heads) if has_cross else None,
-            feed_forward=build_feed_forward(layer_shapes, prefix, stack, bool(experts)),
-            stack=label,
-            experts=experts,
-            router_sum=_router_sum(layer_shapes, len(experts)),
-        )
+        attention = build_attention(layer_shapes, location, heads)
+        cross = build_attention(layer_shapes, replace(location, cross=True), heads) if has_cross else None
+        feed_forward = build_feed_forward(layer_shapes, prefix, stack, bool(experts))
+        router_sum = _router_sum(layer_shapes, len(experts))
+        blocks = StoredLayer(first + number, attention, cross, feed_forward, label, experts, router_sum)
         earlier = norms_by_number.get(source, norms_by_number[number])["attention"]
         layers.append(_attach_norms(layer_shapes, blocks, norms_by_number[number], memory, earlier))
     having = [bool(layer.feed_forward or layer.experts) for layer in layers]
@@ -209,7 +184,7 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
-        found = format_ranges(positions)
+        found = remarks.format_ranges(positions)
         remedy = "the checkpoint is incomplete or its config.json belongs to another model"
         raise InputError(
             f"{shapes.tensors.source}: expected {count} layers, found layers {found}; "

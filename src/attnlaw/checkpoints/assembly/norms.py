@@ -13,7 +13,6 @@ model's type is not one of the family's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from attnlaw.checkpoints.assembly.match import MatchedStack
 from attnlaw.checkpoints.assembly.shapes import Shapes
@@ -21,17 +20,9 @@ from attnlaw.checkpoints.blocks import NO_NORM, Norm
 from attnlaw.checkpoints.config import Config
 from attnlaw.checkpoints.families import Family, Roles
 
-BlockNorms = dict[str, Norm | None]
+BlockNorms = dict[str, Norm | None]  # the norm that feeds each block of a layer, by the block's name
 BLOCK_ORDER = ("attention", "cross", "feed_forward")
 BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read that of the feed-forward block
-
-
-@dataclass(frozen=True)
-class StackNorms:
-    """The norm that feeds each block of each layer, by the block's name, and the stack's last norm."""
-
-    layers: tuple[BlockNorms, ...]
-    last: Norm | None
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
@@ -42,8 +33,10 @@ def is_pre_norm(family: Family, config: Config) -> bool:
     return family.pre_norm
 
 
-def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> StackNorms:
-    """Return the norms of one stack; `order` is the order in which its layers are applied.
+def stack_norms(
+    shapes: Shapes, matched: MatchedStack, order: Sequence[int]
+) -> tuple[list[BlockNorms], Norm | None]:
+    """Return the norms of every layer, and the last norm; `order` is that in which layers are applied.
 
     A layer that is applied several times gets the norm of its last application: only the first may differ.
     """
@@ -70,8 +63,8 @@ def stack_norms(shapes: Shapes, matched: MatchedStack, order: Sequence[int]) -> 
             for block in BLOCK_ORDER:
                 layers[number][block] = feeding
                 feeding = _block_norm(shapes, at, roles, block) or feeding
-    in_place = tuple(layers[number] for number in range(len(matched.layers)))
-    return StackNorms(in_place, last or (None if before else feeding))
+    in_place = [layers[number] for number in range(len(matched.layers))]
+    return in_place, last or (None if before else feeding)
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:

@@ -24,9 +24,7 @@ ATTENTION = re.compile("attn|attention|[._](qkv|query|q_proj|q_lin)[._]", re.IGN
 NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
 
 
-def extensions(
-    match: Match, layers: Sequence[StoredLayer], config: Config, complete: bool
-) -> tuple[str, ...]:
+def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whole: bool) -> tuple[str, ...]:
     """Return the features beyond the plain post-norm encoder for which the bounds were stated."""
     family = match.family
     declared = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
@@ -41,7 +39,7 @@ def extensions(
         "keys as values": any(block.key == block.value for block in blocks),
         "norms inside blocks": any(block.value_norm or block.output_norm for block in blocks),
         "cross attention": any(layer.cross for layer in layers),
-        "no feed-forward": complete and not all(layer.feed_forwards for layer in layers),
+        "no feed-forward": whole and not all(layer.feed_forwards for layer in layers),
         "parallel attention and feed-forward": any(map(_parallel, layers)) or declared,
         "shared layers": family.shared_layers,
         "pre-norm": is_pre_norm(family, config),

@@ -24,7 +24,6 @@ class Format:
 
     Args:
         endings: endings of file names, with the dot.
-        reader: opens one file.
         extra: the extra of attnlaw that installs what the reader needs.
         in_directory: patterns of the files to look for in a directory, best first.
         on_hub: groups of patterns, best first. The first one that a repository has is downloaded.
@@ -47,10 +46,8 @@ FORMATS = [
         (".safetensors",),
         SafetensorsFile,
         in_directory=(
-            "model.safetensors",
-            "model.safetensors.index.json",
-            "*.safetensors.index.json",
-            "*.safetensors",
+            *("model.safetensors", "model.safetensors.index.json"),
+            *("*.safetensors.index.json", "*.safetensors"),
         ),
         on_hub=(
             ("model*.safetensors", "model.safetensors.index.json"),
@@ -63,13 +60,8 @@ FORMATS = [
         TorchFile,
         extra="torch",
         in_directory=(
-            "pytorch_model.bin",
-            "pytorch_model.bin.index.json",
-            "pytorch_model*.bin",
-            "consolidated.00.pth",
-            "*.pt",
-            "*.pth",
-            "*.ckpt",
+            *("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model*.bin"),
+            *("consolidated.00.pth", "*.pt", "*.pth", "*.ckpt"),
         ),
         on_hub=(("pytorch_model*.bin", "pytorch_model.bin.index.json"), ("consolidated.*.pth",)),
     ),

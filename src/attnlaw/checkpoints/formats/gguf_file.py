@@ -220,12 +220,10 @@ class GgufFile(Tensors):
 
 
 def _header(path: Path) -> Header:
-    try:
-        window = min(path.stat().st_size, MOST)
-        with path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
-            return read_header(data)
-    except (ValueError, struct.error) as error:
-        raise InputError(f"{path}: not a complete GGUF file ({error}); copy or download it again") from error
+    what, window = f"{path}: not a complete GGUF file", min(path.stat().st_size, MOST)
+    damaged = as_input_error(what, "copy or download it again", ValueError, struct.error)
+    with damaged, path.open("rb") as file, mmap.mmap(file.fileno(), window, access=mmap.ACCESS_READ) as data:
+        return read_header(data)
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:

@@ -40,11 +40,9 @@ class ShardedTensors(Tensors):
         weight_map = _weight_map(index)
         shards = {file: open_file(_inside(index, file)) for file in sorted(set(weight_map.values()))}
         self._shard_of = {name: shards[file] for name, file in weight_map.items()}
-        for name, shard in self._shard_of.items():
-            if name not in shard.shapes:
-                raise InputError(
-                    f"{index}: tensor {name} is not in {shard.source}; download the shards again"
-                )
+        for name, part in self._shard_of.items():
+            if name not in part.shapes:
+                raise InputError(f"{index}: tensor {name} is not in {part.source}; download the shards again")
         self.shapes = {name: shard.shapes[name] for name, shard in self._shard_of.items()}
 
     def dtype(self, name: str) -> str:

@@ -47,22 +47,15 @@ def steps(result: Result) -> Figure | None:
         for title, lines in PANELS.items()
     }
     there = {title: lines for title, lines in panel_lines.items() if lines}
-    moves = {
-        title: max((_largest_change(rows, name) for name in lines), key=_size)
-        for title, lines in there.items()
-    }
+    sizes = {title: max(_largest_change(rows, name).size for name in there[title]) for title in there}
     still = [title for title, lines in there.items() if all(_is_still(rows, name) for name in lines)]
-    order = sorted(there, key=lambda title: -moves[title].size)
+    order = sorted(there, key=lambda title: -sizes[title])
     panels = {title: there[title] for title in order if title not in still} or there
     if not there:
         return None
     constant = f"Constant, so not drawn: {'; '.join(still)}." if still else ""
     caption = f"{_headline(rows, there[order[0]], order[0])} {constant} {CAPTION}"
     return Figure("steps", "Against the step", " ".join(caption.split()), partial(step_charts, rows, panels))
-
-
-def _size(move: ColumnChange) -> float:
-    return move.size
 
 
 def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
@@ -72,7 +65,7 @@ def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
         values = model_rows[name].drop_nulls()
         if values.len():
             changes.append(ColumnChange(float(values[0]), float(values[-1])))
-    return max(changes, key=_size)
+    return max(changes, key=lambda change: change.size)
 
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:

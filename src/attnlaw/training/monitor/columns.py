@@ -29,7 +29,7 @@ def _lines(groups: Iterable[str], *names: str) -> dict[str, str]:
     return {f"{name}_{group}": f"{labels[name]}{group}" for name in names for group in groups}
 
 
-def _columns(groups: Iterable[str], name: str, description: str, *label: Any, **kind: Any) -> list[Quantity]:
+def _each(groups: Iterable[str], name: str, description: str, *label: Any, **kind: Any) -> list[Quantity]:
     """Return one column for each group, whose name replaces `{}` in the description."""
     return [Quantity(f"{name}_{group}", description.format(group), *label, **kind) for group in groups]
 
@@ -53,27 +53,25 @@ STEPS = (
     Quantity("step", "of the optimizer", kind="int"),
     Quantity("model", "what rows call the model", kind="text"),
     *(Quantity(f"log10_{bound.name}", f"log10 of the proxy: {bound.label}") for bound in MONITORED),
-    *_columns(LAYER_GROUPS, "stable_rank", "median over the matrices of {}"),
-    *_columns(LAYER_GROUPS, "outliers", "sum over the matrices of {}", kind="int"),
-    *_columns(LAYER_GROUPS, "alpha", "median over the matrices of {}"),
-    *_columns(HEAD_KINDS, "factor_excess", "of the factors, median over the heads of {}"),
-    *_columns(
-        HEAD_KINDS, "factor_imbalance_kept", "factor_imbalance over its start, median over heads of {}"
-    ),
-    *_columns(
+    *_each(LAYER_GROUPS, "stable_rank", "median over the matrices of {}"),
+    *_each(LAYER_GROUPS, "outliers", "sum over the matrices of {}", kind="int"),
+    *_each(LAYER_GROUPS, "alpha", "median over the matrices of {}"),
+    *_each(HEAD_KINDS, "factor_excess", "of the factors, median over the heads of {}"),
+    *_each(HEAD_KINDS, "factor_imbalance_kept", "factor_imbalance over its start, median over heads of {}"),
+    *_each(
         HEAD_KINDS,
         "factor_difference_kept",
         "‖AᵀA − BᵀB‖ over its start, median over heads of {}; gradient flow keeps 1 without decay",
     ),
-    *_columns(HEAD_KINDS, "mean", "|Tr M|/√N, median over heads of {}"),
-    *_columns(HEAD_KINDS, "frobenius", "‖M‖_F/√N, median over heads of {}"),
-    *_columns(
+    *_each(HEAD_KINDS, "mean", "|Tr M|/√N, median over heads of {}"),
+    *_each(HEAD_KINDS, "frobenius", "‖M‖_F/√N, median over heads of {}"),
+    *_each(
         HEAD_KINDS,
         "stronger_first",
         "1 where larger modes of {} left the bulk earlier, -1 later: Kendall's τ within heads",
         "τ",
     ),
-    *_columns(HEAD_KINDS, "stronger_first_p", "its one-sided p-value among orders of {} by chance", "p"),
+    *_each(HEAD_KINDS, "stronger_first_p", "its one-sided p-value among orders of {} by chance", "p"),
     Quantity("score_spread_qk", "spread of logits over isotropic tokens (logit_typical), median over heads"),
     Quantity("logit_bound", "the largest bound of logits over the heads that have one"),
     Quantity("margins_mean_log", "mean of log D on the inputs that were given", error=True),

@@ -28,7 +28,7 @@ its target is unknown, and modes that left earlier had longer to grow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -177,14 +177,6 @@ def stronger_first(
     return OrderAgreement(score / pairs, p_value, pairs)
 
 
-@dataclass(frozen=True)
-class HeadReadings:
-    """Numbers from the factors of heads: Tr M/sqrt(N) of square products M, and the rows of all modes."""
-
-    means: dict[MatrixLocation, float] = field(default_factory=dict)
-    modes: pl.DataFrame = field(default_factory=lambda: quantity_frame(STEP_MODES, []))
-
-
 @dataclass
 class History:
     """What a measurement needs from earlier steps: factor sizes at the first step, and the modes so far."""
@@ -193,18 +185,16 @@ class History:
     tracker: ModeTracker = field(default_factory=ModeTracker)
 
     @classmethod
-    def of(
-        cls, model: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int
-    ) -> History:
+    def of(cls, name: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int) -> History:
         """Restore the history of a model from its stored rows before a step."""
         history = cls()
-        earlier = _rows_before(matrices, model, before)
+        earlier = _rows_before(matrices, name, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
             history.starts = {
-                tuple(row[name] for name in LOCATION_NAMES): {name: row[name] for name in FACTOR_SIZES}
+                tuple(row[column] for column in LOCATION_NAMES): {size: row[size] for size in FACTOR_SIZES}
                 for row in earlier.filter(pl.col("step") == pl.col("step").min()).iter_rows(named=True)
             }
-        last = _rows_before(modes, model, before)
+        last = _rows_before(modes, name, before)
         if last is not None:
             newest = last.filter(pl.col("step") == pl.col("step").max())
             history.tracker = ModeTracker.from_rows(newest.iter_rows(named=True), LOCATION_NAMES)
@@ -228,13 +218,17 @@ class History:
 
     def read_heads(
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
-    ) -> HeadReadings:
-        """Read the factors of all measured heads; compute their means and modes, if those were requested."""
-        readings, seen, edges = HeadReadings(), {}, {}
+    ) -> tuple[dict[MatrixLocation, float], pl.DataFrame]:
+        """Read the factors of all measured heads, if quantities need them.
+
+        Returns:
+            Tr M/sqrt(N) of square products M, and the rows of all modes.
+        """
+        means, seen, edges = {}, {}, {}
         heads = measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
         for location, (left, right), spectrum in heads:
             if left.shape[0] == right.shape[1]:
-                readings.means[location] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
+                means[location] = float(np.einsum("ij,ji->", left, right)) / left.shape[0] ** 0.5
             null = null_of_spectrum(spectrum) if "modes" in quantities else None
             compared = None if null is None else null.compare(without_round_off(spectrum))
             if compared is not None and compared.outliers is not None:
@@ -247,7 +241,7 @@ class History:
             for key, modes in self.tracker.follow(step, seen).items()
             for mode in modes
         ]
-        return replace(readings, modes=quantity_frame(STEP_MODES, rows))
+        return means, quantity_frame(STEP_MODES, rows)
 
 
 def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFrame | None:

@@ -102,9 +102,9 @@ def take_snapshot(
         ]
         keys = [tuple(location_row(model.name, location).values()) for location, _ in measured]
         columns |= history.relative_sizes(keys, {name: columns[name] for name in FACTOR_SIZES})
-    readings = history.read_heads(model, tree, step, quantities)
+    means, modes = history.read_heads(model, tree, step, quantities)
     if "means" in quantities:
-        columns["mean"] = [readings.means.get(location) for location, _ in measured]
+        columns["mean"] = [means.get(location) for location, _ in measured]
         columns["frobenius"] = [
             None if location.head is None else spectrum.frobenius / spectrum.shape[0] ** 0.5
             for location, spectrum in measured
@@ -123,13 +123,13 @@ def take_snapshot(
         "model": model.name,
         **_proxy_columns(bounds),
         **_group_columns(matrices),
-        **stronger_first_columns(readings.modes),
+        **stronger_first_columns(modes),
         **_score_columns([*logits.values()]),
         "status": Outcome.DONE,
         "remark": "; ".join(warnings) or None,
         "attnlaw_version": __version__,
     }
-    return Snapshot(step, row, matrices, readings.modes)
+    return Snapshot(step, row, matrices, modes)
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
