@@ -1,12 +1,16 @@
-"""Detect layers and heads that compute nearly the same.
+"""Detect layers that compute nearly the same, and heads of one block that do.
 
-attnlaw compares sketches of all heads first. It computes exact cosines only for pairs with similar sketches.
-The sketch of an N x N matrix M is S M T^T, where S and T have 64 Gaussian rows. It has 4096 numbers for any
-N. All sketches of one width share S and T. So the cosine of two sketches estimates the cosine of their
-matrices, <M, M'> / (|M| |M'|), with a standard error of about (1 - cosine^2) / 6.
+A head is compared with the other heads of its block. Layers are compared head by head in their order, so a
+copy with permuted heads is not found. A copy with the opposite sign is not found either.
 
-attnlaw never forms the matrix M = A B of a head (its QK or VO), only the factors A and B. The sketch is
-(S A)(B T^T), and the exact cosines use <A B, A' B'> = sum (A^T A') * (B B'^T).
+While attnlaw reads a model, it reduces each head to a sketch. It computes exact cosines only for pairs with
+similar sketches, and the detectors compare these with the user's threshold. The sketch of a matrix M (QK or
+VO of a head) is S M T^T, where S and T have 64 Gaussian rows. It has 4096 numbers for any size of M. All
+sketches of one width share S and T. So the cosine of two sketches estimates the cosine of their matrices,
+<M, M'> / (|M| |M'|), with a standard error of at most about (1 - cosine^2) / 6.
+
+attnlaw never forms M = A B, only its factors A and B. The sketch is (S A)(B T^T), and the exact cosines use
+<A B, A' B'> = sum (A^T A') * (B B'^T).
 """
 
 from __future__ import annotations
@@ -56,7 +60,8 @@ class ProjectedMaps:
 def project_map(attention: Attention, view: View, matrix: Sketch) -> Sketch:
     """Project the side of a weight matrix that faces the residual stream.
 
-    The result is S A for the left factor A of QK or VO, and B T^T for the right factor B.
+    Queries and values, which are left factors A, become S A. The output, a right factor B, becomes B T^T.
+    Keys are stored as B^T and become T B^T.
     """
     if view == attention.output:
         return matrix @ projection(matrix.shape[1], 1).T
@@ -80,7 +85,9 @@ def sketch_heads(attention: Attention, kind: str, maps: dict[View, Sketch]) -> S
 
 
 def cosine(first: Factors, second: Factors) -> float | None:
-    """Return the cosine of two matrices that are given as pairs of thin factors; None if one of them is zero.
+    """Return the cosine of two matrices that are given as pairs of thin factors.
+
+    Returns None if one of them is zero, not finite or too large.
 
     >>> left, right = np.array([[1.0], [1.0]]), np.array([[1.0, 0.0]])
     >>> round(cosine((left, right), (2 * left, right + [[0.0, 1.0]])), 4)
@@ -95,7 +102,12 @@ def _inner(first: Factors, second: Factors) -> float:
 
 
 def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of heads of one block that are similar in both QK and VO."""
+    """Yield the pairs of heads of one block with similar sketches of QK and VO, with their exact cosines.
+
+    Args:
+        head_sketches: results of `sketch_heads`, by the index of the layer and the kind. Blocks without
+            sketches are left out.
+    """
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
             if not all((layer.index, kind) in head_sketches for kind in kinds):
@@ -119,10 +131,10 @@ def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch
 
 
 def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
-    """Yield the pairs of layers whose heads are similar.
+    """Yield the pairs of layers whose self-attention heads are similar.
 
-    Head i of one layer is compared with head i of the other. The median cosine over heads must be large for
-    both QK and VO.
+    Head i of one layer is compared with head i of the other. The median over heads of their cosines must be
+    large for both QK and VO. Only layers with the same number of heads and the same shapes are compared.
     """
     for group in _comparable(model, head_sketches):
         near = np.minimum(*(_medians([head_sketches[layer.index, kind] for layer in group]) for kind in SELF))
@@ -136,6 +148,7 @@ def find_similar_layers(model: Model, head_sketches: dict[tuple[int, str], Sketc
 
 
 def _comparable(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> list[list[StoredLayer]]:
+    """Return the layers that have sketches, grouped by their number of heads and their shapes."""
     groups: dict[Any, list[StoredLayer]] = {}
     for layer in model.layers:
         attention = layer.attention

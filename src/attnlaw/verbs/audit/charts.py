@@ -1,4 +1,4 @@
-"""Charts of an audit: proxies, amplification, decay of spectra, contributions, models layer by layer."""
+"""Draw the charts of an audit: proxies, amplification, spectra, contributions, and models layer by layer."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart, has_
 from attnlaw.render.model_names import name_models
 from attnlaw.theory.bounds import BOUNDS
 
-# Limits on the lines of contribution curves, and on the points of a line. The grid of p grows with the depth,
-# so that all lines at all points would grow with its square.
+# Largest number of contribution curves, and of points on each. The grid of p grows with the depth, so all
+# points of
+# all curves would grow with the square of the depth.
 MOST_LINES, MOST_POINTS = 64, 97
-# Quantities in which models are compared layer by layer, after their spectral norms.
+# Quantities in which models are compared layer by layer, in addition to their spectral norms.
 COMPARED = ("effective_rank", "log10_scale", "log10_contribution")
 PROXIES = tuple(f"log10_{name}" for name in BOUNDS)
 SHARES = ("share_qk", "share_vo", "share_ffn", "share_cross")
 EXCESSES = ("excess", "factor_excess_weights", "factor_excess_null")
-SAME_SHARE = 1e-3  # shares that differ by less are alike
+SAME_SHARE = 1e-3  # shares that differ by at most this are alike
 HALF_LINE = 0.35  # half the length of the line of random factors, in layers
-# Norms of heads, and what a caption says about them.
+# Norms of heads, each with a note for the caption.
 HEAD_NORMS = {
     "spectral_norm_applied": "Norms are as applied: the gain of the norm before folded in, the mean "
     "projected out where that norm takes it off; as stored where it is not known.",
@@ -50,14 +51,17 @@ LAWS = ("Fitted laws", "Each cell is a matrix, coloured by the law that describe
 
 
 def _prepare(result: Result) -> Result:
-    """Give the models of an audit unique names. Captions state the model, not the settings that read it."""
+    """Give each model a unique name, and keep only the columns that captions and charts need.
+
+    Captions then name the model, not the settings with which it was read.
+    """
     named = name_models(result)
     rows = named.rows.select("model", "status", "norms", VERSION_COLUMN, *PROXIES)
     return replace(named, rows=rows)
 
 
 def _matrices(view: ChartView) -> pl.DataFrame:
-    """Return the table of matrices, with sizes as applied if all models have them."""
+    """Return the table of matrices. If all models have sizes as applied, missing ones are filled in."""
     return fill_applied_sizes(view.frame("matrices"), bool((view.rows["norms"] == "applied").all()))
 
 
@@ -71,7 +75,7 @@ audit_chart = partial(chart, prepare=_prepare)
     "spectrum, with the norm-based ones at the bottom.",
 )
 def proxies(view: ChartView) -> Drawings:
-    """Draw a line of dots for each proxy, with a colour for each model."""
+    """Draw all proxies: a line for each proxy, and on it a dot for each model."""
     labels = {name: view.verb.axis(name) for name in PROXIES if has_values(view.rows, name)}
     if labels:
         long = view.rows.unpivot([*labels], index="model", variable_name="line").drop_nulls("value")
@@ -81,7 +85,11 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw every value as a dot on one axis; `rows` has the columns line, value and series."""
+    """Draw every value as a dot, on the line that the column `line` names.
+
+    Args:
+        rows: a table with the columns line, value and series.
+    """
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -106,7 +114,10 @@ def amplification(view: ChartView) -> Drawings:
     "adds most there.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw what each layer's share of the proxy consists of, unless all layers are alike."""
+    """Draw what each layer's share of the proxy consists of.
+
+    Nothing is drawn if all layers are alike.
+    """
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()
@@ -125,7 +136,11 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Draw stacked bars for each model; `rows` has the columns model, x, part, place and value."""
+    """Draw a panel of stacked bars for each model.
+
+    Args:
+        rows: a table with the columns model, x, part, place and value.
+    """
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -147,18 +162,21 @@ def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]
     "left is a matrix that a few directions carry; a flat line uses all its dimensions alike.",
 )
 def decay(view: ChartView) -> Drawings:
-    """Draw the decay of singular values, if some spectrum of a layer is not zero."""
+    """Draw the decay of singular values, unless all spectra are zero or unknown."""
     living = view.frame("spectra").filter(pl.col("singular_values").list.max() > 0)
     if living["layer"].count():
         yield Drawing(partial(spectrum_decay, living, view.value_labels.short["model"]))
 
 
 def spectrum_decay(spectra: pl.DataFrame, labels: Mapping[str, str] | None = None) -> alt.ConcatChart:
-    """Draw singular values over the largest, for each kind of matrix: the median of a model at each rank.
+    """Draw how singular values decay, with a panel for each kind of matrix.
+
+    A line shows the median over a model's matrices of the singular value divided by the largest, at each
+    rank.
 
     Args:
         spectra: the table of spectra of one or several audits.
-        labels: the names to show for the models; all models under their own names by default.
+        labels: the names to show, by model. By default all models are drawn under their own names.
     """
     names = _labels(spectra, labels)
     hue = colour_encoding(palette(names.values()))
@@ -201,11 +219,11 @@ def contributions(view: ChartView) -> Drawings:
 
 
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
-    """Draw log10 C(p) of one model for each kind of matrix, and mark the chosen p.
+    """Draw the contributions log10 C(p) of one model, with a panel for each kind of matrix.
 
-    A line is the median over the heads of a layer. A dot is one matrix at the p that it chose, on its own
-    curve. If there are more than `MOST_LINES` layers, only that many have a line: the first, the last and
-    others evenly between them.
+    A line is the median over the heads of a layer. A dot shows the p that one matrix chose, and its
+    contribution there. If there are more than `MOST_LINES` layers, only that many have a line: the first, the
+    last and others evenly between them.
 
     Args:
         matrices: the table of matrices of one audit.
@@ -235,7 +253,10 @@ def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
 
 
 def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Return kind, layer, p and log10_C: the median over the matrices whose curves have `count` points."""
+    """Return a table of median curves, with the columns kind, layer, p and log10_C.
+
+    The median is over the matrices of a layer whose curves have `count` points.
+    """
     places = _even_indices(count, MOST_POINTS)
     same_length = matrices.filter(pl.col("log10_curve").list.len() == count)
     curves = same_length.select("kind", "layer", log10_C=pl.col("log10_curve").list.gather(places))
@@ -251,7 +272,7 @@ def _median_curves(matrices: pl.DataFrame, count: int) -> pl.DataFrame:
     "models differ in that kind of matrix at that depth; where they coincide, they do not.",
 )
 def comparison(view: ChartView) -> Drawings:
-    """Draw models layer by layer, if there are several."""
+    """Draw models layer by layer if there are several."""
     if view.rows.height > 1 and view.frame("matrices").height:
         matrices = _matrices(view)
         titles = {name: view.verb.label(name) for name in _compared_quantities(matrices)}
@@ -261,12 +282,16 @@ def comparison(view: ChartView) -> Drawings:
 def compare(
     matrices: pl.DataFrame, labels: Mapping[str, str] | None = None, titles: Mapping[str, str] | None = None
 ) -> alt.VConcatChart:
-    """Draw models layer by layer: a row of panels for each kind of matrix, a column for each quantity.
+    """Draw models layer by layer, with a row of panels for each kind of matrix and a column for each
+    quantity.
+
+    A panel shows medians over heads.
 
     Args:
-        matrices: the tables of matrices of several audits, in one. Panels show medians over heads.
-        labels: the names to show for the models; all models under their own names by default.
-        titles: the quantities, with the titles to show for them.
+        matrices: the table of matrices of several audits.
+        labels: the names to show, by model. By default all models are drawn under their own names.
+        titles: the titles to show, by quantity. By default the quantities of `_compared_quantities` are drawn
+            under their own names.
     """
     quantities = titles or {name: name for name in _compared_quantities(matrices)}
     names = _labels(matrices, labels)
@@ -296,27 +321,30 @@ def compare(
 
 
 def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
-    """Return the spectral norm, as applied if that is known, and the other quantities."""
+    """Return the names of the quantities to compare.
+
+    The first is the spectral norm, as applied if it is known.
+    """
     applied = has_values(matrices, "spectral_norm_applied")
     return ("spectral_norm_applied" if applied else "spectral_norm", *COMPARED)
 
 
 def _padded_range(values: pl.Series) -> list[float]:
-    """Return the range of values with some room; for a constant, a range of length 1 around it."""
+    """Return a range somewhat larger than that of the values. Around a constant it has length 1."""
     low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * (high - low) if high - low > 1e-9 * abs(high) else 0.5
     return [low - room, high + room]
 
 
 def _labels(table: pl.DataFrame, labels: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the models of a table with the names to show for them."""
+    """Return the names to show for the models of a table, by model."""
     present = dict.fromkeys(table["model"])
     known = {model: model for model in present} if labels is None else labels
     return {model: label for model, label in known.items() if model in present}
 
 
 def _kinds(table: pl.DataFrame) -> list[str]:
-    """Return the kinds of matrix that layers have, in the order of `KINDS`."""
+    """Return the kinds of the matrices in layers, in the order of `KINDS`."""
     present = set(table.drop_nulls("layer")["kind"])
     return [kind for kind in KINDS if kind in present]
 
@@ -332,7 +360,9 @@ def _panels_by_kind(
 
 
 def _even_indices(count: int, most: int) -> list[int]:
-    """Return 0 to count - 1, or `most` of these numbers, evenly spaced and with both ends.
+    """Return the numbers 0 to count - 1. If there are more than `most`, return that many, evenly spaced.
+
+    The first and the last number are always among them.
 
     >>> _even_indices(3, 4), _even_indices(10, 4)
     ([0, 1, 2], [0, 3, 6, 9])
@@ -343,7 +373,7 @@ def _even_indices(count: int, most: int) -> list[int]:
 
 
 def _thinned_ranks(count: int, most: int = 120) -> list[int]:
-    """Return all ranks up to 16, then about `most` of those up to count - 1."""
+    """Return the ranks to draw: the first 16, then about `most` of the others, evenly spaced."""
     step = max(1, count // most)
     return [rank for rank in range(count) if rank < 16 or rank % step == 0 or rank == count - 1]
 
@@ -356,14 +386,17 @@ def _thinned_ranks(count: int, most: int = 120) -> list[int]:
     "above their rings are a bias that was not decayed.",
 )
 def balance(view: ChartView) -> Drawings:
-    """Draw the balance of the factors of every head, if some head has an excess above zero."""
+    """Draw the balance of the factors of every head, if some head has a positive excess."""
     matrices = view.frame("matrices").filter(pl.col("factor_excess") > 0)
     if matrices.height:
         yield Drawing(partial(draw_excesses, matrices, view.value_labels.short["model"]))
 
 
 def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.ConcatChart:
-    """Draw the excess of each head as a dot (logarithmic), and without the bias of queries as a ring."""
+    """Draw the excess of each head's factors as a dot, on a logarithmic axis.
+
+    A ring shows the excess without the bias of queries, if it differs.
+    """
     known = matrices.filter(pl.col("factor_excess") > 0).rename({"factor_excess": "excess"})
     known = known.with_columns(series=pl.col("model").replace_strict(labels))
     shade = colour_encoding(palette(known["series"]))
@@ -402,7 +435,7 @@ def draw_excesses(matrices: pl.DataFrame, labels: Mapping[str, str]) -> alt.Conc
     on_page=False,
 )
 def heads(view: ChartView) -> Drawings:
-    """Draw maps of spectral norms: as applied if all models have them, else as stored."""
+    """Draw maps of the heads' spectral norms, as applied if all models have them, else as stored."""
     rows = _matrices(view)
     for name, note in HEAD_NORMS.items():
         if has_values(rows, name):
@@ -417,5 +450,5 @@ def laws(view: ChartView) -> Drawings:
 
 
 def law_maps(view: ChartView) -> Drawings:
-    """Draw maps of the laws that matrices follow, for an audit or a fit."""
+    """Draw maps that show the law of each matrix, for an audit or a fit."""
     return cell_maps(view, view.frame("fits"), ["head", "expert"], "layer", "law", "kind")

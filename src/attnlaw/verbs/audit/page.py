@@ -1,4 +1,4 @@
-"""The page of audited models: a card of findings for each model, maps of heads, layers, and all proxies."""
+"""The page of audited models: a card for each model, maps of heads, layers, and all proxies."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from attnlaw.verbs.audit.page_data import audit_payload, constant_quantities
 
 # A study with more audited models gets the generic page.
 MOST_MODELS = 12
-# Figures that do not go to the section of figures.
+# Figures that have their place in other sections than that of figures.
 PROXIES, LAYERS = ("proxies",), ("amplification", "shares")
 SHARES = ("share_qk", "share_vo", "share_cross", "share_ffn")
 # Models that agree in these have the same shape.
@@ -50,20 +50,23 @@ DIFFER = (
     "These models differ in {facts}: how many matrices there are and which ranks they can have differs by "
     "architecture, and proxies count both. A gap between such models is not due to training alone."
 )
-# Numbers of a card; trained models differ in them.
+# Numbers on a card, in which trained models differ.
 CARD_NUMBERS = {
     "rejected_share": ("unlike noise", ".1%"),
     "median_outliers": ("values beyond the edge", ".3g"),
     "median_effective_rank_qk": ("effective rank of QK", ".1f"),
     "log10_amplification": ("log10 α", ".2f"),
 }
-# Columns that a notebook shows of findings and of layers.
+# Columns of findings and of layers that a notebook shows.
 LOCATION = ("layer", "stack", "head", "expert", "kind", "tensor")
 LAYER = ("model", "layer", "stack", "log10_alpha", *SHARES, "adaptivity")
 
 
 def has_page(result: Result) -> bool:
-    """Return whether the page of audits can show a result: audits, and not too many if they are a study's."""
+    """Return whether the page of audits can show a result.
+
+    It needs finished audits with their tables. If they come from a study, there must be at most 12.
+    """
     known = {"matrices", "spectra", "layers"} <= result.tables.keys()
     finished = int((result.rows["status"] != "failed").sum())
     is_shown = finished > 0 and (finished <= MOST_MODELS or "task" not in result.rows.columns)
@@ -77,9 +80,9 @@ def page(
 
     Args:
         result: the audits.
-        figures: their figures.
-        more: sections of other results, to put before the table of matrices.
-        note: a sentence for the lead; by default, what failed.
+        figures: the figures of the audits.
+        more: sections of other results, which are put before the table of matrices.
+        note: a sentence for the lead. By default it says which audits failed.
     """
     if not has_page(result):
         return results_page([Part([result], figures)])
@@ -107,14 +110,14 @@ def page(
 
 
 def _summaries(result: Result) -> dict[int, dict[str, Any]]:
-    """Return the summaries of models by the numbers of their cases, with unique names."""
+    """Return the summaries of the finished models, with unique names, by the number of the case."""
     pairs = enumerate(zip(result, model_names(result), strict=True))
     summaries = {case: part.summary | {"model": name} for case, (part, name) in pairs}
     return {case: summary for case, summary in summaries.items() if "proxies" in summary}
 
 
 def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
-    """Say what layers consist of if all are alike, because then there is no figure."""
+    """Return a sentence that says what the layers' shares consist of; empty if a figure shows it."""
     known = [name for name in SHARES if layers[name].count()]
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""
@@ -123,7 +126,10 @@ def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
 
 
 def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], applied: bool) -> Section:
-    """Return a card for each model: answers, findings, numbers, ranges of the atlas, warnings."""
+    """Return the section with a card for each model.
+
+    A card has the null test, findings, numbers, the comparison with the atlas, and warnings.
+    """
     short = short_names(str(summary["model"]) for summary in summaries.values())
     findings = result.finished_table("findings")
     cards = []
@@ -158,7 +164,10 @@ def _summary_section(result: Result, summaries: dict[int, dict[str, Any]], appli
 
 
 def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Figure]) -> Section | None:
-    """Return the table of all proxies; shared layers also count at each application."""
+    """Return the section with the table of all proxies; None if no model has proxies.
+
+    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
+    """
     colours = {str(summary["model"]): number for number, summary in enumerate(summaries.values())}
     short = short_names(colours)
     models = [summary for summary in summaries.values() if summary["proxies"]]
@@ -189,7 +198,7 @@ def _proxies_section(summaries: dict[int, dict[str, Any]], figures: Sequence[Fig
 
 
 def _format_proxy(log10: float | None, error: float | None) -> str:
-    """Format a proxy with no digits beyond its error.
+    """Format a proxy with as many digits as its error allows.
 
     >>> _format_proxy(3.4, None), _format_proxy(3.4, 0.02), _format_proxy(None, None)
     ('3.4000', '3.40 ± 0.02', '–')
@@ -203,7 +212,7 @@ def _format_proxy(log10: float | None, error: float | None) -> str:
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return a line for every model, then its findings and its layers."""
+    """Return the HTML that a notebook shows: a line for each model, a table of findings and one of layers."""
     lines = []
     for summary in _summaries(result).values():
         line = f"{summary['model']}: {summary['family']}, {summary['matrices']} matrices"

@@ -1,7 +1,7 @@
 """The data of an audit's page: plain values for JSON, and long arrays as packed 32-bit floats.
 
-Spectra and curves are base64 of little-endian float32, and the page unpacks one matrix at a time, so the page
-of a large model stays small. Labels of quantities, kinds of matrix and laws come with the data, from the
+Spectra and curves are little-endian float32 in base64. The page unpacks one matrix at a time, so the page of
+a large model stays small. The data also hold the labels of quantities, kinds of matrix and laws, from the
 declaration of the verb.
 """
 
@@ -20,7 +20,7 @@ LOCATION = ("case", "layer", "stack", "head", "expert", "kind")
 # Quantities that a map leaves out if they are constant.
 LEFT_OUT_IF_CONSTANT = ("p", "share")
 SAME_TOLERANCE = 1e-3  # relative difference of values that count as the same
-# Columns that are elsewhere on the page, or packed.
+# Columns that are shown elsewhere on the page or sent as packed arrays.
 LEFT_OUT = ("family", "log10_curve", "singular_values_applied", "attnlaw_version")
 # Headings of the table that must be short.
 SHORT_HEADINGS = {
@@ -76,7 +76,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
     Args:
         result: the audits.
-        names: names of the models, by the numbers of their cases.
+        names: names of the models, by the number of the case.
         applied: whether to show norms as applied.
     """
     matrices = result.finished_table("matrices")
@@ -106,7 +106,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
-    """Return the quantities of proxies that are constant over all matrices of a kind."""
+    """Return which of `LEFT_OUT_IF_CONSTANT` have the same value in all matrices of each kind."""
     constant = []
     for name in LEFT_OUT_IF_CONSTANT:
         known = matrices.drop_nulls(name)
@@ -117,7 +117,7 @@ def constant_quantities(matrices: pl.DataFrame) -> list[str]:
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns that another table has for the same matrices.
+    """Return a table with additional columns from another table about the same matrices.
 
     If a location has several matrices, they are matched in their order.
     """
@@ -134,7 +134,10 @@ def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fits_payload(rows: pl.DataFrame, curves: pl.DataFrame) -> dict[str, Any]:
-    """Return the nulls, once for each shape, and the law of every matrix: x and density in one array."""
+    """Return the densities that the page draws over spectra, packed.
+
+    There is one null for each shape and one law for each matrix. Each array holds first x, then the density.
+    """
     flat = curves.with_columns(points=pl.concat_list("x", "density"))
     nulls = flat.filter(pl.col("curve") == "null").unique("null_shape", keep="first", maintain_order=True)
     number = {shape: i for i, shape in enumerate(nulls["null_shape"])}

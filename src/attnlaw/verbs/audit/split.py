@@ -1,4 +1,7 @@
-"""How workers share an audit: a unit, one matrix or the heads of one product, is a case of `audit.unit`."""
+"""Split an audit into units that workers measure, and join their results.
+
+A unit is one matrix, or QK or VO of all heads of a block. It is a case of the verb `audit.unit`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 @settings_dataclass
 class UnitSettings(ModelSettings):
-    """One unit of a model."""
+    """Measure one unit of a model: one matrix, or QK or VO of all heads of a block."""
 
     approximate: bool = setting(False, "Estimate it where it is large.")
     precision: str = setting(STORAGE, "How precisely it is factorised.", choices=PRECISIONS)
@@ -32,7 +35,7 @@ class UnitSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class UnitRecords:
-    """What a worker returns for a unit: its packed records (see `attnlaw.analysis.audit.units`)."""
+    """The result of a worker for one unit: its packed records (see `attnlaw.analysis.audit.units`)."""
 
     matrices: int
     records: pl.DataFrame
@@ -47,7 +50,7 @@ def run(case: UnitSettings, progress: Progress) -> UnitRecords:
 
 
 def split_into_units(case: AuditSettings) -> list[CasePart]:
-    """Return the units of a model, with the settings by which a worker measures each."""
+    """Return the units of a model, each with the settings that a worker needs to measure it."""
     from attnlaw.analysis.audit.units import file_state, local_path, selected_units
 
     units = selected_units(case, case.arithmetic)
@@ -61,7 +64,10 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
 
 
 def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    """Build the audit from the tables of all units, in their order."""
+    """Build the audit from the tables of all units.
+
+    `tables` has one entry for each unit, in the order of `split_into_units`.
+    """
     from attnlaw.analysis.audit.units import audit_from_units
 
     records = (unit_tables["records"] for unit_tables in tables)

@@ -1,4 +1,4 @@
-"""An audit in the terminal: findings, one line for each layer, then the proxies and what they mean."""
+"""Print an audit in the terminal: findings, a line for each layer, the proxies, and what they mean."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 
 def show_case(result: AuditResult, console: Console) -> None:
-    """Print one model: how many matrices differ from noise, its findings, its layers, and the atlas."""
+    """Print one model: the null test, its findings, its layers, and how it compares with the atlas."""
     summary = result.summary
     matrices = f"{summary['matrices']} {'matrix' if summary['matrices'] == 1 else 'matrices'}"
     facts = f"{summary['family']}, {summary['layers']} layers, {matrices}"
@@ -73,7 +73,7 @@ def show_case(result: AuditResult, console: Console) -> None:
 
 
 def _show_atlas(entry: dict[str, Any], console: Console) -> None:
-    """Print where the model is among those of the atlas."""
+    """Print how the model compares with the models of the atlas."""
     titles, cells = ("", "here", "trained", "lie below", "fresh"), zip(*range_lines(entry), strict=True)
     console.print()
     columns = [Column(title, column, is_text=not title) for title, column in zip(titles, cells, strict=True)]
@@ -83,7 +83,7 @@ def _show_atlas(entry: dict[str, Any], console: Console) -> None:
 
 
 def _show_findings(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print the null test in one line, then the findings, the gravest first."""
+    """Print the null test in one line, then the findings. Errors come first."""
     for line in (null_test_sentence(summary), findings_sentence(summary)):
         if line is not None:
             console.print(Text(line, style="bold"), soft_wrap=True)
@@ -96,7 +96,7 @@ def _show_findings(result: AuditResult, summary: dict[str, Any], console: Consol
 
 
 def show_summary(result: AuditResult, console: Console) -> None:
-    """Print the proxies of one model, or several models side by side, and sentences about them."""
+    """Print the proxies of one model, or a table of several models. Sentences about them follow."""
     summaries = [case.summary for case in result]
     names = list(short_names(model_names(result)).values())
     if len(summaries) > 1:
@@ -110,7 +110,7 @@ def show_summary(result: AuditResult, console: Console) -> None:
 
 
 def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print a line for each layer, and a second one for its cross attention."""
+    """Print a line for each layer. If it has cross attention, a second line follows."""
     applied = summary["norms"] == "applied"
     norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))
     matrices = fill_applied_sizes(result.matrices, applied)
@@ -140,7 +140,10 @@ def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console)
 def _head_columns(
     kind: str, layers: Sequence[pl.DataFrame], norm: str, rank: str, blocks: int
 ) -> list[Column]:
-    """Return sparklines of norms (at most `blocks` wide) with their maxima, and medians of stable ranks."""
+    """Return a column of norms by head, and a column of median stable ranks.
+
+    The norms of a layer are a sparkline of at most `blocks` characters, followed by the largest norm.
+    """
     pooled = -(-max(rows.height for rows in layers) // blocks)
     norms = [rows[norm].to_list() for rows in layers]
     top = max(value for values in norms for value in values)
@@ -154,7 +157,10 @@ def _head_columns(
 
 
 def _proxy_columns_by_layer(layers: Sequence[dict[str, Any]], applied: bool) -> list[Column]:
-    """Return the amplification and, if layers differ by a tenth of a percent, their share of the proxy."""
+    """Return the columns with the amplification and the share of the proxy of each layer.
+
+    The shares are left out if they differ by less than a tenth of a percent.
+    """
     stored, seen = (
         [format_number(layer.get(name), ".2f", layer.get(f"{name}_error")) for layer in layers]
         for name in ("log10_alpha", "log10_alpha_applied")
@@ -178,12 +184,15 @@ def _largest_norm(rows: pl.DataFrame, norm: str) -> str:
 
 
 def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
-    """Format a cell with its error; the ranks of a zero matrix are null and print as 0."""
+    """Format a cell with its error. The ranks of a zero matrix are null and are printed as 0."""
     return format_number(row[name] or 0, form, row[f"{name}_error"])
 
 
 def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Column]:
-    """Return a row for each model: numbers in which trained models differ, and findings by level."""
+    """Return the columns of the table of several models.
+
+    They are the numbers in which trained models differ, and the number of findings at each level.
+    """
     applied = all(summary["log10_alpha_applied"] for summary in summaries)
     alpha = "log10 α\napplied" if applied else "log10\nα"
     titles = ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha)
@@ -202,7 +211,10 @@ def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) ->
 
 
 def _proxy_columns(summary: dict[str, Any]) -> list[Column]:
-    """Return the proxies of a model, with another column if it shares layers."""
+    """Return the columns of the table of a model's proxies.
+
+    A model that shares layers has one column more, whose proxies count a layer each time it is applied.
+    """
     labels = [label for label, *_ in proxy_entries(summary["proxies"])]
     columns = [Column("proxy", labels, is_text=True, wraps=True)]
     for key, more in (("proxies", ""), ("per_application", ", per application")):

@@ -1,4 +1,4 @@
-"""The map of fitted laws, the same as that of an audit."""
+"""The chart of fitted laws, which is the same as that of an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of fitted laws: their maps, then a table of all matrices."""
+"""The page of fitted laws: maps of the laws, then a table of all matrices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnlaw.render.pages.html import macros
 from attnlaw.render.pages.notebook import frame_html
 from attnlaw.render.pages.page import Part, figure_section, result_columns, results_page, rows_page
 
-# Columns that a notebook shows of a matrix.
+# Columns of the table that a notebook shows.
 COLUMNS = ("model", "layer", "stack", "head", "expert", "kind", "law", "random_p_value", "outliers", "remark")
 
 
@@ -32,7 +32,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return how many matrices of each model follow which law, and a table of the first matrices."""
+    """Return the HTML that a notebook shows: the number of matrices of each law, and a table of matrices."""
     fits = result.finished_table("fits")
     models = fits.partition_by("case", maintain_order=True)
     lines: Markup = macros("notebook.html").models([(rows["model"][0], law_counts(rows)) for rows in models])

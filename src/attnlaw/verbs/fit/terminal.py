@@ -1,4 +1,4 @@
-"""Fitted laws in the terminal: a map of heads for each model, and a table of all models."""
+"""Print fitted laws in the terminal: a map of heads for each model, and a table of all models."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 # Letter and colour of each law in a map of heads.
 LETTERS: dict[str | None, tuple[str, str]] = {name: (law.letter, law.style) for name, law in LAWS.items()}
-# How a matrix without a law is shown.
+# Name, letter and colour of a matrix without a law.
 UNFITTED, UNFITTED_STYLE = "not fitted", ("?", "default")
-# Titles of the medians, and their columns.
+# Columns whose medians are printed, by title.
 MEDIANS = {
     "W1": "wasserstein",
     "beyond": "outliers",
@@ -34,7 +34,7 @@ FORMS = {"outliers": "g", "tail_share": ".0%"}
 
 
 def show_case(result: FitResult, console: Console) -> None:
-    """Print one model: a line for each layer, with a letter for each head."""
+    """Print one model, with a line for each layer and a letter for each head."""
     rows, counts = result.fits, result.row()
     console.print()
     console.print(Text(rows["model"][0], style="bold"), soft_wrap=True)
@@ -57,7 +57,10 @@ def show_case(result: FitResult, console: Console) -> None:
 
 
 def show_summary(result: FitResult, console: Console) -> None:
-    """Print how many matrices follow each law, by kind and model, with medians of fitted numbers."""
+    """Print a table with the number of matrices of each law, and medians of fitted numbers.
+
+    It has a row for each kind of matrix and each model.
+    """
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")
     for law, (letter, colour) in _letters_by_law(rows).items():
@@ -87,7 +90,7 @@ def _law_map(rows: pl.DataFrame) -> list[Column]:
 
 
 def _law_letters(rows: pl.DataFrame) -> Text:
-    """Return a letter for each head or expert, or the name of the law if there is a single matrix."""
+    """Return a letter for each head or expert. A single matrix gets the name of its law instead."""
     named = rows.select(pl.any_horizontal(pl.col("head", "expert").is_not_null())).to_series().any()
     text = Text()
     for law in rows["law"]:
@@ -97,7 +100,10 @@ def _law_letters(rows: pl.DataFrame) -> Text:
 
 
 def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
-    """Return the letter and colour of every law, and those of None if some matrix has no law."""
+    """Return the letter and colour of every law.
+
+    The key None is for matrices without a law, if there are any.
+    """
     return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
 
 
@@ -123,7 +129,10 @@ def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:
-    """Format a median. A kappa off the grid counts as 0, or as infinity if its interval is open above."""
+    """Format the median of a column.
+
+    A kappa below the grid counts as 0, and a kappa above it as infinite.
+    """
     if name != "kappa":
         return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
     above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
