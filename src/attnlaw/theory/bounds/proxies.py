@@ -102,15 +102,13 @@ def proxies(network: Network[Any]) -> Proxies:
 
 def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
     values = {
-        "spectrum_adaptive": _log_proxy(
-            parts, [part.log_value for part in parts], [part.log_error for part in parts], depth
-        ),
-        "spectrum_adaptive_continuous": _log_proxy(
+        f"spectrum_adaptive{end}": _log_proxy(
             parts,
-            [part.continuous_log_value for part in parts],
-            [part.continuous_log_error for part in parts],
+            [getattr(part, f"{start}log_value") for part in parts],
+            [getattr(part, f"{start}log_error") for part in parts],
             depth,
-        ),
+        )
+        for start, end in (("", ""), ("continuous_", "_continuous"))
     }
     # The grid {0, 1/m, ..., 2} has 0 and 2 at its ends and 1 in the middle.
     middle = parts[0].log_curve.size // 2

@@ -86,9 +86,8 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
     rotary = gauge if isinstance(gauge, Rotary) else _rotary(gauge, a.shape[1])
     if gauge == NO_GAUGE:
         return FactorBalance(None, None, None, None, None, None, NO_GAUGE, NOT_DEFINED)
-    return balance_of(
-        factor_sizes(triangular_factor(a), triangular_factor(b.T), (a.shape[0], b.shape[1]), rotary)
-    )
+    factors = triangular_factor(a), triangular_factor(b.T)
+    return balance_of(factor_sizes(*factors, (a.shape[0], b.shape[1]), rotary))
 
 
 def balance_of(sizes: FactorSizes | None) -> FactorBalance:
@@ -133,9 +132,8 @@ def null_excess(
     small, *others = sorted((rows, cols, free))
     least = float(np.sqrt(rows * cols)) * rotary_size
     if small:
-        least += (
-            small * float(np.sqrt(others[0] * others[1])) * mean_root(small / others[0], small / others[1])
-        )
+        first, second = others
+        least += small * float(np.sqrt(first * second)) * mean_root(small / first, small / second)
     return float(inner * (a2 * rows + b2 * cols) / (2 * np.sqrt(a2 * b2) * least)) - 1
 
 

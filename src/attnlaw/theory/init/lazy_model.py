@@ -258,8 +258,8 @@ def lazy_model(
         config = AutoConfig.for_model(**values)
         model = kind.from_config(config, attn_implementation="eager", experts_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
-    own = known.deviations
-    std = std or (lambda name: own.residual if name.endswith("c_proj") else own.query)
+    drawn = known.deviations
+    std = std or (lambda name: drawn.residual if name.endswith("c_proj") else drawn.query)
     matrices = _replace_matrices(model, std, generator)
     for module in model.modules():
         left = (*module._parameters.values(), *module._buffers.values())

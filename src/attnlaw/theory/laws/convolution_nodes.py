@@ -408,19 +408,16 @@ def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Return nodes of mu_a for many noise levels a, in groups (members of the batch, nodes)."""
     low, high = product_edges(k, a)
 
-    def lay(rows: Indices, count: int) -> Nodes:
-        return _nodes(k, a[rows], low[rows], high[rows], count)
-
-    return enough_nodes(lay, 1 + a * a, np.arange(a.size))
-
-
-def _nodes(k: float, a: Reals, low: Reals, high: Reals, count: int) -> Nodes:
-    half = interval_nodes(low, high, count, a, partial(product_stieltjes, k))
-
     def with_mirror(values: Reals, sign: float) -> Reals:
         # The last interval is the image of the second under x -> -x.
         image = sign * (values[:, 1:, ::-1] if values.ndim == 3 else values[:, 1:])
         return np.concatenate([values, image], axis=1)
 
-    ends = np.concatenate([low, -high[:, 1:]], axis=1), np.concatenate([high, -low[:, 1:]], axis=1)
-    return Nodes(*ends, with_mirror(half.x, -1.0), with_mirror(half.mass, 1.0), with_mirror(half.re_g, -1.0))
+    def lay(rows: Indices, count: int) -> Nodes:
+        half = interval_nodes(low[rows], high[rows], count, a[rows], partial(product_stieltjes, k))
+        ends = ((half.low, half.high), (half.high, half.low))
+        low_ends, high_ends = (np.concatenate([x, -y[:, 1:]], axis=1) for x, y in ends)
+        x, mass, re_g = (with_mirror(*p) for p in ((half.x, -1.0), (half.mass, 1.0), (half.re_g, -1.0)))
+        return Nodes(low_ends, high_ends, x, mass, re_g)
+
+    return enough_nodes(lay, 1 + a * a, np.arange(a.size))

@@ -254,8 +254,7 @@ class Law(ABC):
                 g += weight / (place - at)
         inside = np.zeros(z.shape, dtype=bool)
         if not np.iscomplexobj(z):
-            for low, high in self.intervals:
-                inside |= (z > low) & (z < high)
+            inside |= self.inside(z)
         points, weights = self.nodes()
         g[~inside] += (weights / (place[~inside][..., None] - points)).sum(-1)
         g[inside] += self._boundary_by_quadrature(place.real[inside])

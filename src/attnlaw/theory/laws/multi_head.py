@@ -93,7 +93,7 @@ class MultiHeadLaw(Law):
         if self.output_ratio is not None and self.value_ratio is None:
             raise InputError("multi-head law: found an output ratio without a value ratio; give both")
         require_beta("multi-head law", self.beta)
-        require_heads("multi-head law", self.heads)
+        check_value("multi-head law: heads", self.heads, int, minimum=1, maximum=LARGEST_GAMMA)
         for name in ("key_ratio", "value_ratio", "output_ratio", "head_size"):
             value = getattr(self, name)
             if value is not None:
@@ -184,12 +184,8 @@ class MultiHeadLaw(Law):
         b, orders = self.beta**2, 1 if self.head_size is None else 2
         c = np.array([b**j / factorial(j) for j in range(1, orders + 1)]) / self.theta
         # The rest of the exponential series, without cancellation.
-        rest = (
-            b ** (orders + 1)
-            / factorial(orders + 1)
-            * float(scipy.special.hyp1f1(1.0, orders + 2.0, b))
-            / self.theta
-        )
+        first = b ** (orders + 1) / factorial(orders + 1)
+        rest = first * float(scipy.special.hyp1f1(1.0, orders + 2.0, b)) / self.theta
         # g_2 = gK (d_K + 1)/2
         wide = np.array([1.0] if self.head_size is None else [1.0, 0.5 * (self.head_size + 1)])
         return RationalMap(rest, c, c / (self.key_ratio * wide), self.factors)
@@ -200,10 +196,6 @@ def make_piece(low: float, high: float, order: int) -> Piece:
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
-
-
-def require_heads(what: str, heads: int) -> None:
-    check_value(f"{what}: heads", heads, int, minimum=1, maximum=LARGEST_GAMMA)
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,11 +358,8 @@ class RationalMap:
     @cached_property
     def _edge_radius(self) -> float:
         """The size of z up to which the smallest factor `1 + u/a` is below 0.03."""
-        y = np.array(self._y_at_zero, dtype=complex)
-        return float(
-            0.03**self._smallest_count
-            / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** self._smallest_count
-        )
+        y, count = np.array(self._y_at_zero, dtype=complex), self._smallest_count
+        return float(0.03**count / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** count)
 
     def _from_zero(self, z: Complexes) -> Complexes:
         """Return y near a hard edge.

@@ -107,26 +107,19 @@ def multi_head_sample(
     values = _values(_left_centred(raw) if CENTRINGS[centring].by_columns else raw, shape.rank(of))
     equivalent = _values(other, shape.rank(of))
     start = np.ones(shape.tokens)  # the direction of the spike
-    top_eigenvalue = float(
-        scipy.sparse.linalg.eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)[0]
-    )
-    edge = law.support[1]
+    top = scipy.sparse.linalg.eigsh(raw, k=1, which="LA", v0=start, return_eigenvectors=False)
+    edge, levels = law.support[1], (np.arange(values.size) + 0.5) / values.size
     return MultiHeadSample(
-        shape=shape,
-        beta=beta,
-        of=of,
-        law=law,
-        values=values,
-        equivalent=equivalent,
+        *(shape, beta, of, law, values, equivalent),
         law_distance=distance_to_law(values, law),
-        law_w1=float(np.abs(values - law.quantile(_levels(values.size))).mean() / law.mean),
+        law_w1=float(np.abs(values - law.quantile(levels)).mean() / law.mean),
         equivalent_distance=_distance(values, equivalent),
         equivalent_w1=float(np.abs(values - equivalent).mean() / law.mean),
         edge=edge,
         largest=float(values[-1]),
         beyond=int((values > edge).sum()),
         spike=layer.spike,
-        spike_found=top_eigenvalue,
+        spike_found=float(top[0]),
         warnings=layer.warnings,
     )
 
@@ -149,10 +142,6 @@ def _distance(values: Reals, others: Reals) -> float:
     points = np.concatenate([values, others])
     shares = [np.searchsorted(sample, points, "right") / sample.size for sample in (values, others)]
     return float(np.abs(shares[0] - shares[1]).max())
-
-
-def _levels(count: int) -> Reals:
-    return (np.arange(count) + 0.5) / count
 
 
 def _values(gram: Reals, rank: int) -> Reals:
@@ -299,10 +288,7 @@ def attention_sample(
     values = attention_spectrum(random_attention(tokens, head_size, beta, seed))
     edge = law.support[1]
     return AttentionSample(
-        tokens=tokens,
-        head_size=head_size,
-        beta=beta,
-        values=values,
+        *(tokens, head_size, beta, values),
         law_distance=float(scipy.stats.kstest(values, law.cdf).statistic),
         marchenko_pastur_distance=float(scipy.stats.kstest(values, plain.cdf).statistic),
         edge=edge,

@@ -30,9 +30,10 @@ import scipy
 from numpy.typing import ArrayLike
 
 from attnlaw.core.arrays import Complexes, Reals
+from attnlaw.core.settings import check_value
 from attnlaw.theory.laws.attention_matrix import require_beta
 from attnlaw.theory.laws.law import Law, Piece, at_zero, require_scale
-from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, inverted_moment, make_piece, require_heads
+from attnlaw.theory.laws.multi_head import LARGEST_GAMMA, inverted_moment, make_piece
 
 START = 1e3  # the continuation from infinity begins at this multiple of the upper edge
 
@@ -61,7 +62,7 @@ class TiedValuesLaw(Law):
 
     def __post_init__(self) -> None:
         require_beta("tied values", self.beta)
-        require_heads("tied values", self.heads)
+        check_value("tied values: heads", self.heads, int, minimum=1, maximum=LARGEST_GAMMA)
         require_scale("tied values: key ratio", self.key_ratio, LARGEST_GAMMA)
         if self.output_ratio is not None:
             require_scale("tied values: output ratio", self.output_ratio, LARGEST_GAMMA)

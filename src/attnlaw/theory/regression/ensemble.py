@@ -137,6 +137,5 @@ def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
     """Return points and weights of the law of F F^T/d, its atom included; F is features x inputs."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
-    return np.append(points, [at for at, _ in law.atoms]), np.append(
-        weights, [weight for _, weight in law.atoms]
-    )
+    atoms = np.array(law.atoms).reshape(-1, 2)
+    return np.append(points, atoms[:, 0]), np.append(weights, atoms[:, 1])

@@ -70,9 +70,8 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
     scores, reach, q = [], [], []
     for _ in range(learners):
         F = rng.standard_normal((p, d)) / np.sqrt(d)
-        w = minimise(
-            apply_activation(problem.activation, x @ F.T) / np.sqrt(p), y, choice.loss, problem.ridge
-        )
+        inputs = apply_activation(problem.activation, x @ F.T) / np.sqrt(p)
+        w = minimise(inputs, y, choice.loss, problem.ridge)
         scores.append(apply_activation(problem.activation, test_inputs @ F.T) @ w / np.sqrt(p))
         reach.append(linear * F.T @ w / np.sqrt(p))
         q.append(float(reach[-1] @ reach[-1] + rest * w @ w / p))

@@ -21,6 +21,7 @@ vanishes with fewer samples than directions; there e is known as kappa, and the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -139,9 +140,8 @@ def solve(problem: Regression) -> RidgeFixedPoint:
         R = resolvent(np.exp(logs))[1]
         return np.asarray(np.log(_inner(groups, R) / n))
 
-    start = np.log(
-        _inner(groups, np.ones_like(groups[0]) if groups.ndim == 2 else np.eye(problem.dimension)) / n
-    )
+    identity = np.ones_like(groups[0]) if groups.ndim == 2 else np.eye(problem.dimension)
+    start = np.log(_inner(groups, identity) / n)
     iteration = accelerated_iteration(update, start, damping=0.0, tolerance=1e-13, max_steps=1000)
     e = np.exp(iteration.state)
     c, R = resolvent(e)
@@ -155,9 +155,8 @@ def _form(problem: Regression) -> tuple[float, float]:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)
     groups, _ = problem.covariances
     whole = groups.sum(axis=0)
-    directions = (
-        int(np.count_nonzero(whole)) if whole.ndim == 1 else int(np.linalg.matrix_rank(whole, hermitian=True))
-    )
+    count = np.count_nonzero if whole.ndim == 1 else partial(np.linalg.matrix_rank, hermitian=True)
+    directions = int(count(whole))
     if n < directions:
         return 1.0, 0.0
     if n > directions == p:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnlaw.core.progress import Progress
@@ -29,25 +30,20 @@ class DecoderSettings(Settings):
 
 
 KINDS = ("qk", "vo")
+BY_KIND = (
+    Quantity("modes", "of heads of {} beyond the bulk", kind="int"),
+    Quantity(
+        "stronger_first", "of {}: 1, larger modes left the bulk earlier, -1 later", "τ", in_summary=True
+    ),
+    Quantity("stronger_first_p", "its p-value of {}", "p"),
+    Quantity("factor_difference_kept", "‖AᵀA − BᵀB‖ over its start, median of {}"),
+    Quantity("factor_imbalance_kept", "factor_imbalance over its start, median of {}"),
+)
 QUANTITIES = (
     Quantity("held_out_loss", "nats per byte", in_summary=True),
-    *(Quantity(f"modes_{kind}", f"of heads of {kind} beyond the bulk", kind="int") for kind in KINDS),
     *(
-        Quantity(
-            f"stronger_first_{kind}",
-            f"of {kind}: 1, larger modes left the bulk earlier, -1 later",
-            "τ",
-            in_summary=True,
-        )
-        for kind in KINDS
-    ),
-    *(Quantity(f"stronger_first_p_{kind}", f"its p-value of {kind}", "p") for kind in KINDS),
-    *(
-        Quantity(f"factor_difference_kept_{kind}", f"‖AᵀA − BᵀB‖ over its start, median of {kind}")
-        for kind in KINDS
-    ),
-    *(
-        Quantity(f"factor_imbalance_kept_{kind}", f"factor_imbalance over its start, median of {kind}")
+        replace(quantity, name=f"{quantity.name}_{kind}", description=quantity.description.format(kind))
+        for quantity in BY_KIND
         for kind in KINDS
     ),
 )

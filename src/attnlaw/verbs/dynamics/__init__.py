@@ -102,11 +102,6 @@ def solve(case: DynamicsSettings, progress: Progress) -> TrajectoryRows:
     return trajectory_with_rows(case.problem, case.schedule, spectrum=case.spectrum, statics=case.statics)
 
 
-def check_solvable(case: DynamicsSettings) -> None:
-    """Raise a `BadSetting` if there is no theory for a case."""
-    check_motion(case.problem, case.schedule)
-
-
 def train(case: DynamicsSimulationSettings, progress: Progress) -> SgdRows:
     return SgdRows(
         simulate_dynamics(
@@ -177,7 +172,7 @@ VERB = Verb(
     ),
     charts=("learning", "spectra", "cost"),
     simulation=SIMULATE,
-    precheck=check_solvable,
+    precheck=lambda case: check_motion(case.problem, case.schedule),
     example="""
     >>> import attnlaw
     >>> result = attnlaw.dynamics(output="linear")

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from attnlaw.core.progress import Progress
 from attnlaw.core.quantity import Quantity, TableSpec
 from attnlaw.core.settings import setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.implicit_bias.single_index import (
     IndexPrediction,
-    MeasuredIndex,
     SingleIndex,
     predict_index,
     simulate_index,
@@ -33,14 +31,6 @@ class EarlyStoppingSimulationSettings(SingleIndex):
 
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
     seed: int = setting(0, "Seed of the draws.", minimum=0)
-
-
-def solve(case: EarlyStoppingSettings, progress: Progress) -> IndexPrediction:
-    return predict_index(case)
-
-
-def simulate(case: EarlyStoppingSimulationSettings, progress: Progress) -> MeasuredIndex:
-    return simulate_index(case, case.seeds, case.seed)
 
 
 def _map(prediction: IndexPrediction) -> Any:
@@ -81,7 +71,7 @@ SIMULATE = Verb(
     "Trained",
     EarlyStoppingSimulationSettings,
     MEASURED,
-    run_each_case(simulate),
+    run_each_case(lambda case, progress: simulate_index(case, case.seeds, case.seed)),
     is_random=True,
 )
 VERB = Verb(
@@ -89,7 +79,7 @@ VERB = Verb(
     "Small factors stopped early",
     EarlyStoppingSettings,
     QUANTITIES,
-    run_each_case(solve),
+    run_each_case(lambda case, progress: predict_index(case)),
     tables=(TableSpec("map", MAP, _map),),
     charts=("stopping_map", "stopping"),
     simulation=SIMULATE,

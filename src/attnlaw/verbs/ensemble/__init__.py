@@ -11,7 +11,7 @@ from attnlaw.core.settings import setting, setting_fields, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.regression.ensemble import Ensemble
 from attnlaw.theory.regression.evolution import ensemble_evolution
-from attnlaw.theory.regression.learners import MeasuredEnsemble, simulate_ensemble
+from attnlaw.theory.regression.learners import simulate_ensemble
 
 
 @settings_dataclass
@@ -44,10 +44,6 @@ def solve(case: EnsembleSettings, progress: Progress) -> Numbers:
     return Numbers(overlaps | errors)
 
 
-def simulate(case: EnsembleSimulationSettings, progress: Progress) -> MeasuredEnsemble:
-    return simulate_ensemble(_shared_settings(case), case.learners, case.seeds, case.seed)
-
-
 def _shared_settings(case: Ensemble) -> Ensemble:
     return Ensemble(**{name: getattr(case, name) for name in setting_fields(Ensemble)})
 
@@ -76,7 +72,9 @@ SIMULATE = Verb(
     "Trained learners",
     EnsembleSimulationSettings,
     MEASURED,
-    run_each_case(simulate),
+    run_each_case(
+        lambda case, progress: simulate_ensemble(_shared_settings(case), case.learners, case.seeds, case.seed)
+    ),
     is_random=True,
 )
 VERB = Verb(

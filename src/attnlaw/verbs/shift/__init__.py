@@ -12,7 +12,7 @@ from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.regression.kernels import KERNELS, kernel_weights, linear_equivalent
 from attnlaw.theory.regression.problem import WEIGHTINGS, Group, Regression, importance_weights
 from attnlaw.theory.regression.risk import ridge_risk
-from attnlaw.theory.regression.simulate import MeasuredRisk, group_of_samples, simulate_kernel_ridge
+from attnlaw.theory.regression.simulate import group_of_samples, simulate_kernel_ridge
 
 
 @settings_dataclass
@@ -66,15 +66,6 @@ def solve(case: ShiftSettings, progress: Progress) -> Numbers:
     return Numbers(numbers, risk.outcome, risk.remark)
 
 
-def simulate(case: ShiftSimulationSettings, progress: Progress) -> MeasuredRisk:
-    return simulate_kernel_ridge(case.problem, case.kernel, case.seeds, case.seed)
-
-
-def check_shares(case: ShiftSimulationSettings) -> None:
-    """Raise an `InputError` if a group would have a fraction of a sample."""
-    group_of_samples(case.problem)
-
-
 MEASURED = (
     Quantity(
         "excess",
@@ -103,9 +94,11 @@ SIMULATE = Verb(
     "Fitted",
     ShiftSimulationSettings,
     MEASURED,
-    run_each_case(simulate),
+    run_each_case(
+        lambda case, progress: simulate_kernel_ridge(case.problem, case.kernel, case.seeds, case.seed)
+    ),
     is_random=True,
-    precheck=check_shares,
+    precheck=lambda case: group_of_samples(case.problem),
 )
 VERB = Verb(
     "shift",

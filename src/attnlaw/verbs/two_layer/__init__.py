@@ -12,7 +12,7 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb, run_each_case
 from attnlaw.theory.regression.effective_ranks import effective_ranks
 from attnlaw.theory.regression.problem import Group, Regression
-from attnlaw.theory.regression.two_layer import MeasuredTwoLayer, simulate_two_layer, two_layer_risk
+from attnlaw.theory.regression.two_layer import simulate_two_layer, two_layer_risk
 
 
 @settings_dataclass
@@ -59,15 +59,10 @@ def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
     risk = two_layer_risk(problem, case.scale)
     split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)
     head, tail = split.noise_terms or (None, None)
-    numbers = {
-        name: getattr(risk, name) for name in ("excess", "bias", "variance", "start", "norm", "residual")
-    }
+    names = ("excess", "bias", "variance", "start", "norm", "residual")
+    numbers = {name: getattr(risk, name) for name in names}
     numbers |= {"k": split.k, "r": split.r, "R": split.R, "head_term": head, "tail_term": tail}
     return Numbers(numbers, risk.outcome, risk.remark or split.remark)
-
-
-def simulate(case: TwoLayerSimulationSettings, progress: Progress) -> MeasuredTwoLayer:
-    return simulate_two_layer(case.problem, case.scale, case.seeds, case.seed)
 
 
 MEASURED = (
@@ -93,7 +88,7 @@ SIMULATE = Verb(
     "Drawn data",
     TwoLayerSimulationSettings,
     MEASURED,
-    run_each_case(simulate),
+    run_each_case(lambda case, progress: simulate_two_layer(case.problem, case.scale, case.seeds, case.seed)),
     is_random=True,
 )
 VERB = Verb(
