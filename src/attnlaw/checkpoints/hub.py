@@ -39,10 +39,8 @@ def fetch(model: str, config_only: bool = False) -> Path:
     try:
         info = hub.HfApi().model_info(repository, revision=revision)
         names = [file.rfilename for file in info.siblings or ()]
-        fetched = [
-            Path(hub.hf_hub_download(repository, name, revision=revision))
-            for name in _files_to_fetch(repository, names, config_only)
-        ]
+        wanted = _files_to_fetch(repository, names, config_only)
+        fetched = [Path(hub.hf_hub_download(repository, name, revision=revision)) for name in wanted]
         return fetched[0].parent
     except hub.errors.GatedRepoError as error:
         raise InputError(

@@ -75,9 +75,8 @@ def _one_stage(library: ctypes.CDLL | None, matrix: NDArray[Any]) -> Tridiagonal
         result = scipy.linalg.lapack.ssytrd(transpose, lower=1, lwork=work.size, overwrite_a=1)
         _, diagonal, off_diagonal, _, _ = result
     else:
-        openblas.lapack(
-            library, "ssytrd", b"L", n, transpose, n, diagonal, off_diagonal, tau, work, work.size
-        )
+        arrays = diagonal, off_diagonal, tau, work
+        openblas.lapack(library, "ssytrd", b"L", n, transpose, n, *arrays, work.size)
     return diagonal, off_diagonal[: n - 1]
 
 

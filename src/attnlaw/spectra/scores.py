@@ -101,10 +101,8 @@ class ScoreReader:
             bounds = sorted({0, turned.start, turned.stop, query.shift.size})
             pieces = [slice(*ends) for ends in pairwise(bounds)]
             key_pieces = [key.columns(piece) for piece in pieces] if len(keys) == 1 else keys
-            parts = (
-                _part(query.columns(piece), key_piece, piece == turned)
-                for piece, key_piece in zip(pieces, key_pieces, strict=True)
-            )
+            pairs = zip(pieces, key_pieces, strict=True)
+            parts = (_part(query.columns(piece), part, piece == turned) for piece, part in pairs)
             return ScoreSizes(whole, tuple(parts))
 
     def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:

@@ -79,10 +79,8 @@ def _build_plain(shapes: Shapes, location: BlockLocation, roles: Roles, heads: i
     shapes.check_config(output.tensor, "inputs per head", size, "head_dim")
     for view in (query,) if cross else (query, key, value):
         _check_inputs(shapes, view, output)
-    source = None if location.source == prefix else location.source_depth
-    block = Attention(
-        query, key, value, output, heads, kv_heads, cross, source=source, gate=views.get("gate")
-    )
+    source, gate = None if location.source == prefix else location.source_depth, views.get("gate")
+    block = Attention(query, key, value, output, heads, kv_heads, cross, source=source, gate=gate)
     if cross:
         return block
     output_norm = shapes.require_norm_fits(_inner_norm(shapes, prefix, "output"), output)

@@ -9,13 +9,7 @@ from math import prod
 from attnlaw.checkpoints.assembly import remarks
 from attnlaw.checkpoints.assembly.attention import BlockLocation, build_attention, with_joined_heads
 from attnlaw.checkpoints.assembly.feed_forward import build_experts, build_feed_forward, missing_block_error
-from attnlaw.checkpoints.assembly.match import (
-    Match,
-    MatchedStack,
-    foreign_model_type,
-    match_family,
-    model_type_of,
-)
+from attnlaw.checkpoints.assembly.match import MatchedStack, foreign_model_type, match_family, model_type_of
 from attnlaw.checkpoints.assembly.norms import BlockNorms, stack_norms
 from attnlaw.checkpoints.assembly.shapes import Shapes, key_source, layer_config
 from attnlaw.checkpoints.blocks import NO_NORM, Norm, Product, StoredLayer, View, attention_widths
@@ -54,7 +48,7 @@ def build_model(
     stacks = list(zip(shapes_of, match.stacks, strict=True))
     for shapes, stack in stacks:
         _check_depth(shapes, stack)
-    applications = _applications(match, config)
+    applications = _applications(match.stacks, config)
     layers: list[StoredLayer] = []
     towers: list[Tower] = []
     others: list[int] = []
@@ -192,9 +186,9 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
         )
 
 
-def _applications(match: Match, config: Config) -> tuple[int, ...]:
+def _applications(stacks: Sequence[MatchedStack], config: Config) -> tuple[int, ...]:
     """Return the layer applied at each depth. In ALBERT, depth i applies group int(i / (L / G))."""
-    positions, layers = match.stacks[0].positions, sum(len(stack.layers) for stack in match.stacks)
+    positions, layers = stacks[0].positions, sum(len(stack.layers) for stack in stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:
         return tuple(range(layers))

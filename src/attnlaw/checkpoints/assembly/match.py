@@ -177,7 +177,8 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
     With `whole`, at least one layer must have all of them, because families share some names.
     """
-    pattern = _pattern(stack, stack.attention.values())
+    wanted = stack.attention.values()
+    pattern = _pattern(stack, wanted)
     layers_by_prefix: dict[str, dict[Position, str]] = {}
     for name in tensors.shapes:
         if hit := pattern.fullmatch(name):
@@ -189,9 +190,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
     linear = _linear_positions(stack, tensors)
     stacks = []
     for prefix, layers in layers_by_prefix.items():
-        complete = (
-            all(at + name in tensors.shapes for name in stack.attention.values()) for at in layers.values()
-        )
+        complete = (all(at + name in tensors.shapes for name in wanted) for at in layers.values())
         if not whole or any(complete):
             order = tuple(sorted(layers))
             others = tuple(sorted(linear.get(prefix, set()) - layers.keys()))

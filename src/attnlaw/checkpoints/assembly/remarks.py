@@ -129,57 +129,51 @@ def model_warnings(
     """Return sentences about what limits the meaning of the numbers."""
     messages = [_linear_warning(others)] if others else []
     messages += _attention_warnings(layers)
+    note = messages.append
     if any(layer.attention.scores.query_norm for layer in layers):
-        messages.append(
+        note(
             "queries and keys are normalised before their product: QK is the map of the weights, "
             "not the scores of the model"
         )
     if clip := clip_of(config):
-        messages.append(
-            f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps"
-        )
+        note(f"queries, keys and values are clipped at {clip:g} (clip_qkv), which is no part of the maps")
     if any(layer.attention.scores.cap for layer in layers):
-        messages.append("scores are soft-capped after QK (attn_logit_softcapping)")
+        note("scores are soft-capped after QK (attn_logit_softcapping)")
     if match.family.shared_layers and "num_hidden_layers" not in config:
-        messages.append(
-            f"{config.source} does not say how often the shared layers are applied: each is counted once"
-        )
+        note(f"{config.source} does not say how often the shared layers are applied: each is counted once")
     if foreign_type:
-        messages.append(
-            f"model type {foreign_type} is not in the table: read as {match.family.name} by its names"
-        )
+        note(f"model type {foreign_type} is not in the table: read as {match.family.name} by its names")
     for tower in TOWERS:
         if f"{tower}_config" in config and not match.family.towers:
-            messages.append(f"only the language model was read: the {tower} tower was left out")
-    messages += [
-        f"layers left unread: {part.name}, matrices: {part.matrices}" for part in unread[:MOST_NAMES]
-    ]
+            note(f"only the language model was read: the {tower} tower was left out")
+    for part in unread[:MOST_NAMES]:
+        note(f"layers left unread: {part.name}, matrices: {part.matrices}")
     if names := _unread_norms(match, tensors) if not foreign_type else []:
-        messages.append(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
+        note(f"norms inside the layers were left out: {len(names)} such as {names[0]}")
     matched = [stack.stack for stack in match.stacks]
     missing = [stack.name for stack in match.family.stacks if stack.name and stack not in matched]
     if missing and not unread and not foreign_type and config.model_types:
-        messages.append(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
+        note(f"the checkpoint holds no {' and no '.join(missing)}: the rest is read as the model")
     unstated = match.family.activation and config.text(*match.family.activation) is None
     if unstated and any(layer.feed_forwards for layer in layers):
-        messages.append(f"activation not stated: {match.family.default_activation} assumed")
+        note(f"activation not stated: {match.family.default_activation} assumed")
     codes = {tensors.dtype(name) for layer in layers for view in layer.views for name in view.tensors}
     if narrow := sorted(code for code in codes if not code.startswith(WIDE)):
-        messages.append(
+        note(
             f"weights are stored in few bits ({', '.join(narrow)}): rounding fills the low end of every "
             "spectrum, so small singular values and ranks are the code's, not the model's"
         )
     if any(code.startswith("float8") and not code.endswith("with scales") for code in codes):
-        messages.append("float8 weights without scales beside them: read as they are stored")
+        note("float8 weights without scales beside them: read as they are stored")
     if order := _order_by_name(match, tensors):
-        messages.append(
+        note(
             f"read as one network in the order of these names: {', '.join(order)}; if they are not one, "
             "save each in a file of its own"
         )
     if extra := sum(stack.predicting for stack in match.stacks):
-        messages.append(f"layers that only predict further tokens were left out: {extra}")
+        note(f"layers that only predict further tokens were left out: {extra}")
     if left_out:
-        messages.append(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
+        note(f"matrices inside the layers were left out: {len(left_out)} such as {left_out[0]}")
     return tuple(printable(text) for text in messages)
 
 

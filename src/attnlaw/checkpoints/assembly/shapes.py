@@ -153,9 +153,8 @@ class Shapes:
             self._refuse(view.tensor, f"{count} {what}", f"{expected} from the rest of its layer")
 
     def _refuse(self, name: str, actual: str, expected: str, remedy: str | None = None) -> NoReturn:
-        raise InputError(
-            f"{self.tensors.source}: tensor {name} has {actual}, expected {expected}; {remedy or self.remedy}"
-        )
+        what = f"{self.tensors.source}: tensor {name} has {actual}, expected {expected}"
+        raise InputError(f"{what}; {remedy or self.remedy}")
 
     @property
     def remedy(self) -> str:

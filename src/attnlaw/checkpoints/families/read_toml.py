@@ -67,6 +67,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
 def _is_roles(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_text, value.values()))
 
@@ -76,11 +80,8 @@ def _list_of(fits: Fits) -> Fits:
 
 
 POSITIVE = FieldKind("a positive number", lambda value: isinstance(value, float) and value > 0)
-STACKS = FieldKind("tables [[stacks]]", _list_of(lambda value: isinstance(value, dict)))
-INIT = FieldKind(
-    "tables [init.TYPE]",
-    lambda value: isinstance(value, dict) and all(isinstance(table, dict) for table in value.values()),
-)
+STACKS = FieldKind("tables [[stacks]]", _list_of(_is_table))
+INIT = FieldKind("tables [init.TYPE]", lambda value: _is_table(value) and all(map(_is_table, value.values())))
 # By the declared type of a field.
 KINDS: dict[Any, FieldKind] = {
     str: FieldKind("text", _is_text),
@@ -95,9 +96,7 @@ KINDS: dict[Any, FieldKind] = {
     tuple[Roles, ...]: FieldKind("a list of tables of tensor names by role", _list_of(_is_roles)),
     tuple[LayerTable, ...]: STACKS,
     Mapping[str, Initialiser]: INIT,
-    Mapping[str, Any]: FieldKind(
-        "a table of values by key of config.json", lambda value: isinstance(value, dict)
-    ),
+    Mapping[str, Any]: FieldKind("a table of values by key of config.json", _is_table),
 }
 FIELDS: dict[type[Any], dict[str, FieldKind]] = {
     record: {name: KINDS[declared] for name, declared in get_type_hints(record).items()}

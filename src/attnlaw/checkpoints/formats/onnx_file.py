@@ -33,16 +33,11 @@ class OnnxFile(Tensors):
         self._onnx, graph = _load(path)
         self._stored = _constants(graph) | {_text(tensor.name): tensor for tensor in graph.initializer}
         # name -> (initialiser, whether it is stored transposed)
-        self._names = (
-            {name: (name, False) for name in self._stored}
-            | _copies(graph, self._stored)
-            | _linear_layers(graph, self._stored)
-        )
-        self._offsets = {
-            name: _external(path, tensor)
-            for name, tensor in self._stored.items()
-            if tensor.data_location == self._onnx.TensorProto.EXTERNAL
-        }
+        self._names = {name: (name, False) for name in self._stored} | _copies(graph, self._stored)
+        self._names |= _linear_layers(graph, self._stored)
+        external = self._onnx.TensorProto.EXTERNAL
+        outside = {name: part for name, part in self._stored.items() if part.data_location == external}
+        self._offsets = {name: _external(path, tensor) for name, tensor in outside.items()}
         self._files = {file: UnchangedFile(file) for file, _ in self._offsets.values()}
         self.shapes = {name: self._shape(name) for name in self._names}
         if branch := _branch(graph):

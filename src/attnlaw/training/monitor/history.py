@@ -122,11 +122,8 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
         return dict(zip(range(values.size), ranked, strict=False))
     shared = np.abs(np.stack(lefts) @ u) * np.abs(np.stack(rights) @ v)
     rows, columns = scipy.optimize.linear_sum_assignment(shared**2, maximize=True)
-    return {
-        int(j): earlier[i]
-        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        if shared[i, j] >= LEAST_OVERLAP
-    }
+    pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+    return {j: earlier[i] for i, j in pairs if shared[i, j] >= LEAST_OVERLAP}
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
