@@ -1,5 +1,4 @@
-r"""Sizes of a head's attention logits, computed from its weights alone: bound, typical size, probable
-maximum.
+r"""Bound, typical size and probable maximum of a head's attention logits, from its weights alone.
 
 `logit_bounds(model)` returns a `Logits` for every head. `head_logits` and `logits_of` start from sizes that
 are already measured. Logits are `s q . k`, capped if the model caps them. They do not contain what positions
@@ -110,9 +109,7 @@ def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes:
 
 
 def why_no_bound(model: Model, location: MatrixLocation, block: Attention) -> str | None:
-    """Return the reason why the logits of a block have no bound that holds for every input; None if they
-    have one.
-    """
+    """Return the reason why the logits of a block have no bound for every input; None if they have one."""
     again = location.layer is not None and model.network.applications.count(location.layer) > 1
     return missing_sizes_reason(block) or (APPLIED_AGAIN if again else None)
 

@@ -65,8 +65,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:
-    """Return the standard deviation between models of equal depth and width, pooled over all pairs (depth,
-    width).
+    """Return the pooled standard deviation between models of equal depth and width.
 
     Returns None if no two models have equal depth and width.
     """

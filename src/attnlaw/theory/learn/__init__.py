@@ -1,6 +1,6 @@
-"""Theory and training of a single attention head that learns from n samples, for several kinds of students.
+"""Theory and training of a single attention head that learns from n samples.
 
-Importing any module of this package fills the table of students.
+Several kinds of students are known. Importing any module of this package fills their table.
 """
 
 from attnlaw.theory.learn.students import STUDENTS

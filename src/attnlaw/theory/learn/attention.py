@@ -1,4 +1,4 @@
-"""Kinds of attention (tied or untied factors) and the pairs of tokens that a sample shows."""
+"""Kinds of attention (tied or untied factors), and the pairs of tokens whose scores a sample contains."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """A kind of attention: queries and keys share their factor (tied) or not (untied).
+    """A kind of attention: queries and keys share one factor (tied) or have separate factors (untied).
 
-    Tied attention has `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite, and a sample
-    shows the fields of all pairs a <= b. Untied attention has `S = W_Q W_K^T / sqrt(m d)`, which can be any
-    matrix, and a sample shows the ordered pairs that the setting `pairs` names.
+    Tied attention has `S = W W^T / sqrt(m d)`, which is symmetric and positive semidefinite. A sample
+    contains the scores h of all pairs a <= b. Untied attention has `S = W_Q W_K^T / sqrt(m d)`, which can be
+    any matrix. A sample contains the scores of the ordered pairs that the setting `pairs` names.
     """
 
     name: str
     label: str
     sides: int  # 2 if the theory works with singular values of both signs, 1 if with non-negative eigenvalues
-    paired: bool  # whether the setting `pairs` plays a part
+    paired: bool  # whether the setting `pairs` is used
     gaussian: str  # name of the sensing by Gaussian matrices that the theory solves exactly
 
 
@@ -31,21 +31,25 @@ ATTENTIONS = by_name(
 
 @dataclass(frozen=True)
 class Pairs:
-    """The ordered pairs (query a, key b) that a sample of untied attention shows."""
+    """A choice of ordered pairs (query a, key b) whose scores a sample of untied attention contains."""
 
     name: str
     label: str
     places: Callable[[int], list[tuple[int, int]]]  # returns the pairs of a sample of T tokens
     least_tokens: int = 1
     crossed: bool = False  # whether the keys are tokens of another sequence
-    mirrored: bool = False  # whether each pair is seen in both orders, and each token with itself
+    mirrored: bool = False  # whether a sample has each pair in both orders, and self pairs
 
     def visible_pairs(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
-        """Return the pairs of a sample of T tokens, or only those of its first `queries`."""
+        """Return the pairs (query, key) of a sample of T tokens.
+
+        Args:
+            queries: number of tokens that act as queries; None for all.
+        """
         return tuple((a, b) for a, b in self.places(tokens) if queries is None or a < queries)
 
     def count(self, tokens: int, queries: int | None = None) -> int:
-        """Return the number of visible pairs, P."""
+        """Return the number P of pairs of a sample of T tokens."""
         return len(self.visible_pairs(tokens, queries))
 
 

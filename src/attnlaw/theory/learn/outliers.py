@@ -1,9 +1,10 @@
-"""Target eigenvalues that stand out of the bulk, and where the trained matrix shows them.
+"""Target eigenvalues outside the bulk, and the outliers of the trained matrix that they cause.
 
-A target eigenvalue s of no weight appears at `s + delta^2 int dmu*(t)/(s-t)` in `S* + delta Z` as long as
-`delta^2 int dmu*(t)/(s-t)^2 < 1`. Its squared overlap is one minus that (Baik, Ben Arous and Peche;
-Capitaine, Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales it. A mode
-of a power law has the small weight 1/d: it stands out if it blurs into an interval that no other mode shares.
+A single target eigenvalue s, of no weight in the limit, appears at `s + delta^2 int dmu*(t)/(s-t)` in `S* +
+delta Z` as long as `delta^2 int dmu*(t)/(s-t)^2 < 1`. Its squared overlap is one minus that (Baik, Ben Arous
+and Peche; Capitaine, Donati-Martin and Feral for a deformed Wigner matrix). A student then shifts and scales
+it. A mode of a power law has the small weight 1/d. It is an outlier if noise blurs it into an interval that
+no other mode shares.
 
 For untied attention s is a singular value and mu* is the law of singular values with both signs. The overlap
 is then that of the left and of the right singular vectors (Benaych-Georges and Nadakuditi, arXiv 1103.2221).
@@ -24,21 +25,23 @@ from attnlaw.theory.learn.target import Target
 
 @dataclass(frozen=True)
 class Outlier:
-    """A target eigenvalue outside the bulk, its place in the trained matrix, and the squared overlap."""
+    """An outlier of the trained matrix, and the target eigenvalue that causes it."""
 
-    target: float
-    location: float
-    overlap: float
+    target: float  # eigenvalue of the target
+    location: float  # eigenvalue of the trained matrix
+    overlap: float  # squared overlap of the two eigenvectors
 
 
 def find_outliers(
     target: Target, delta: float, threshold: float | None, shrinkage: float, cut: float | None = None
 ) -> tuple[Outlier, ...]:
-    """Find the outliers of `shrinkage (X - threshold)_+`: spikes, and single modes of a power law.
+    """Find the outliers of `shrinkage (X - threshold)_+`, where `X = S* + delta Z`.
+
+    They come from spikes of the target and from single modes of a power law.
 
     Args:
-        threshold: None if nothing is cut, so that the matrix is `shrinkage X`.
-        cut: keep only what is beyond it, if it is above the threshold.
+        threshold: the threshold b; None if nothing is cut, so that the matrix is `shrinkage X`.
+        cut: value of X below which outliers are cut too, if it is above the threshold.
 
     Returns:
         The outliers, largest first.
@@ -65,9 +68,10 @@ def find_outliers(
 
 
 def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
-    """Find the outliers of the Bayes-optimal estimate, which maps x to `x - 2 a^2 Re g(x)`.
+    """Find the outliers of the Bayes-optimal estimate, which replaces an eigenvalue x by `x - 2 a^2 Re g(x)`.
 
-    At the outlier of s, `a^2 g = x - s`. So it appears at `2 s - x`, pulled in as far as noise pushed it out.
+    At the outlier of s, `a^2 g = x - s`. So it appears at `2 s - x`, as far below s as the noise moved it
+    above.
 
     >>> spiked = Target.marchenko_pastur(0.5).with_spikes(8.0)
     >>> [round(outlier.location, 3) for outlier in shrunk_outliers(spiked, 1.0)]
@@ -80,10 +84,10 @@ def shrunk_outliers(target: Target, a: float) -> tuple[Outlier, ...]:
 
 
 def isolated_modes(target: Target, delta: float) -> list[float | None]:
-    """Return the mode of a power law that fills an interval of `S* + delta Z` alone, for each interval.
+    """Return, for each interval of the spectrum of `S* + delta Z`, the mode that fills it alone.
 
-    The intervals are in ascending order, and the entry is None if several modes share one. The list is empty
-    for a target without modes. A bin of several modes does not count as a mode.
+    The intervals are in ascending order. The entry is None if several modes share the interval, or if it
+    belongs to a bin of several modes. The list is empty if the target is not a power law.
 
     >>> [mode is not None for mode in isolated_modes(Target.power_law(1.0, 1000), 12.0)]
     [False, True]
@@ -101,7 +105,7 @@ def isolated_modes(target: Target, delta: float) -> list[float | None]:
 
 
 def _moments(base: Base, place: float) -> tuple[float, float]:
-    """Return `int dmu*(t)/(s-t)` and `int dmu*(t)/(s-t)^2` without the mass that the law has at s itself."""
+    """Return `int dmu*(t)/(s-t)` and `int dmu*(t)/(s-t)^2`, without the mass that mu* has at s itself."""
     points, weights = base.nodes()
     atoms = np.array(base.atoms).reshape(-1, 2)
     gap = place - np.concatenate([points, atoms[:, 0]])

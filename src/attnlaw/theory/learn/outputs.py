@@ -1,7 +1,8 @@
-"""The outputs of attention that labels show, and the losses that students are trained on.
+"""Outputs of attention, from which labels are made, and the losses that students are trained on.
 
-The linear output shows `T(T+1)/2` distinct scores h for a sample of T tokens. A row softmax does not change
-if a constant is added to all of h, so it shows one less, `(T^2+T-2)/2` logits.
+With the linear output, the labels of a sample of T tokens determine `T(T+1)/2` distinct scores h. A row
+softmax does not change if a constant is added to all of h. So its labels determine one number less,
+`(T^2+T-2)/2` logits.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ def _logits(tokens: int) -> float:
 
 @dataclass(frozen=True)
 class Output:
-    """A function of the scores h that labels show.
+    """An output of attention: a function of the scores h, from which labels are made.
 
     Args:
-        prediction_error: returns the error on fresh clean labels for T tokens and an estimation error E, or
-            None if E alone does not determine it.
-        loss: makes the loss of a `Problem` whose observations have these weights; None if nothing is trained
-            on it.
+        prediction_error: function of the number of tokens T and the estimation error E that returns the
+        error on
+            new clean labels. It returns None if E alone does not determine this error.
+        loss: function that makes the loss for a `Problem` and the weights of its observations; None if no
+            student is trained on this output.
     """
 
     name: str
@@ -39,15 +41,15 @@ class Output:
     observations: Callable[[int], float]  # returns the number of observations of S in a sample of T tokens
     prediction_error: Callable[[int, float], float | None] = lambda tokens, E: None
     loss: Callable[[Any, Reals], Any] | None = None
-    uses_temperature: bool = False  # beta plays a part
-    weighted: bool = False  # groups of observations may have weights and noises of their own
-    identifies_target: bool = True  # clean labels determine the scores, so there are thresholds
+    uses_temperature: bool = False  # whether the output depends on beta
+    weighted: bool = False  # whether groups of observations may differ in weight and noise
+    identifies_target: bool = True  # whether clean labels determine the scores; if not, no thresholds
     least_tokens: int = 1
     most_tokens: int | None = None
     beyond: str = ""  # what the message about too many tokens suggests
-    queries: int | None = None  # number of queries that an untied sample shows; None for all of its pairs
-    selects_key: bool = False  # a row has a key that is attended most, which a loss may ask for
-    has_static_theory: bool = True  # the result of learning from n samples is known, not only the dynamics
+    queries: int | None = None  # number of queries that an untied sample uses; None for all
+    selects_key: bool = False  # whether a row has a most attended key, which a loss may use as label
+    has_static_theory: bool = True  # whether the theory of n samples is known, not only the dynamics
 
 
 LINEAR = Output(
@@ -98,11 +100,11 @@ STATIC_OUTPUTS = {name: output for name, output in OUTPUTS.items() if output.has
 
 @dataclass(frozen=True)
 class LabelLoss:
-    """A loss that training lowers."""
+    """A loss that training minimises."""
 
     name: str
     label: str
-    observed_output: Output | None = None  # what the labels show, if that is not the output itself
+    observed_output: Output | None = None  # output from which labels are made, if not the setting `output`
 
     @property
     def draws_labels(self) -> bool:

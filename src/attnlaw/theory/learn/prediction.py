@@ -11,9 +11,9 @@
 | r, s | `shrinkage`: the trained matrix is `r (X - b)_+` or, for the direct student, `s X` |
 
 The error is also split into three parts by modes of the target. The definition is ours. A mode is "out" if it
-stands out of the learned spectrum; s is its value in the target, s' the learned one, and o the squared
-overlap of their vectors. Together these modes carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`, `q_out = sum
-s'^2/d`. The rest is "in": `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
+is an outlier of the learned spectrum. Its value is s in the target and s' in the trained matrix, and o is the
+squared overlap of their vectors. Together these modes carry `Q_out = sum s^2/d`, `m_out = sum s s' o/d`,
+`q_out = sum s'^2/d`. The rest is "in": `Q_in = Q* - Q_out`, `m_in = m - m_out`, `q_in = q - q_out`.
 
     approximation   sum_out (s^2 - 2 s s' o + s'^2)/d      modes that were found, but not exactly
     underfitting    (Q_in - m_in)^2 / Q_in                 what is missing along the target
@@ -39,7 +39,10 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class ErrorSplit:
-    """The three parts of E; None if the solver does not resolve E."""
+    """The three parts of the estimation error E.
+
+    They are None if E is too small for the solver to resolve.
+    """
 
     approximation: float | None
     underfitting: float | None
@@ -78,16 +81,17 @@ WARNING, UNSTABLE = 0.6, 1.0  # levels of the stability indicator
 
 @dataclass(frozen=True, repr=False)
 class Prediction(BriefRepr):
-    """The theory of one problem.
+    """The predictions of the theory for one problem.
 
     A quantity is None if the student does not have it, or if it is too small to resolve. An `Estimate` has an
-    error if it is an average over draws (softmax) that converged. Without one it is exact up to quadrature.
+    error if it is an average over draws (softmax) that converged. An `Estimate` without an error is as exact
+    as numerical integration.
 
     Args:
         spectrum: limiting law of the eigenvalues of the trained matrix, or of its singular values if untied.
         trace: mean of the eigenvalues (tied).
         nuclear_norm: mean of the singular values (untied).
-        residual: what the equations miss at the solution, relative to their size.
+        residual: remaining error of the equations at the solution, relative to their size.
         outcome: how solving the equations ended.
         remark: what to change if they were not solved.
     """
@@ -119,17 +123,21 @@ class Prediction(BriefRepr):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether E is a value and not a bound."""
+        """Whether `estimation_error` is the error itself, not an upper bound."""
         return self.outcome is not Outcome.RECOVERED or self.estimation_error.value == 0
 
     @property
     def relative_error(self) -> Estimate:
-        """`E / Q*`."""
+        """The estimation error divided by that of predicting zero, `E / Q*`."""
         return self.estimation_error / self.problem.target.second_moment
 
     @property
     def angle(self) -> Estimate | None:
-        """`arccos(m/sqrt(q Q*))` between trained matrix and target, for a loss that does not set a scale."""
+        """The angle between trained matrix and target, `arccos(m/sqrt(q Q*))`.
+
+        It is given only for the cross-entropy, which does not determine the scale of the matrix. It is None
+        for other losses, and if the trained matrix is zero.
+        """
         q, Q = self.norm.value, self.problem.target.second_moment
         if self.problem.observed_output.queries is None or not q:
             return None
@@ -137,19 +145,20 @@ class Prediction(BriefRepr):
 
     @property
     def wrong_keys(self) -> Estimate | None:
-        """`angle/pi`, the share of fresh queries whose larger score belongs to the wrong key of two."""
+        """The share of new queries that prefer the wrong key, `angle/pi`; None if `angle` is None."""
         return None if self.angle is None else self.angle / math.pi
 
     @property
     def atom_at_zero(self) -> float:
-        """Share of eigenvalues that are zero."""
+        """The share of eigenvalues that are zero."""
         return float(sum(weight for place, weight in self.spectrum.atoms if place == 0.0))
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (singular value) that narrow factors keep.
+        """The smallest eigenvalue (untied: singular value) that factors of limited width keep.
 
-        It is 0 if weight decay cuts the rank, and above 0 if the width does.
+        It is 0 if weight decay cuts the rank, and above 0 if the width does. It is None if the width is not
+        limited.
         """
         if self.problem.width is None or self.threshold is None:
             return None
@@ -173,10 +182,11 @@ class Prediction(BriefRepr):
 
     @property
     def adapter_noise(self) -> float | None:
-        """`Delta_eff = Delta/2 + E`, the noise that a rank-one adapter trained after this student sees.
+        """The noise that acts on a rank-one adapter trained after this student, `Delta_eff = Delta/2 + E`.
 
-        What this student misses acts on a later low-rank correction as label noise (arXiv 2606.05899). This
-        holds for the plain linear output. It is None if groups have noises of their own.
+        What this student did not learn acts as label noise on a later low-rank correction (arXiv
+        2606.05899). This holds for the plain linear output. It is None for other outputs, and if there are
+        observation groups.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -185,7 +195,7 @@ class Prediction(BriefRepr):
 
     @property
     def bulk(self) -> list[tuple[float, float]]:
-        """Intervals of the spectrum, except those that one mode of the target fills alone."""
+        """The intervals of the spectrum, without those that belong to a single mode of the target."""
         # Without noise the eigenvalues are those of the target, and single modes do not fill an interval.
         level = self.noise_level
         modes = isolated_modes(self.problem.target, level.value) if level and level.value else []
@@ -238,7 +248,8 @@ def estimates(
         E: estimation error `|S_hat - S*|_F^2 / d`.
         overlap: `m = Tr S_hat^T S* / d`.
         norm: `q = |S_hat|_F^2 / d`.
-        prediction_error: follows from E if it is None and the output has a closed form for it.
+        prediction_error: error on new clean labels. If it is None, it is computed from E if the output has a
+            formula for this.
         errors: standard errors by name, if there are any.
     """
     if prediction_error is None:
@@ -263,7 +274,7 @@ def estimates(
 
 
 def trace_or_nuclear_norm(problem: Problem, value: float) -> dict[str, Any]:
-    """Return the mean eigenvalue as `trace` if tied, the mean singular value as `nuclear_norm` if untied."""
+    """Return `{"trace": value}` if attention is tied, `{"nuclear_norm": value}` if it is untied."""
     return {"trace" if problem.sides == 1 else "nuclear_norm": value}
 
 
@@ -273,7 +284,14 @@ def outcome_of(
     remedy: str = "raise the weight decay",
     instability: float | None = None,
 ) -> dict[str, Any]:
-    """Return `outcome` and `remark`: how solving the equations ended."""
+    """Return the arguments `outcome` and `remark` of a `Prediction`.
+
+    Args:
+        residual: remaining error of the equations, relative to their size.
+        resolved: whether E is the error itself, not an upper bound.
+        remedy: what the remark suggests if E is not resolved.
+        instability: stability indicator, unstable above 1; None if the loss is convex.
+    """
     if not resolved:
         return {
             "outcome": Outcome.RECOVERED,
@@ -301,10 +319,12 @@ def outcome_of(
 def recovered_prediction(
     problem: Problem, E: float, residual: float, steps: int, threshold: float | None = None
 ) -> Prediction:
-    """Predict the target itself: exactly if E = 0, else so closely that E is only a bound.
+    """Predict a student that recovers the target.
+
+    If E = 0, the recovery is exact. Otherwise the student is so close to the target that E is only a bound.
 
     Args:
-        threshold: threshold at the target itself, of a student that cuts.
+        threshold: the threshold b of an exact recovery; None if the student has no threshold.
     """
     target, is_exact = problem.target, E == 0
     how = outcome_of(residual, resolved=False)

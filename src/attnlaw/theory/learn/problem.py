@@ -1,8 +1,9 @@
-"""A problem: what a student learns, from how much data. Theory and simulation start from the same record.
+"""The problem of learning an attention matrix: the target, the data, the loss and the student.
 
-This is the attention-indexed model (arXiv 2506.01582, 2509.24914). Tokens are `x_a ~ N(0, I_d)`, a = 1..T,
-and `h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d)`. Label noise on h_ab is symmetric Gaussian of variance
-`Delta (1 + delta_ab) / 2`. There are `n = alpha d^2` samples. The risk is `sum_samples sum_{all a,b} (y_ab -
+Theory and simulation start from the same `Problem`. It is the attention-indexed model (arXiv 2506.01582,
+2509.24914). Tokens are `x_a ~ N(0, I_d)`, a = 1..T, and `h_ab = (x_a^T S x_b - delta_ab Tr S) / sqrt(d)` are
+the scores, also called fields, of a matrix S. Label noise on h_ab is symmetric Gaussian of variance `Delta (1
++ delta_ab) / 2`. There are `n = alpha d^2` samples. The risk is `sum_samples sum_{all a,b} (y_ab -
 yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 
 | letter | field |
@@ -16,7 +17,7 @@ yhat_ab)^2` plus `lt d Tr S` (factorized) or `lambda d |S|_F^2` (direct).
 | lt, lambda | `weight_decay`: lt for the factorized student, lambda for the direct one |
 | kappa0, Q* | `target.rank_ratio`, `target.second_moment` |
 | alpha_T (untied: alpha_P) | `observations`, independent observations of S divided by d^2 |
-| alpha_k, w_k, D_k | `channels`, from the observation `groups` |
+| alpha_k, w_k, D_k | `channels`: observations divided by d^2, weight and noise of observation group k |
 
 Other modules of this package use these letters and the following:
 
@@ -36,7 +37,7 @@ variance Delta/2. The risk is `sum_samples sum_pairs (y_ab - yhat_ab)^2` plus `l
 |S|_F^2`. Here `lt = 2 sqrt(kappa) lambda` for the penalty `lambda (|W_Q|_F^2 + |W_K|_F^2)` (Srebro, Rennie
 and Jaakkola 2004). With the cross-entropy (`loss`) a sample is one query and two keys, one of which is
 attended (`attnlaw.theory.learn.attended_key`). These equations extend arXiv 2509.24914; the extension is
-ours. One pass over fresh samples shows all T^2 ordered pairs, self pairs centred as above.
+ours. One pass over fresh samples uses all T^2 ordered pairs, with self pairs centred as above.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Entries:
     off_diagonal: bool
 
     def count(self, tokens: int) -> int:
-        """Return how many of these entries a sample of T tokens has."""
+        """Return the number of these entries in a sample of T tokens."""
         return self.diagonal * tokens + self.off_diagonal * (tokens * (tokens - 1) // 2)
 
 
@@ -83,10 +84,11 @@ ENTRIES = by_name(
 
 @dataclass(frozen=True)
 class ObservationGroup(Settings):
-    """Entries (a, b) of a share of the samples, with a weight in the loss and a noise of their own.
+    """A group of observations with the same weight in the loss and the same noise.
 
-    The loss multiplies `(y_ab - yhat_ab)^2` of these entries by `weight`, and their noise has variance
-    `noise (1 + delta_ab) / 2`. The shares of each entry must sum to one over the groups.
+    It consists of some entries (a, b) in a share of the samples. The loss multiplies `(y_ab - yhat_ab)^2` of
+    these entries by `weight`, and their noise has variance `noise (1 + delta_ab) / 2`. For every entry, the
+    shares of the groups that contain it must sum to one.
     """
 
     entries: str = setting("all", "Which entries.", choices=ENTRIES)
@@ -95,15 +97,15 @@ class ObservationGroup(Settings):
     share: float = setting(1.0, "Which part of the samples.", greater_than=0, maximum=1)
 
     def count(self, tokens: int) -> int:
-        """Return how many distinct entries (a <= b) of a sample belong to the group."""
+        """Return the number of distinct entries (a <= b) of a sample that belong to the group."""
         return ENTRIES[self.entries].count(tokens)
 
 
 @dataclass(frozen=True)
 class Channel:
-    """A group of `alpha_k d^2` observations that share a weight w_k in the loss and a noise variance D_k.
+    """A group of `alpha_k d^2` observations with the same loss weight w_k and noise variance D_k.
 
-    The units are such that the signal of each observation has the variance Q.
+    The units are such that an observation of a matrix S has the variance `|S|_F^2 / d`.
     """
 
     alpha: float
@@ -121,17 +123,17 @@ class Problem(ProblemRules):
     Args:
         alpha: samples divided by d^2; infinite for one pass over fresh samples.
         tokens: tokens per sample, T.
-        output: what labels show of the scores: "linear", "softmax" or "hardmax".
+        output: function of the scores from which labels are made: "linear", "softmax" or "hardmax".
         beta: inverse temperature of the softmax.
-        target: the teacher's spectrum.
+        target: the spectrum of the target matrix.
         noise: variance of the label noise.
         weight_decay: penalty on the factors (factorized) or on S (direct).
         student: "factorized", "direct" or "bayes".
-        groups: observations with weights and noises of their own.
+        groups: groups of observations, if their weights or noises differ.
         attention: "tied" or "untied".
-        pairs: ordered pairs that untied attention shows; None for the default.
-        width: width m/d of the factors, if it is limited.
-        flow_time: time at which gradient flow stops, if it is limited.
+        pairs: which (query, key) pairs a sample of untied attention contains; None for the default.
+        width: width m/d of the factors; None if it is not limited.
+        flow_time: time at which gradient flow stops; None if it runs to its end.
         loss: "squared" or "cross-entropy".
         soft_labels: whether labels are probabilities instead of drawn keys (cross-entropy).
 
@@ -185,7 +187,10 @@ class Problem(ProblemRules):
             self._check_interpolation()
 
     def _settle_attention(self, given_pairs: str | None) -> None:
-        """Set the pairs that are seen, and a target of the kind that this attention has."""
+        """Set `pairs` and `target` to values that fit the attention.
+
+        Raises an `InputError` if what was given does not fit.
+        """
         paired = ATTENTIONS[self.attention].paired
         if not paired and given_pairs not in (None, "all"):
             raise BadSetting("pairs", "expected all with {attention} tied; or take untied", given_pairs)
@@ -216,7 +221,10 @@ class Problem(ProblemRules):
                 raise InputError(f"groups: the shares of {name} entries sum to {total:g}, expected 1")
 
     def _check_interpolation(self) -> None:
-        """Reject a vanishing penalty below the interpolation threshold, where the minimiser is not unique."""
+        """Raise a `BadSetting` if there is no penalty and alpha is below the interpolation threshold.
+
+        Many matrices fit all labels there, so the minimiser is not unique.
+        """
         student = self.student_spec
         if not student.penalised or student.interpolation is None:
             return
@@ -240,39 +248,45 @@ class Problem(ProblemRules):
 
     @property
     def sides(self) -> int:
-        """Number of signs in the spectrum of the theory: 2 for singular values (untied), else 1."""
+        """2 if the theory works with singular values of both signs (untied), 1 if with eigenvalues (tied)."""
         return ATTENTIONS[self.attention].sides
 
     @property
     def observations_per_sample(self) -> float:
-        """Number of observations of S in a sample, which depends on the output; P pairs if untied."""
+        """Number of observations of S in a sample, which depends on the output.
+
+        For untied attention it is the number P of pairs, unless the output uses only some of the queries.
+        """
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return float(PAIRS[self.pairs or ""].count(self.tokens))
         return self.observed_output.observations(self.tokens)
 
     def prediction_error(self, E: float) -> float | None:
-        """Return the error on fresh clean labels per sample, None if E alone does not determine it."""
+        """Return the error per sample on new clean labels; None if E alone does not determine it."""
         if ATTENTIONS[self.attention].paired and self.observed_output.queries is None:
             return self.observations_per_sample * E
         return self.observed_output.prediction_error(self.tokens, E)
 
     @property
     def sample_ratio(self) -> float:
-        """`alpha`. Raises a `BadSetting` if there is no data set but one pass over fresh samples."""
+        """The number of samples divided by d^2 (alpha).
+
+        Raises a `BadSetting` if alpha is infinite, because there is no data set then.
+        """
         if self.alpha == math.inf:
             raise BadSetting("alpha", "is missing; give the number of samples over d^2")
         return self.alpha
 
     @property
     def observations(self) -> float:
-        """`alpha_T` (untied: `alpha_P`), independent observations of S divided by d^2."""
+        """The number of independent observations of S divided by d^2, `alpha_T` (untied: `alpha_P`)."""
         return self.sample_ratio * self.observations_per_sample
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Observation groups in the units of the theory.
+        """The groups of observations in the units of the theory.
 
-        The plain loss has weight 2 (untied 1) and noise Delta/2.
+        If the problem has no groups, there is one channel of weight 2 (untied: 1) and noise Delta/2.
         """
         alpha = self.sample_ratio
         if ATTENTIONS[self.attention].paired:
@@ -288,7 +302,7 @@ class Problem(ProblemRules):
 
 @dataclass(frozen=True, eq=False)
 class ProblemBatch:
-    """The numbers of several problems that share a target, as arrays.
+    """The parameters of several problems with the same target, as arrays.
 
     Args:
         width: kappa of shape (batch,), infinite if it is not limited. None if no problem limits it.
@@ -317,9 +331,10 @@ class ProblemBatch:
         )
 
     def training_loss(self, problems: Sequence[Problem], V: Reals, E: Reals) -> Reals:
-        """Return the loss per sample over all (a, b).
+        """Return the training loss per sample of each problem, summed over all entries (a, b).
 
-        It is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`.
+        It is `sum_k (alpha_k/alpha) w_k (E + D_k) / (1 + 2 w_k V)^2`, where V and E solve the equations of
+        the student.
         """
         alpha = np.array([problem.alpha for problem in problems])
         terms = self.sides * self.alpha * self.weight * (E[:, None] + self.noise)

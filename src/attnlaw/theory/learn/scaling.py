@@ -1,7 +1,7 @@
 """Scaling laws: how the error falls with data if the target's eigenvalues fall as a power.
 
 The eigenvalues are `s_k = A sqrt(d) k^-gamma`, gamma > 1/2, `A^2 = 1/zeta(2 gamma)`, and there are N = n
-T(T+1)/2 observations. Mode k is learned once `s_k > delta`, one after the other, which gives (arXiv
+T(T+1)/2 observations. The modes are learned one after the other, mode k once `s_k > delta`. This gives (arXiv
 2509.24914)
 
     E = A^(1/gamma) I [(E + Delta/2) d / (2N)]^(1 - 1/(2 gamma))
@@ -41,11 +41,12 @@ GOOD_DECAYS = (2.8, 3.6, 3.9)
 
 @dataclass(frozen=True)
 class ScalingLaw:
-    """Errors of the full equations along N/d, with the leading-order law and both exponents.
+    """Errors of the full equations for several N/d, with the leading-order law and both exponents.
 
     Args:
-        exponent_error: its standard error from the scatter about the line, curvature included; None with
-            fewer than three points.
+        exponent_error: standard error of `fitted_exponent`, from the scatter about the fitted line,
+        including its
+            curvature. None if there are fewer than three points.
     """
 
     exponent: float  # gamma of the target
@@ -61,7 +62,7 @@ class ScalingLaw:
 
 
 def predicted_exponent(gamma: float, noise: float) -> float:
-    """Return the power of N/d with which the error falls.
+    """Return the exponent of N/d in the error, as the leading-order law predicts it.
 
     >>> predicted_exponent(1.0, 0.0), predicted_exponent(1.0, 0.5)
     (-1.0, -0.5)
@@ -76,9 +77,13 @@ def leading_error(
     student: str = "factorized",
     attention: str = "tied",
 ) -> Reals:
-    """Return E of the leading-order law at `N/d = ratios`.
+    """Return the errors E of the leading-order law for several values of N/d.
 
-    It is at most Q* = 1, the error before anything is learned.
+    E is at most Q* = 1, the error before anything is learned.
+
+    Args:
+        gamma: exponent of the target.
+        ratios: values of N/d.
     """
     known = {name: student.for_attention(attention) for name, student in STUDENTS.items()}
     laws = {name: spec.leading["linear"] for name, spec in known.items() if spec and "linear" in spec.leading}
@@ -89,9 +94,9 @@ def leading_error(
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
-    """Return the leading-order error of a problem and the power of N/d.
+    """Return the error of a problem in the leading-order law, and the exponent of N/d.
 
-    Both are known for power-law targets, by student and output, and are None otherwise.
+    Both are None unless the target is a power law and the law of this student and output is known.
     """
     target, laws = problem.target, problem.student_spec.leading
     if target.exponent is None or target.dimension is None or problem.observed_output.name not in laws:
@@ -131,16 +136,19 @@ def scaling_law(
     weight_decay: float | None = None,
     progress: Progress | None = None,
 ) -> ScalingLaw:
-    """Solve the full equations for a power-law target at `N/d = ratios` (one token) and fit the exponent.
+    """Solve the full equations for a power-law target at several values of N/d, and fit the exponent.
+
+    Samples have one token.
 
     Args:
-        exponent: gamma of the target.
-        dimension: d of the target.
+        exponent: exponent gamma of the target.
+        dimension: dimension d of the target.
         ratios: at least two values of N/d. If attention is untied, N counts (query, key) pairs.
-        weight_decay: None chooses one. With clean labels it is tiny. With noisy ones it is the best of 2.8,
-            3.6 and 3.9 times `sqrt(2 alpha_T (E + Delta/2))`, with the E of the leading law. That is within
-            1% of the best of a scan from 1.2 to 4.3 for gamma 0.7 to 2, N/d 32 to 8192, d = 1e6 and Delta =
-            0.5. Untied students get the weight decay of a tied student with N/2.
+        weight_decay: weight decay for all ratios. If it is None, a good one is chosen. With clean labels it
+            is tiny. With noisy ones it is the best of 2.8, 3.6 and 3.9 times `sqrt(2 alpha_T (E + Delta/2))`,
+            with the E of the leading law. That is within 1% of the best of a scan from 1.2 to 4.3 for gamma
+            0.7 to 2, N/d 32 to 8192, d = 1e6 and Delta = 0.5. Untied students get the weight decay of a tied
+            student with N/2.
 
     >>> law = scaling_law(1.0, 1000, [8.0, 16.0], noise=0.5)
     >>> law.predicted_exponent, round(law.fitted_exponent, 2)

@@ -21,10 +21,10 @@ LARGEST = 1e15  # largest parameter, and inverse of the smallest: their squares 
 
 
 class ProblemRules:
-    """Rules between the settings of a problem.
+    """The rules that the settings of a problem must follow together.
 
-    If `alpha` is infinite, each sample is seen once. Then only the dynamics must be known, not the matrix at
-    the end, and untied attention shows all ordered pairs.
+    If `alpha` is infinite, each sample is seen once. Then only a theory of the dynamics is needed, not of the
+    matrix at the end, and untied attention uses all ordered pairs.
     """
 
     alpha: float
@@ -40,7 +40,7 @@ class ProblemRules:
     student: str
 
     def check(self) -> None:
-        """Raise a `BadSetting` that names a setting which does not fit the others."""
+        """Raise a `BadSetting` if a setting does not fit the others."""
         for name in ("alpha", "tokens", "beta", "noise", "weight_decay"):
             value = getattr(self, name)
             if LARGEST < value < math.inf or 0 < value < 1 / LARGEST:
@@ -81,12 +81,12 @@ class ProblemRules:
 
     @property
     def observed_output(self) -> Output:
-        """The output that labels show: that of the settings, or another one that the loss asks for."""
+        """The output from which labels are made: the setting `output`, or another one that the loss needs."""
         return LOSSES[self.loss].observed_output or OUTPUTS[self.output]
 
     @property
     def _label_setting(self) -> str:
-        """The setting that determines what labels show, with its value, for messages."""
+        """The setting that determines the labels, with its value, as messages show it."""
         drawn = LOSSES[self.loss].draws_labels
         return f"{{loss}} {self.loss}" if drawn else f"{{output}} {self.output}"
 

@@ -1,8 +1,8 @@
-"""State evolution: the sharp limit of what a student learns, for one problem or many at once.
+"""State evolution: the exact limit of large d of what a student learns, for one problem or many.
 
-Problems that share target, student, attention and output go to that student's theory together. It solves them
-at once (linear output and Bayes) or one from the other (softmax). Learning curves and the best weight decay
-build on this.
+Problems that share target, student, attention and output are passed to the theory of that student together.
+The theory solves them all at once (linear output and Bayes), or one after the other, each from the previous
+solution (softmax). Learning curves and the best weight decay are computed from such predictions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ def state_evolution(problem: Problem) -> Prediction:
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
-    """Predict several problems, in their order.
+    """Predict what the students of several problems learn.
+
+    Problems with the same target and student are solved together. The predictions are in the order of the
+    problems.
 
     Args:
-        problems: in any order; those with the same target and student are solved together.
-        progress: called with the number of problems solved and their total.
+        progress: function that is called with the number of problems solved and their total.
     """
     report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}
@@ -56,7 +58,10 @@ def state_evolutions(problems: Sequence[Problem], progress: Progress | None = No
 
 
 def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None = None) -> list[Prediction]:
-    """Predict one problem at several sample ratios, solved together.
+    """Predict what the student of a problem learns at several sample ratios.
+
+    Args:
+        alphas: the sample ratios n/d^2. They replace the alpha of the problem.
 
     >>> problem = Problem(alpha=0.1, noise=0.5, weight_decay=0.1)
     >>> [round(prediction.estimation_error.value, 3) for prediction in curve(problem, [0.1, 0.2, 0.4])]
@@ -67,9 +72,9 @@ def curve(problem: Problem, alphas: Iterable[float], progress: Progress | None =
 
 @dataclass(frozen=True)
 class BestDecay:
-    """The weight decay of least estimation error, and the prediction there.
+    """The weight decay with the smallest estimation error, and the prediction for it.
 
-    `remark` is a warning if the least error is at an end of the range searched.
+    `remark` is a warning if the smallest error is at an end of the range searched.
     """
 
     weight_decay: float
@@ -78,16 +83,17 @@ class BestDecay:
 
 
 def best_weight_decay(problem: Problem, *, points: int = 25, rounds: int = 4) -> BestDecay:
-    """Find the weight decay of least estimation error, by a grid in its logarithm that zooms in.
+    """Find the weight decay with the smallest estimation error.
 
-    The range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
+    If a closed form is known, it is used: `Delta/(2 Q*)` for the direct student with the linear output,
+    noise and no groups. Otherwise the logarithm of the weight decay is searched on a grid that zooms in. The
+    range is 1e-4 to 30 times `sqrt(2 alpha_T (Q* + Delta/2))`, the scale of the noise that a penalty must
     remove. This solves `points * rounds` problems. It takes seconds with the linear output, and minutes with
-    softmax unless both are lowered. If a student has a closed form, there is no search: the direct one with
-    the linear output, noise and no groups has `Delta/(2 Q*)`.
+    softmax unless `points` and `rounds` are lowered.
 
     Args:
         points: number of weight decays on a grid.
-        rounds: how often the grid zooms in.
+        rounds: number of grids, each finer than the one before.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> best = best_weight_decay(Problem(alpha=0.3, target=Target.marchenko_pastur(0.3), noise=0.5))

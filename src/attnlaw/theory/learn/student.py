@@ -1,4 +1,4 @@
-"""The record of a student, and the table that all students are entered in.
+"""The record of a student, and the table of all students.
 
 Each file of `attnlaw.theory.learn.students` describes one student and imports problems, predictions and
 solvers. Problems and settings look a student up by its name, so they need the table but must not import those
@@ -29,26 +29,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Student:
-    """A student: its theory for each output, its training, its thresholds and how it is drawn.
+    """A kind of student, with its theory for each output, its training and its thresholds.
 
     Args:
-        name: how settings call it.
-        label: its name in legends and tables.
-        colour: its place in the palette.
-        penalised: whether `weight_decay` plays a part.
-        theories: `theory(problems, report)` by output, or by a loss with labels of its own. It returns the
+        name: name of the student in settings.
+        label: name of the student in legends and tables.
+        colour: index of its colour in the palette.
+        penalised: whether it has a weight decay.
+        theories: `theory(problems, report)` by output, or by a loss that makes other labels. It returns the
             predictions of problems that share target and output, and may call `report(done)` with the number
-            solved. An output that is missing here is rejected with a message.
+            solved. If an output is missing here, a message says that it is not supported.
         batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
-        trainer: `train(problem, risk, rng, check)` returns a `Trained`. `risk(S)` returns the value of the
+        trainer: `train(problem, risk, rng, check)`, which returns a `Trained`. `risk(S)` returns the value
+        of the
             data term and its gradient, a (d, d) matrix; `check()` must be called in every step. None if the
             student is computed, not trained.
-        interpolation: `(target, noise)` to observations per d^2 up to which it fits all labels, and its error
-            there (None if that is unbounded). None if the student does not fit labels.
-        recovery: target to observations per d^2 beyond which clean labels determine the target.
-        leading: by output, gamma to the constant I of its scaling law.
-        best_decay: by output, problem to the weight decay of least error, if there is a closed form. It
-            returns None for a problem that has to be searched.
+        interpolation: function of (target, noise) that returns the observations per d^2 up to which the
+            student fits all labels, and its error there (None if that is unbounded). None if the student does
+            not fit
+            labels.
+        recovery: function of a target that returns the observations per d^2 beyond which the student finds
+            this target from clean labels.
+        leading: by output, a function of gamma that returns the constant I of the scaling law.
+        best_decay: by output, a function of a problem that returns the weight decay of least error from a
+            closed form. It returns None if the weight decay has to be searched.
         memory_checks: by output, a function that raises an `InputError` if the theory of a problem needs too
             much memory.
         untied: the record of this student for untied attention; None if it has no theory there.
@@ -73,20 +77,23 @@ class Student:
     has_flow: bool = False
 
     def for_attention(self, attention: str) -> Student | None:
-        """Return its record for tied or untied attention, None if it has no theory there."""
+        """Return the record of this student for tied or untied attention; None if it has no theory there."""
         return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Return its theory for an output.
+        """Return the theory of this student for an output.
 
-        Raises a `BadSetting` if only the dynamics of that output is known.
+        Raises a `BadSetting` if there is none, because only the dynamics of that output is known.
         """
         if output not in self.theories:
             raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
         return self.theories[output]
 
     def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        """Train it on drawn data. It must have a `trainer`, which `check_simulation` ensures."""
+        """Train the student on drawn data.
+
+        It must have a `trainer`, which `check_simulation` ensures.
+        """
         assert self.trainer is not None
         return self.trainer(problem, risk, rng, check)
 

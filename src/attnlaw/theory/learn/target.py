@@ -3,9 +3,9 @@
 Normalisation: eigenvalues of `S*` are of order one, and `Q* = Tr S*^2 / d`. The default target is `S* = W0
 W0^T / sqrt(m0 d)`, which is Marchenko-Pastur with `kappa0 = m0/d`, mean `sqrt(kappa0)` and `Q* = 1 + kappa0`.
 
-Untied attention has singular values instead, `Q* = |S*|_F^2 / d`. Its default target is `S* = W_Q0 W_K0^T /
-sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory sees them with both signs, half the weight each: `law`
-of a target `with_both_signs` is symmetric.
+Untied attention has singular values instead, and `Q* = |S*|_F^2 / d`. Its default target is `S* = W_Q0 W_K0^T
+/ sqrt(m0 d)` with `Q* = 1` for every kappa0. The theory uses every singular value with both signs, each with
+half the weight. So the `law` of a target `with_both_signs` is symmetric.
 
 | letter | name |
 |---|---|
@@ -13,12 +13,12 @@ of a target `with_both_signs` is symmetric.
 | gamma | `exponent` of a power law `s_k = A sqrt(d) k^-gamma`, `A^2 = 1/zeta(2 gamma)` |
 | Q* | `second_moment` |
 
-`read_target` reads a spectrum of your own:
+`read_target` reads a spectrum that you give:
 
 | source | meaning |
 |---|---|
 | `0,0.4,1,2.2` | four eigenvalues of equal weight |
-| text file | one eigenvalue a line, or an eigenvalue and its weight; `#` begins a comment |
+| text file | one eigenvalue per line, or an eigenvalue and its weight; `#` begins a comment |
 | `.npy` file | an array of eigenvalues, or one of two columns: eigenvalue, weight |
 """
 
@@ -55,7 +55,9 @@ LEAST_STEPS = 1e5
 
 @dataclass(frozen=True)
 class Target:
-    """A teacher's spectrum. Make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
+    """The spectrum of a target matrix.
+
+    Make one with `marchenko_pastur`, `product`, `power_law` or `discrete`.
 
     Args:
         spikes: single eigenvalues outside the bulk. They have no weight in the limit and appear as outliers
@@ -78,12 +80,12 @@ class Target:
 
     @classmethod
     def marchenko_pastur(cls, rank_ratio: float) -> Target:
-        """Make `S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
+        """Make the target `S* = W0 W0^T / sqrt(m0 d)` with `m0/d = rank_ratio`."""
         return cls("marchenko-pastur", rank_ratio=_validate_setting("target_rank", rank_ratio))
 
     @classmethod
     def product(cls, rank_ratio: float) -> Target:
-        """Make `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
+        """Make the target `S* = W_Q0 W_K0^T / sqrt(m0 d)` with `m0/d = rank_ratio`, for untied attention.
 
         >>> target = Target.product(0.5)
         >>> target.second_moment, target.quantiles(4).round(3).tolist()
@@ -93,7 +95,10 @@ class Target:
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
-        """Make `s_k = A sqrt(d) k^-gamma` for k = 1..d, with `Q* = 1` as d grows."""
+        """Make the target with eigenvalues `s_k = A sqrt(d) k^-gamma` for k = 1..d.
+
+        Its second moment Q* approaches 1 as d grows.
+        """
         return cls(
             "power-law",
             exponent=_validate_setting("target_exponent", exponent),
@@ -102,10 +107,10 @@ class Target:
 
     @classmethod
     def discrete(cls, eigenvalues: Sequence[float], weights: Sequence[float] | None = None) -> Target:
-        """Make a target of any non-negative eigenvalues.
+        """Make a target with any non-negative eigenvalues.
 
         Args:
-            weights: weights of the eigenvalues, in any unit; equal if None.
+            weights: weights of the eigenvalues, in any unit. None means equal weights.
         """
         remedy = "the teacher S* is positive semidefinite"
         values = tuple(
@@ -118,21 +123,25 @@ class Target:
         return cls("eigenvalues", eigenvalues=values, weights=tuple(float(share) for share in shares))
 
     def with_spikes(self, *spikes: float) -> Target:
-        """Return the same target with single eigenvalues outside its bulk."""
+        """Return a copy of this target with the given single eigenvalues outside its bulk."""
         return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
 
     def with_both_signs(self, both: bool = True) -> Target:
-        """Return the same target for untied attention: its law has singular values with both signs."""
+        """Return a copy of this target whose law has both signs, as untied attention needs.
+
+        Args:
+            both: whether to have both signs; False undoes it.
+        """
         return self if self.both_signs == both else replace(self, both_signs=both)
 
     @property
     def is_product(self) -> bool:
-        """Whether it is a product of two different factors, which is not symmetric."""
+        """Whether the target is a product of two different factors, which is not symmetric."""
         return self.kind == "product"
 
     @cached_property
     def law(self) -> Base:
-        """The bulk of the spectrum as a law, symmetric if it has both signs."""
+        """The law of the bulk of the spectrum, symmetric if it has both signs."""
         if self.is_product and self.rank_ratio is not None:
             return SymmetricProduct(self.rank_ratio)
         return _mirrored(self._positive) if self.both_signs else self._positive
@@ -152,14 +161,14 @@ class Target:
 
     @cached_property
     def second_moment(self) -> float:
-        """`Q* = |S*|_F^2 / d`."""
+        """The second moment of the spectrum, `Q* = |S*|_F^2 / d`."""
         if self.is_product:
             return 1.0
         return 1.0 + self.rank_ratio if self.rank_ratio is not None else self.values.moment(2)
 
     @cached_property
     def mean(self) -> float:
-        """`Tr S* / d`, or `|S*|_* / d` for singular values."""
+        """The mean eigenvalue `Tr S* / d`, or the mean singular value `|S*|_* / d`."""
         if self.rank_ratio is not None and not self.is_product:
             return float(np.sqrt(self.rank_ratio))
         return self.values.moment(1)
@@ -171,10 +180,10 @@ class Target:
 
     @cached_property
     def least_noise_level(self) -> float:
-        """The least noise level delta that rounding does not hide.
+        """The smallest noise level delta that double precision can resolve.
 
-        It is the round-off of the largest eigenvalue. In a discrete law an eigenvalue s of weight p has the
-        width `delta sqrt(p)`, which must be `LEAST_STEPS` round-offs of s.
+        It is the rounding error of the largest eigenvalue. In a discrete law, noise gives an eigenvalue of
+        weight p the width `delta sqrt(p)`, which must be at least `LEAST_STEPS` rounding errors.
         """
         law = self.law
         least = float(np.finfo(float).eps) * law.support[1]
@@ -183,10 +192,11 @@ class Target:
         )
 
     def quantiles(self, size: int) -> Reals:
-        """Return `size` eigenvalues of a deterministic target, ascending: mid-level quantiles and the spikes.
+        """Return the `size` eigenvalues of a finite target, ascending.
 
-        A Marchenko-Pastur target, or a product, keeps its rank exactly: `size * rank_ratio` eigenvalues are
-        not zero, and that product must be whole. The size of a power law must be its dimension.
+        They are the mid-level quantiles of the bulk, and the spikes. A Marchenko-Pastur target, or a
+        product, keeps its rank exactly: `size * rank_ratio` eigenvalues are not zero, and that number must
+        be whole. The size of a power law must be its dimension.
         """
         least = 1 + len(self.spikes)
         check_value("size", size, int, minimum=least, maximum=LARGEST_SIZE)
@@ -210,7 +220,13 @@ class Target:
 
 
 def whole_share(size: int, ratio: float, name: str) -> int:
-    """Return `size * ratio`. Raises an `InputError` if it is not a whole number of at least 1."""
+    """Return `size * ratio`.
+
+    Raises an `InputError` if it is not a whole number of at least 1.
+
+    Args:
+        name: name of the ratio in the message.
+    """
     share = size * ratio
     if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
         raise InputError(
@@ -221,18 +237,21 @@ def whole_share(size: int, ratio: float, name: str) -> int:
 
 
 def _validate_setting(name: str, value: Any) -> Any:
-    """Check a value by the rules of the setting of that name."""
+    """Check a value by the rules of the setting `name`, and return it."""
     return setting_fields(ProblemSettings)[name].validate(value)
 
 
 def _power_law(exponent: float, dimension: int) -> Reals:
-    """Return `A sqrt(d) k^-gamma`, k = 1..d, descending."""
+    """Return the eigenvalues `A sqrt(d) k^-gamma` for k = 1..d, descending."""
     k = np.arange(1, dimension + 1, dtype=float)
     return np.asarray(np.sqrt(dimension / scipy.special.zeta(2 * exponent)) * k**-exponent)
 
 
 def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
-    """Return a law with both signs: its atoms, and the nodes of a quadrature if it has a density."""
+    """Return the law in which every value has both signs, each with half the weight.
+
+    A density is replaced by the nodes of a quadrature.
+    """
     points, weights = law.nodes() if isinstance(law, MarchenkoPastur) else (np.empty(0), np.empty(0))
     atoms = np.array(law.atoms).reshape(-1, 2)
     values = np.concatenate([points, atoms[:, 0]])
@@ -242,10 +261,14 @@ def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
 
 
 def _binned(values: Reals) -> Discrete:
-    """Keep the leading eigenvalues, and put the tail in narrow bins at their root mean square (Q* is kept).
+    """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins.
 
-    1000 single eigenvalues take ten times as long. The bins matter if the noise does not blur them together:
-    near recovery the Bayes-optimal student finds them earlier than the modes (docs/learn.md).
+    The largest `EXACT_MODES` eigenvalues stay single. Each bin is at the root mean square of its
+    eigenvalues, so Q* does not change.
+
+    The bins save time: 1000 single eigenvalues take ten times as long. They matter if the noise does not blur
+    them together: near recovery the Bayes-optimal student finds a bin earlier than it would find its single
+    eigenvalues (docs/learn.md).
     """
     size = values.size
     head = min(size, EXACT_MODES)
@@ -264,7 +287,9 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
 
 def read_target(source: str) -> Target:
-    """Read a target from a file, or from numbers with commas. The weights of equal eigenvalues are added.
+    """Read a target from a file, or from numbers with commas between them.
+
+    The weights of equal eigenvalues are added.
 
     >>> read_target("0,0.4,0.4,2.2").weights
     (0.25, 0.5, 0.25)
@@ -300,10 +325,10 @@ def _numbers(source: str) -> NDArray[np.float64]:
 
 
 def stated_target(case: Any, of_rank: Callable[[float], Target]) -> Target:
-    """Return the target that settings state: a rank, a power law or a spectrum of one's own, with its spike.
+    """Return the target that settings describe: a rank, a power law or a list of eigenvalues, and a spike.
 
     Args:
-        of_rank: makes a target of a rank ratio.
+        of_rank: function that makes the target of a rank ratio.
     """
     if case.target_eigenvalues is not None:
         bulk = read_target(case.target_eigenvalues)

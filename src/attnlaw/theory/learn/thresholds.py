@@ -1,29 +1,30 @@
-"""Sample sizes at which learning changes its nature.
+"""Thresholds: sample sizes at which learning changes, for example from which on the target is recovered.
 
-All are counted in observations per d^2 (alpha at one token). A sample gives `T(T+1)/2` of them with the
+They are counted in observations per d^2 (alpha at one token). A sample gives `T(T+1)/2` of them with the
 linear output and `(T^2+T-2)/2` with softmax, and `thresholds` divides by this number. k0 is the fraction of
-non-zero eigenvalues of the target, and p_i is the weight of each value that a fraction of its eigenvalues
-shares.
+eigenvalues of the target that are not zero. If many eigenvalues are equal, p_i is the fraction that has the
+i-th such value.
 
 | name | formula |
 |---|---|
 | recovery | `1/2 min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` |
 | feasibility | `1/2 [1 - (1-k0)^2 / 2]`: beyond it only S* fits clean labels among positive semidefinite S |
-| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` if only zero is shared |
+| bayes | `1/2 [1 - sum_i p_i^2]`; `k0 - k0^2/2` if zero is the only such value |
 | direct | 1/2 |
 | interpolation | `chi(delta, 0)/2` at the delta with `Q* + Delta/2 + delta^2 chi(delta, 0) = J(delta, 0)` |
 | ... direct | 1/2 |
 
-Untied attention, counted in pairs per d^2 (P of them a sample):
+Here rho_sc is the density of the semicircle on [-2, 2], and J and chi are the integrals of
+`attnlaw.theory.laws.transformed`. Thresholds of untied attention are counted in pairs per d^2 (P per sample):
 
 | name | formula |
 |---|---|
 | recovery | `min_t {1 - (1-k0)^2 + k0 (1-k0) t^2 + 2 (1-k0)^2 int_t^2 (x-t)^2 rho_sc}` (arXiv 1302.2331) |
-| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` if only zero is shared |
+| bayes | `1 - p0^2 - sum_i p_i^2 / 2`, p0 the share of zeros; `2 k0 - k0^2` if zero is the only such value |
 | direct, interpolation | 1; without positivity the error there has no bound, and there is no feasibility |
 
-The first four are for clean labels. Hardmax labels have no thresholds, because they never reveal the target
-exactly.
+All but the interpolation threshold are for clean labels. Hardmax labels have no thresholds, because they
+never reveal the target exactly.
 
 Sources: arXiv 2509.24914, 2506.01582, 2505.17958; Amelunxen et al. 2014 for the statistical dimensions.
 Letters are explained in `attnlaw.theory.learn.problem`.
@@ -57,10 +58,10 @@ class Thresholds:
     """Values of alpha = n/d^2 at which learning changes.
 
     Args:
-        interpolation: the given student stops fitting noisy labels; None for clean labels, and for the
-            Bayes-optimal student, which does not fit labels.
-        peak_error: test error at interpolation as weight decay -> 0. It is None if `interpolation` is, for
-            the direct student, whose error there has no bound, and for noise that rounding hides
+        interpolation: alpha up to which the given student fits all noisy labels. None for clean labels, and
+            for the Bayes-optimal student, which does not fit labels.
+        peak_error: test error at interpolation as weight decay -> 0. None if `interpolation` is None, for the
+            direct student, whose error there has no bound, and if the noise is too small to resolve
             (`interpolation_peak`).
     """
 
@@ -89,7 +90,7 @@ def thresholds(
     Args:
         observations_per_sample: `Problem.observations_per_sample`.
         noise: variance of the label noise.
-        student: the one whose own recovery and interpolation are returned.
+        student: name of the student whose own recovery and interpolation are returned.
         attention: "tied" or "untied".
 
     >>> round(thresholds(Target.marchenko_pastur(0.5)).recovery, 6)
@@ -115,7 +116,7 @@ def thresholds(
 def problem_thresholds(problem: Problem) -> Thresholds | None:
     """Return the thresholds of a problem.
 
-    They are None for labels that never reveal the target (hardmax, a drawn key).
+    They are None if labels never reveal the target (hardmax, a drawn key).
     """
     if not problem.observed_output.identifies_target:
         return None
@@ -125,7 +126,7 @@ def problem_thresholds(problem: Problem) -> Thresholds | None:
 
 
 def recovery(k0: float) -> float:
-    """Return the least alpha at which the nuclear norm picks S* among all S >= 0 that fit clean labels.
+    """Return the smallest alpha at which S* has the least nuclear norm of all S >= 0 that fit clean labels.
 
     The minimum over t solves `k0 t = (1-k0) int_t^2 (x-t) rho_sc`.
     """
@@ -133,7 +134,7 @@ def recovery(k0: float) -> float:
 
 
 def untied_recovery(k0: float) -> float:
-    """Return the least pairs per d^2 at which the nuclear norm picks S* among all fits of clean labels.
+    """Return the smallest alpha_P at which S* has the least nuclear norm of all S that fit clean labels.
 
     >>> round(untied_recovery(0.3), 6)
     0.725255
@@ -155,11 +156,11 @@ def _least_dimension(k0: float, sides: int) -> float:
 
 
 def bayes_recovery(target: Target) -> float:
-    """Return the least alpha at which the Bayes-optimal student finds S* from clean labels.
+    """Return the smallest alpha at which the Bayes-optimal student finds S* from clean labels.
 
-    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because blurred atoms are semicircles of
-    variance `p_i a^2`. Beyond that the fixed point `2 alpha a^2 = E(a)` is lost. A power law has d modes of
-    weight 1/d.
+    Its error `E(a)/a^2` grows to `1 - sum_i p_i^2` as a falls to 0, because noise turns atoms into
+    semicircles of variance `p_i a^2`. For larger alpha the equation `2 alpha a^2 = E(a)` has no solution. A
+    power law has d eigenvalues of weight 1/d.
 
     >>> bayes_recovery(Target.discrete([0.0, 1.0])), bayes_recovery(Target.marchenko_pastur(0.5))
     (0.25, 0.375)
@@ -170,9 +171,9 @@ def bayes_recovery(target: Target) -> float:
 
 
 def untied_bayes_recovery(target: Target) -> float:
-    """Return the least pairs per d^2 at which the Bayes-optimal student finds S* from clean labels.
+    """Return the smallest alpha_P at which the Bayes-optimal student finds S* from clean labels.
 
-    Each singular value has half its share on either side of zero.
+    Each singular value above zero has half its weight on either side of zero.
 
     >>> untied_bayes_recovery(Target.product(0.5)), untied_bayes_recovery(Target.discrete([0.0, 1.0]))
     (0.75, 0.625)
@@ -183,7 +184,7 @@ def untied_bayes_recovery(target: Target) -> float:
 
 
 def _shares(target: Target) -> dict[float, float]:
-    """Return the weight of each value that a fraction of the target's eigenvalues shares."""
+    """Return the fraction of the target's eigenvalues at each value that many of them share."""
     shares: dict[float, float] = {}
     for value, weight in target.values.atoms:
         shares[value] = shares.get(value, 0.0) + weight
@@ -191,15 +192,16 @@ def _shares(target: Target) -> dict[float, float]:
 
 
 def feasibility(k0: float) -> float:
-    """Return the least alpha at which S* is the only positive semidefinite fit of clean labels."""
+    """Return the smallest alpha at which S* is the only S >= 0 that fits clean labels."""
     return 0.5 * (1 - (1 - min(k0, 1.0)) ** 2 / 2)
 
 
 def interpolation_peak(target: Target, noise: float) -> tuple[float, float | None]:
-    """Return `alpha_int`, and the test error `2 alpha_int delta^2 - Delta/2` there as weight decay vanishes.
+    """Return the interpolation threshold alpha_int, and the test error there as weight decay -> 0.
 
-    Noise below 1e-11 Q* counts as that much, which moves alpha_int by less than 1e-4. The error is None then.
-    For a discrete target it is None below 1e-5 Q*, because its integrals resolve the noise to about 1e-7 Q*.
+    The error is `2 alpha_int delta^2 - Delta/2`. It is None if the noise is too small to resolve: below
+    1e-11 Q*, and for a discrete target below 1e-5 Q*, because its integrals resolve the noise only to about
+    1e-7 Q*. Noise below 1e-11 Q* is raised to this value, which changes alpha_int by less than 1e-4.
     """
     Q = target.second_moment
     seen = max(noise, LEAST_NOISE * Q)
@@ -222,9 +224,10 @@ def interpolation_peak(target: Target, noise: float) -> tuple[float, float | Non
 def _excess(target: Target, delta: float) -> tuple[float, float]:
     """Return `J(delta, 0) - delta^2 chi(delta, 0) - Q*`, and `chi(delta, 0) = dJ/d(delta^2)`.
 
-    The difference cancels far above the target's spectrum, of mean m, variance v and third cumulant k. There
-    the blurred law is nearly a semicircle, and `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3 + 8
-    k/5)/(3 pi delta)`, up to `1/delta^2`.
+    If delta is far above the target's spectrum, the terms of the difference cancel, so an expansion is used.
+    There the blurred law is nearly a semicircle, and `J = delta^2/2 + 8 m delta/(3 pi) + Q*/2 + (4 m v + m^3
+    + 8 k/5)/(3 pi delta)`, up to `1/delta^2`, where m, v and k are mean, variance and third cumulant of the
+    target.
     """
     Q = target.second_moment
     if delta > FAR * target.law.support[1]:
@@ -239,7 +242,7 @@ def _excess(target: Target, delta: float) -> tuple[float, float]:
 
 
 def _semicircle_tail(t: float) -> tuple[float, float]:
-    """Return `int_t^2 (x-t)^k rho_sc` for k = 1, 2.
+    """Return the integrals `int_t^2 (x-t)^k rho_sc` for k = 1, 2.
 
     With `x = 2 cos(phi)`, `rho_sc dx = (2/pi) sin^2(phi) dphi`.
     """

@@ -224,8 +224,7 @@ def with_details(
 
 
 def density_rows(prediction: Prediction, points: int = 300) -> Densities:
-    """Return the density of the trained matrix's spectrum, as rows with x, density and number of the
-    interval.
+    """Return the density of the trained matrix's spectrum as rows.
 
     The points are denser near the ends of each interval.
 

@@ -130,8 +130,7 @@ def scaling(view: ChartView) -> Drawings:
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
-    """Draw the errors of the full equations (solid) and of the leading-order law (dashed) on logarithmic
-    axes.
+    """Draw the errors of the full equations (solid) and of the leading-order law (dashed).
 
     Args:
         rows: a table with the columns observations, label, estimation_error and leading_error.

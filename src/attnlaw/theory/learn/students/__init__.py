@@ -1,4 +1,4 @@
-"""The students, one file each. A new one is entered in the table here."""
+"""All students, one file each. To add a student, enter it in the table here."""
 
 from attnlaw.core.variants import by_name
 from attnlaw.theory.learn.student import STUDENTS, Student
