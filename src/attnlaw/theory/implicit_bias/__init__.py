@@ -1,1 +1,1 @@
-"""Which factors training prefers: balance, flatness, early stopping and matrix completion."""
+"""Implicit bias: which factors training prefers. Balance, flatness, early stopping and matrix completion."""

@@ -40,7 +40,7 @@ NO_PRODUCT = "not defined: the product is zero, or exceeds float64"
 
 @dataclass(frozen=True)
 class FactorBalance:
-    """The balance of a head. A value is None if it is not defined; `status` says why.
+    """The balance of a head's factors. A value is None if it is not defined, and `status` says why.
 
     Args:
         excess: relative excess of the squared norms over the smallest ones.
@@ -48,7 +48,7 @@ class FactorBalance:
         imbalance: relative size of D, from 0 to 1.
         null_excess: excess of random factors of the same shape.
         nuclear: nuclear norm |M|_*.
-        least: least half sum of squares over the gauge. It is |M|_*, or more under rotary positions.
+        least: smallest half sum of squared norms over the gauge. It is |M|_*, or more under rotary positions.
         gauge: "full", "rotary" or "none".
     """
 
@@ -66,9 +66,9 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
     """Compute the balance of the factors of `left @ right`.
 
     Args:
-        left: rows x d. Under grouped queries, stack all queries of a key head. A bias of queries is one more
-            row.
-        right: d x cols.
+        left: the left factor, rows x d. Under grouped queries, stack all queries of a key head. A bias of
+            queries is one more row.
+        right: the right factor, d x cols.
         gauge: "full", "rotary" (column i turns with column i + d/2) or "none". Pass a `Rotary` for other
             planes.
 
@@ -91,7 +91,7 @@ def factor_balance(left: ArrayLike, right: ArrayLike, gauge: str | Rotary = FULL
 
 
 def balance_of(sizes: FactorSizes | None) -> FactorBalance:
-    """Return the balance of factors with measured sizes; without sizes it is not defined."""
+    """Return the balance of factors with measured sizes. If the sizes are None, it is not defined."""
     if sizes is None:
         return FactorBalance(None, None, None, None, None, None, FULL, NO_PRODUCT)
     gauge = ROTARY if sizes.turned else FULL

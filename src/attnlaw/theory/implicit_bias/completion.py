@@ -44,12 +44,15 @@ MOST_SLOPES = 200_000
 
 
 class NoEndError(Exception):
-    """The integrator evaluated more slopes than any stage of the flow that has an end."""
+    """Raised if the integrator evaluated more slopes than a stage of the flow with an end ever needs."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowEnd:
-    """Factors at the end of a flow, with the norm of G there; `still` says whether the flow has stopped."""
+    """The factors at the end of a flow.
+
+    `residual` is the norm of G there, and `still` says whether the flow has stopped.
+    """
 
     A: Reals
     B: Reals
@@ -59,15 +62,16 @@ class FlowEnd:
 
 
 def gradient(A: Reals, B: Reals, M: Reals, mask: Reals) -> Reals:
-    """Return G, the negative gradient of the loss in A B."""
+    """Return the negative gradient G of the loss in A B."""
     return np.asarray(mask * (M - A @ B))
 
 
 def settle(A: Reals, B: Reals, M: Reals, mask: Reals, start: float) -> FlowEnd:
-    """Follow the flow until all is fitted, or until it stops and no direction can grow from `start`.
+    """Follow the flow from the factors A and B until it ends.
 
-    The flow also nearly stops at a saddle. So it counts as stopped only after the time in which a direction
-    of size `start` would have left the saddle.
+    It ends if all observed entries are fitted, or if it stops and no direction of size `start` can grow. The
+    flow also nearly stops at a saddle. So it counts as stopped only after the time in which a direction of
+    size `start` would have left the saddle.
     """
     (n, k), m = A.shape, B.shape[1]
     scale = float(np.linalg.norm(mask * M, 2))
@@ -163,9 +167,9 @@ class Completion:
     """A matrix with observed entries, and the factors that are trained on them.
 
     Args:
-        matrix: n x m; entries that are not observed may have any value.
-        mask: n x m, true for observed entries.
-        latent: k, the width of the factors; by default the smaller of n and m.
+        matrix: the n x m matrix M. Entries that are not observed may have any value.
+        mask: an n x m array that is true for observed entries.
+        latent: the width k of the factors; by default the smaller of n and m.
         init: standard deviation of all entries of A and B at the start.
 
     >>> problem = Completion([[0, 1], [1, 0.5]], [[False, True], [True, True]])
@@ -201,12 +205,15 @@ class Completion:
 
     @property
     def arrays(self) -> tuple[Reals, Reals, int]:
-        """M with zeros for unobserved entries, the mask as numbers, and k."""
+        """The matrix M with zeros for unobserved entries, the mask as numbers, and the width k."""
         assert self.latent is not None
         return np.asarray(self.matrix), np.asarray(self.mask), self.latent
 
     def start(self, seed: int) -> tuple[Reals, Reals]:
-        """Draw A_0 and B_0, the same for prediction and training."""
+        """Draw the factors A_0 and B_0 at the start.
+
+        A seed gives the same start in prediction and training.
+        """
         (n, m), k = self.arrays[0].shape, self.arrays[2]
         rng = np.random.default_rng(seed)
         return self.init * rng.standard_normal((n, k)), self.init * rng.standard_normal((k, m))
@@ -214,13 +221,13 @@ class Completion:
 
 @dataclass(frozen=True, eq=False)
 class CompletionPrediction:
-    """The matrix that training reaches as its start vanishes, for one draw of the start's directions.
+    """The matrix that training reaches if the scale of its start vanishes, for one draw of the start.
 
     Args:
         kind: "connected", "complete" (several components, all of their entries observed) or "disconnected".
-        matrix: n x m, nan between components if the limit is not known.
-        exponent: the rest of a second direction falls as `init**exponent`, if it does not grow on its way.
-            None if every component is complete.
+        matrix: the n x m matrix, with nan between components if the limit is not known.
+        exponent: exponent of the remainder of a second direction, which falls as `init**exponent` if it does
+            not grow on the way. None if every component is complete.
     """
 
     kind: str
@@ -235,7 +242,10 @@ class CompletionPrediction:
 
 @dataclass(frozen=True, eq=False)
 class CompletionRun:
-    """A trained matrix W with its rank (singular values above 0.001 of the largest) and |mask * (W - M)|."""
+    """A trained matrix W.
+
+    `rank` counts singular values above 0.001 of the largest, and `residual` is |mask * (W - M)|.
+    """
 
     matrix: Reals
     rank: int
@@ -248,7 +258,10 @@ class CompletionRun:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """One component at the end: W_cc = A B, and its latent rows Q (None if they are not known)."""
+    """One component at the end of training: W_cc = A B, and its latent rows Q.
+
+    Q is None if the latent rows are not known.
+    """
 
     rows: Indices
     cols: Indices
@@ -261,9 +274,9 @@ class _Block:
 
 
 def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
-    """Return rows and columns of each component of the graph of observed entries.
+    """Return the rows and the columns of each component of the graph of observed entries.
 
-    Rows and columns without an observed entry are in no component.
+    Rows and columns without an observed entry are not in any component.
 
     >>> [(rows.tolist(), cols.tolist()) for rows, cols in components([[1, 0], [0, 1]])]
     [([0], [0]), ([1], [1])]
@@ -278,10 +291,10 @@ def components(mask: ArrayLike) -> list[tuple[Indices, Indices]]:
 
 
 def predict_completion(problem: Completion, seed: int = 0) -> CompletionPrediction:
-    """Predict where the flow ends from the start of a seed, as init vanishes in its directions.
+    """Predict where the flow ends if the scale of its start vanishes.
 
-    If singular values within a complete component are equal, they have no order, and the blocks between
-    components have no limit.
+    `seed` determines the directions of the start. If singular values within a complete component are equal,
+    they have no order, and the blocks between components have no limit.
 
     >>> prediction = predict_completion(Completion([[1, 0], [0, 4]], np.eye(2)), seed=0)
     >>> prediction.kind, prediction.rank, round(prediction.nuclear, 6), prediction.matrix.round(3).tolist()
@@ -324,7 +337,10 @@ def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -
 
 
 def _block_product(block: _Block, other: _Block) -> Reals:
-    """Return W_cc', with the rows of one component and the columns of another."""
+    """Return the block W_cc' with the rows of one component and the columns of another.
+
+    Its entries are nan if they cannot be predicted.
+    """
     if block is other:
         return np.asarray(block.A @ block.B)
     if block.Q is None or other.Q is None:
@@ -348,10 +364,10 @@ def _outcome_and_remark(blocks: list[_Block], latent: int, size: float) -> tuple
 
 
 def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
-    """Follow the flow from the start of a seed to its end, by LSODA, for sizes up to about 30 x 30.
+    """Follow the flow from a random start to its end, with the integrator LSODA.
 
-    A single init does not show a law. The rest of other directions falls as `init**exponent`, so compare two
-    values of init.
+    This works for sizes up to about 30 x 30. A single init does not show the limit: the remainder of other
+    directions falls as `init**exponent`, so compare two values of init.
 
     >>> observed = [[False, True], [True, True]]
     >>> run = train_completion(Completion([[0, 1], [1, 0.6]], observed, init=1e-6))
@@ -373,10 +389,10 @@ def train_completion(problem: Completion, seed: int = 0) -> CompletionRun:
 
 
 def mean_cosine(latent: int) -> float:
-    """Return E |cos| of two random directions in k dimensions, `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`.
+    """Return the mean |cos| of the angle between two random directions in k dimensions.
 
-    So two single entries M_1 and M_2 in different rows and columns leave entries of mean size sqrt(M_1 M_2)
-    E|cos|.
+    It is `Gamma(k/2)/(sqrt(pi) Gamma((k+1)/2))`. If two single entries M_1 and M_2 in different rows and
+    columns are observed, the entries between them have the mean size sqrt(M_1 M_2) E|cos|.
 
     >>> round(mean_cosine(2), 6)  # 2/pi
     0.63662

@@ -35,8 +35,10 @@ from attnlaw.core.variants import by_name
 def stopping_time(threshold: ArrayLike, init: float) -> Reals:
     """Return the time at which a coefficient of size tau is half-way: `ln(tau/a^2)/(8 tau)`.
 
-    This is the leading order in a. The time decreases with tau only if tau > e a^2. Below that, the start is
-    larger than the threshold, and an `InputError` is raised.
+    This is the leading order in a. The time decreases with tau only if tau > e a^2.
+
+    Raises:
+        InputError: if tau is not above e a^2, because the start is then too large for the threshold.
 
     >>> float(stopping_time(0.5, 1e-4).round(6))
     4.431883
@@ -52,9 +54,12 @@ def stopping_time(threshold: ArrayLike, init: float) -> Reals:
 
 
 def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
-    """Return beta of each coefficient phi (any shape) at a time of the flow, exactly.
+    """Return the exact beta of each coefficient phi at a time of the flow.
 
-    `time` broadcasts against `phi`, and the factors start at `init`.
+    Args:
+        phi: coefficients in an array of any shape.
+        init: the start a of the factors.
+        time: times, which broadcast against `phi`.
 
     >>> flow_at_time(0.7, 1e-3, [1.0, 2.0, 2.5, 3.0]).round(12).tolist()
     [0.000270319047, 0.066213201459, 0.44245873451, 0.676070081449]
@@ -73,12 +78,12 @@ def flow_at_time(phi: ArrayLike, init: float, time: ArrayLike) -> Reals:
 
 
 def flow_at_threshold(phi: ArrayLike, threshold: ArrayLike, init: float) -> Reals:
-    """Return the flow at the stopping time of a threshold; as init vanishes, it becomes `hard`."""
+    """Return the flow at the stopping time of a threshold. As init vanishes, it becomes `hard`."""
     return flow_at_time(phi, init, stopping_time(threshold, init))
 
 
 def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return phi if |phi| is above the threshold, else 0; `init` has no effect.
+    """Return phi if |phi| is above the threshold, else 0. The argument `init` has no effect.
 
     >>> hard([-2.0, 0.5, 1.5], 1.0).tolist()
     [-2.0, 0.0, 1.5]
@@ -88,7 +93,9 @@ def hard(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 
 def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
-    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty; `init` has no effect.
+    """Return sign(phi) (|phi| - threshold)_+, the result of an L1 penalty.
+
+    The argument `init` has no effect.
 
     >>> soft([-2.0, 0.5, 1.5], 1.0).tolist()
     [-1.0, 0.0, 0.5]
@@ -99,7 +106,7 @@ def soft(phi: ArrayLike, threshold: ArrayLike, init: float = 0.0) -> Reals:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that keeps large coefficients: `function(phi, threshold, init)`."""
+    """A rule that keeps large coefficients. It is called as `function(phi, threshold, init)`."""
 
     name: str
     label: str
@@ -115,7 +122,7 @@ RULES = by_name(
 
 
 def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
-    """Return W W^T - V V^T at a time, from W = V = init I, for a symmetric phi (d x d).
+    """Return W W^T - V V^T at a time of the flow from W = V = init I, for a symmetric target phi (d x d).
 
     >>> matrix_flow_at_time(np.diag([0.7, 0.0]), 1e-3, 3.0).round(6).tolist()
     [[0.67607, 0.0], [0.0, 0.0]]
@@ -125,9 +132,10 @@ def matrix_flow_at_time(phi: ArrayLike, init: float, time: float) -> Reals:
 
 
 def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Reals:
-    """Return beta by plain gradient descent on w and v, which differs from the flow by terms of order `step`.
+    """Return beta after plain gradient descent on w and v.
 
-    The steps have at most the length `step`, and `time` broadcasts against `phi`.
+    It differs from the flow by terms of the order of `step`, which is the largest step size. `time`
+    broadcasts against `phi`.
 
     >>> float(abs(descend(np.array([0.7]), 1e-3, 3.0, 1e-3) - flow_at_time(0.7, 1e-3, 3.0))[0]) < 1e-3
     True
@@ -149,14 +157,15 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
 
 
 def spike_cost(spikes: ArrayLike, noise: float) -> float:
-    """Return |hard(phi) - B|_F^2 at large dimension; phi = B + noise GOE, and B has eigenvalues `spikes`.
+    """Return the squared error |hard(phi) - B|_F^2 of a matrix B that is observed with noise, at large
+    dimension.
 
-    The cost is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (ours). All spikes are above the
-    noise delta and kept, and nothing of the bulk on [-2 delta, 2 delta] is kept. The GOE has off-diagonal
-    variance delta^2/d.
+    Here phi = B + noise GOE, and B has the eigenvalues `spikes`. The cost is `sum 2 delta^2 + 3
+    delta^4/theta^2` over the spikes theta (ours). All spikes are above the noise delta and are kept. Nothing
+    of the bulk on [-2 delta, 2 delta] is kept. The GOE has off-diagonal variance delta^2/d.
 
     Raises:
-        InputError: a spike is not above the noise, so no eigenvalue leaves the bulk.
+        InputError: if a spike is not above the noise, so that no eigenvalue leaves the bulk.
 
     >>> round(spike_cost([0.5], 0.1), 6)
     0.0212

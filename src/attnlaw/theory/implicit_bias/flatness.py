@@ -39,9 +39,9 @@ def hessian_trace(factors: Sequence[ArrayLike], covariance: ArrayLike | None = N
     Empty products are the identity.
 
     Args:
-        factors: F_1 to F_L, in the order of the product.
-        covariance: S, for a square M. Every product then has S^(1/2) at both ends. For a head with F = (W_Q,
-            W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
+        factors: the factors F_1 to F_L, in the order of the product.
+        covariance: the covariance S of tokens, for a square M. Every product then has S^(1/2) at both ends.
+            For a head with F = (W_Q, W_K^T) the trace is `Tr S (Tr W_Q^T S W_Q + Tr W_K^T S W_K)`.
 
     >>> hessian_trace([np.eye(3), np.diag([3.0, 1.0, 0.5])])  # 3 |F_1|^2 + 3 |F_2|^2
     39.75
@@ -65,14 +65,14 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
 
         L (m n)^(1/L) |M|_*^(2 (L - 1)/L)
 
-    It follows from the inequality of means and |A B|_* <= |A|_F |B|_F. It is reached if no width is below the
-    rank.
+    The formula follows from the inequality of means and |A B|_* <= |A|_F |B|_F. Factors reach it if no width
+    is below the rank.
 
     Args:
         values: singular values of M. For tokens of covariance S, those of S^(1/2) M S^(1/2).
-        depth: L.
-        rows: m, or Tr S for tokens of covariance S.
-        cols: n, or Tr S.
+        depth: the number of factors L.
+        rows: the number of rows m, or Tr S for tokens of covariance S.
+        cols: the number of columns n, or Tr S.
 
     >>> least_trace([3.0, 1.0, 0.5], 2, rows=3, cols=3)
     27.0
@@ -86,8 +86,9 @@ def least_trace(values: ArrayLike, depth: int, rows: float, cols: float) -> floa
 def least_decay(values: ArrayLike, depth: int) -> float:
     """Return the smallest `sum_l |F_l|_F^2` over products of `depth` factors with these singular values.
 
-    It is `L sum_i s_i^(2/L)`: twice the nuclear norm at L = 2, and closer to a count of values for larger L.
-    From L = 3 on, zero factors are a minimum of loss plus decay, so a small start stays there.
+    It is `L sum_i s_i^(2/L)`. At L = 2 this is twice the nuclear norm, and for larger L it is closer to a
+    count of the values. From L = 3 on, zero factors are a minimum of loss plus decay, so a small start stays
+    there.
 
     >>> least_decay([3.0, 1.0, 0.5], 2)
     9.0
@@ -112,7 +113,7 @@ def _require_chain(matrices: Sequence[Reals]) -> None:
 
 
 def _root(covariance: ArrayLike, matrices: Sequence[Reals]) -> Reals:
-    """Return a square root of the covariance, after checking that it fits both sides of the product."""
+    """Return a square root of the covariance. It must fit both sides of the product."""
     S = np.asarray(covariance, dtype=float)
     rows, cols = matrices[0].shape[0], matrices[-1].shape[1]
     if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):

@@ -1,4 +1,4 @@
-"""Attention learned by one score step and a threshold, compared with training to the end.
+"""Attention that is learned by one score step and a threshold, compared with training to the end.
 
 At one token and a linear output (see `theory.learn.problem`), the step
 `phi = sqrt(d)/(2n) sum_i h_i (x_i x_i^T - I)` is `S* + delta GOE`, where S* is the teacher and
@@ -7,8 +7,8 @@ At one token and a linear output (see `theory.learn.problem`), the step
 
 with the second moment Q* of the teacher, label noise Delta and alpha = n/d^2 (ours; exact in the limit for
 symmetric Gaussian sensing, higher by a term of order 1/d for tokens). Factors that stop early keep the
-eigenvalues of phi above a threshold. Weight decay would keep `(x - b)_+` of the same phi. No rule does better
-than the conditional mean of each eigenvalue, `laws.Shrunk`.
+eigenvalues of phi above a threshold. Weight decay would keep `(x - b)_+` of the same phi. The best rule is
+the conditional mean of each eigenvalue, `laws.Shrunk`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from attnlaw.theory.laws.free_convolution import FreeConvolution, Truncated
 from attnlaw.theory.laws.transformed import Shrunk, Thresholded, rectify
 from attnlaw.theory.learn.problem import Problem
 
-GRID = 60  # thresholds that are tried before the best is refined
+GRID = 60  # number of thresholds that are tried before the best is refined
 
 
 @dataclass(frozen=True)
 class OneStep:
-    """Estimation errors |f(phi) - S*|^2/d at the best thresholds.
+    """The estimation errors |f(phi) - S*|^2/d of several rules f, each at its best threshold.
 
     Args:
-        noise: delta.
+        noise: noise level delta.
         hard: error of the best hard threshold.
         hard_threshold: this threshold divided by delta.
         soft: error of the best soft threshold.
@@ -67,7 +67,7 @@ def one_step(problem: Problem) -> OneStep:
     """Compute the errors after one step, each at its best threshold. They do not depend on the student.
 
     Args:
-        problem: one token, a linear output and no groups.
+        problem: a problem with one token, a linear output and no groups.
 
     >>> from attnlaw.theory.learn.target import Target
     >>> step = one_step(Problem(alpha=0.3, noise=0.5, target=Target.marchenko_pastur(0.3)))
@@ -85,7 +85,10 @@ def one_step(problem: Problem) -> OneStep:
 
 
 def _best(error: Callable[[float], float], top: float) -> tuple[float, float]:
-    """Return the best threshold up to the edge of the spectrum, and its error, which may have many minima."""
+    """Return the best threshold up to the edge of the spectrum, and its error.
+
+    The error may have several minima, so a grid is searched first.
+    """
     places = np.linspace(0.0, top, GRID)
     first = int(np.argmin([error(float(place)) for place in places]))
     ends = float(places[max(first - 1, 0)]), float(places[min(first + 1, GRID - 1)])

@@ -86,15 +86,15 @@ NODES = 400
 
 @dataclass(frozen=True)
 class IndexPrediction:
-    """What a rule learns of a single index, in expectation.
+    """The expected result of learning a single index with a rule.
 
     Args:
-        risk: |beta_T - mu beta|^2, where beta_T are the learned coefficients.
+        risk: the risk |beta_T - mu beta|^2, where beta_T are the learned coefficients.
         kept: number of coefficients above tau.
-        false_positives: those of them that are zero in beta.
-        tau: threshold of coefficients.
+        false_positives: number of kept coefficients that are zero in beta.
+        tau: threshold of the coefficients.
         time: stopping time; None for a rule that is not a flow.
-        slope: mu.
+        slope: the mean slope mu of the link.
     """
 
     problem: SingleIndex
@@ -106,14 +106,14 @@ class IndexPrediction:
     slope: float
 
     def apply_rule(self, phi: ArrayLike) -> Reals:
-        """Return what the rule makes of coefficients phi, or of eigenvalues."""
+        """Apply the rule to coefficients phi, or to eigenvalues."""
         rule = RULES[self.problem.rule].function
         return np.asarray(rule(np.asarray(phi, dtype=float), self.tau, self.problem.init))
 
 
 @dataclass(frozen=True)
 class MeasuredIndex:
-    """Means over draws with their standard errors."""
+    """Measured results: means over draws, with their standard errors."""
 
     risk: Estimate
     kept: Estimate
@@ -133,18 +133,20 @@ def moments(problem: SingleIndex) -> tuple[float, float, float]:
 
 
 def apply_link(problem: SingleIndex, z: Reals) -> Reals:
-    """Return f(z) entry by entry."""
+    """Apply the link f to every entry of z."""
     chosen = LINKS[problem.link]
     return chosen.function(z, *chosen.parameters)
 
 
 def threshold(problem: SingleIndex, length: float) -> float:
-    """Return the threshold tau of coefficients for labels y with |y| = `length`."""
+    """Return the threshold tau of coefficients if the labels y have the norm |y| = `length`."""
     return problem.threshold * float(np.sqrt(2 * np.log(problem.dimension))) * length / problem.samples
 
 
 def predict_index(problem: SingleIndex) -> IndexPrediction:
-    """Predict the risk of a single index by two integrals, one for the support and one for the rest.
+    """Predict the risk of a single index.
+
+    It is the sum of two integrals, one for the support of beta and one for all other coefficients.
 
     >>> round(predict_index(SingleIndex(link="tanh:2")).risk, 6)
     0.010904
@@ -167,9 +169,13 @@ def predict_index(problem: SingleIndex) -> IndexPrediction:
 
 
 def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> MeasuredIndex:
-    """Draw samples `seeds` times and train: gradient descent for a flow, the rule itself for the others.
+    """Draw samples several times, learn from each draw, and measure the risk.
 
-    Off the support, phi is drawn from its exact law given y, so inputs are drawn on the support only.
+    A flow is trained by gradient descent. Other rules are applied directly. Off the support, phi is drawn
+    from its exact law given y, so inputs are drawn on the support only.
+
+    Args:
+        seeds: number of draws.
 
     >>> simulate_index(SingleIndex(rule="hard", samples=400), seeds=4).kept.value > 5
     True
@@ -198,7 +204,9 @@ def simulate_index(problem: SingleIndex, seeds: int = 8, seed: int = 0) -> Measu
 
 
 def normal_nodes(mean: float, deviation: float, cuts: tuple[float, ...]) -> tuple[Reals, Reals]:
-    """Return points and weights of a normal law, in pieces between cuts where an integrand has a corner.
+    """Return points and weights for integrals over a normal law.
+
+    The integrals are split at `cuts`, where an integrand has a corner.
 
     >>> x, w = normal_nodes(1.0, 2.0, (0.0,))
     >>> round(float(w @ x**2), 12)

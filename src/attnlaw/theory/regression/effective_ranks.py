@@ -5,9 +5,9 @@
 | r | r_k = sum_{i>k} l_i / l_{k+1} |
 | R | R_k = (sum_{i>k} l_i)^2 / sum_{i>k} l_i^2 |
 | k | k* = min{k >= 0: r_k >= b n}, where the theory leaves the constant b open |
-| noise terms | k*/n and n/R_{k*}: small if a model that fits the noise of its labels is still benign |
+| noise terms | k*/n and n/R_{k*}: small if a model can fit noisy labels without much harm |
 
-The noise terms bound the share of the noise in the risk up to a constant. They are not a risk; `ridge_risk`
+Up to a constant, the noise terms bound the noise's share of the risk. They are not a risk; `ridge_risk`
 computes one.
 """
 
@@ -24,15 +24,15 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class Split:
-    """Where n samples split a spectrum into a head of k directions and a tail.
+    """The split of a spectrum into a head of k directions and a tail, for n samples.
 
-    All numbers are None if no tail is long enough; `remark` then says what to do.
+    If no tail is long enough, all numbers are None, and `remark` says what to do.
 
     Args:
         k: number of directions in the head.
         r: effective rank r_k of the tail.
         R: effective rank R_k of the tail.
-        noise_terms: k/n and n/R.
+        noise_terms: the noise terms k/n and n/R.
     """
 
     k: int | None
@@ -44,7 +44,10 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRanks:
-    """r_k and R_k for k = 0, 1, ..., one for each positive eigenvalue; for s^2, r_0 is the stable rank."""
+    """The effective ranks r_k and R_k of a spectrum for k = 0, 1, ..., one for each positive eigenvalue.
+
+    If the eigenvalues are squared singular values of a matrix, r_0 is its stable rank.
+    """
 
     r: Reals
     R: Reals
@@ -56,7 +59,7 @@ class EffectiveRanks:
 
     @property
     def largest(self) -> float:
-        """max_k r_k. More than `largest / b` samples have no split."""
+        """The largest r_k. For more than `largest / b` samples there is no split."""
         return float(self.r.max())
 
     def split(self, samples: int, b: float = 1.0) -> Split:
@@ -86,8 +89,8 @@ def effective_ranks(eigenvalues: ArrayLike) -> EffectiveRanks:
     """Compute the effective ranks of a spectrum. They do not depend on its scale.
 
     Args:
-        eigenvalues: of a covariance, in any order; zeros are left out. For activations X (tokens x width),
-            pass `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`. For a `Spectrum`, pass
+        eigenvalues: eigenvalues of a covariance, in any order. Zeros are left out. For activations X (tokens
+            x width), pass `np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2`. For a `Spectrum`, pass
             `spectrum.values ** 2`.
 
     >>> ranks = effective_ranks([4.0, 1.0, 1.0, 0.0])

@@ -43,7 +43,7 @@ class LossChoice:
 
     @property
     def classifies(self) -> bool:
-        """Whether labels are signs, without noise."""
+        """Whether the labels are signs. Such labels have no noise."""
         return self.loss.signs
 
     @property
@@ -53,7 +53,12 @@ class LossChoice:
 
 @dataclass(frozen=True)
 class Features:
-    """An odd activation of random features: act itself, and its moments (kappa_1, kappa_*^2)."""
+    """An odd activation of random features.
+
+    Args:
+        function: the activation act.
+        moments: returns its moments (kappa_1, kappa_*^2).
+    """
 
     name: str
     function: Callable[..., Reals]
@@ -66,7 +71,7 @@ class Features:
 
 
 def _tanh_moments(gain: float) -> tuple[float, float]:
-    """Compute the moments by quadrature, cut where tanh(gain z) bends."""
+    """Compute the moments (kappa_1, kappa_*^2) of tanh(gain z) by quadrature."""
     linear, second = (
         2
         * scipy.integrate.quad(
@@ -78,7 +83,10 @@ def _tanh_moments(gain: float) -> tuple[float, float]:
 
 
 def _weighted(z: float, gain: float, power: int) -> float:
-    """Return z tanh(gain z) for power 1 and tanh(gain z)^2 for power 2, times the normal density."""
+    """Return the integrand of a moment: z tanh(gain z) or tanh(gain z)^2, times the normal density.
+
+    The first is for power 1, the second for power 2.
+    """
     value = math.tanh(gain * z)
     return (z * value if power == 1 else value**2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
@@ -114,7 +122,7 @@ class Ensemble(Settings):
 
 
 def apply_activation(name: str, x: Reals) -> Reals:
-    """Return act(x) entry by entry, for an activation of `FEATURES`.
+    """Apply an activation of `FEATURES` to every entry of x.
 
     >>> apply_activation("tanh:2", np.array([0.5])).round(6).tolist()
     [0.761594]
@@ -124,7 +132,7 @@ def apply_activation(name: str, x: Reals) -> Reals:
 
 
 def feature_moments(name: str) -> tuple[float, float]:
-    """Return kappa_1 and kappa_*^2 of an activation of `FEATURES`.
+    """Return the moments kappa_1 and kappa_*^2 of an activation of `FEATURES`.
 
     >>> [round(value, 6) for value in feature_moments("sign")]
     [0.797885, 0.36338]
@@ -134,7 +142,10 @@ def feature_moments(name: str) -> tuple[float, float]:
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights of the law of F F^T/d, its atom included; F is features x inputs."""
+    """Return points and weights of the eigenvalue law of F F^T/d, where F is features x inputs.
+
+    They include the atom at zero.
+    """
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)

@@ -1,14 +1,17 @@
 """State evolution of an ensemble: overlaps of its learners, and the errors of their mean and of their vote.
 
-Scores omega_k of the learners and nu of the teacher are jointly Gaussian with Var nu = 1, Var omega_k = q,
-Cov(omega_k, omega_l) = q1 and Cov(omega_k, nu) = m (arXiv 2201.13383).
+The scores omega_k of the learners and nu of the teacher are jointly Gaussian with Var nu = 1, Var omega_k =
+q, Cov(omega_k, omega_l) = q1 and Cov(omega_k, nu) = m (arXiv 2201.13383).
 
 | here | meaning |
 |---|---|
+| n, p, d | number of samples, of features of a learner, and of inputs |
 | a, c | n/p, p/d |
 | o(s) | kappa_1^2 s + kappa_*^2, variance of features along an eigenvector of F F^T/d (see `ensemble`) |
 | D | ridge + Vh o |
 | g | (prox - omega)/V, the pull of a sample (see `numerics.prox`) |
+| V | response of a score to its label |
+| zeta | part of the scores that all learners share |
 
 The equations (arXiv 2201.13383 for general convex losses; the form for independent random features is ours)
 are
@@ -49,15 +52,18 @@ NODES = 12
 
 
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the mean of K learners has the wrong sign: arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
+    """Return how often the mean of K learners has the wrong sign.
+
+    It is arccos(m/(q1 + (q - q1)/K)^(1/2))/pi.
+    """
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
 
 
 def vote_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the majority of K learners has the wrong sign; a tie counts one half.
+    """Return how often the majority of K learners has the wrong sign. A tie counts one half.
 
-    Given zeta, the part that all learners share, their signs are independent of each other and of nu. Because
-    ties count one half, an even number of learners votes like one learner fewer.
+    Given the shared part zeta, the learners' signs are independent of each other and of nu. Because a tie
+    counts one half, an even number of learners has the same error as one learner fewer.
 
     >>> m, q, q1 = 2.150286, 18.530249, 6.747211
     >>> round(vote_error(m, q, q1, 1) - mean_sign_error(m, q, q1, 1), 9)
@@ -83,7 +89,10 @@ def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
 
 
 def gaussian_nodes() -> tuple[Reals, Reals]:
-    """Return nodes and weights for a standard normal, finer towards 0, where votes and signs change."""
+    """Return nodes and weights for integrals over a standard normal.
+
+    They are finer towards 0, where votes and signs change.
+    """
     graded = FAR * 0.5 ** np.arange(30)
     z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
     return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
@@ -96,14 +105,14 @@ NO_MINIMUM = "but no minimum was found: samples that can be separated have none 
 
 @dataclass(frozen=True)
 class EnsemblePrediction:
-    """Overlaps of the learners of an ensemble.
+    """The predicted overlaps of the learners of an ensemble.
 
     Args:
         m: overlap of a learner with the teacher.
         q: overlap of a learner with itself.
         q1: overlap of two learners.
         V: response of a score to its label.
-        residual: by how much the equations are not fulfilled.
+        residual: error that remains in the equations.
     """
 
     problem: Ensemble
@@ -114,7 +123,7 @@ class EnsemblePrediction:
     residual: float
 
     def error(self, learners: float = 1) -> float:
-        """Return the error of the mean of K learners, or of infinitely many, on clean labels.
+        """Return the error of the mean of K learners on labels without noise. K may be infinite.
 
         It is the mean square error for the square loss, and the share of wrong signs for the other losses.
         """
@@ -124,7 +133,7 @@ class EnsemblePrediction:
         return 1 - 2 * self.m + self.q1 + (self.q - self.q1) / K
 
     def vote_error(self, learners: float = 1) -> float | None:
-        """Return the share of wrong signs of the majority of K learners; None for the square loss."""
+        """Return how often the majority of K learners has the wrong sign; None for the square loss."""
         if not LOSSES[self.problem.loss].classifies:
             return None
         return vote_error(self.m, self.q, self.q1, _check_learners(learners))
@@ -146,7 +155,10 @@ def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
 
 @dataclass(frozen=True, eq=False)
 class _Modes:
-    """Integrals over the spectrum of the features: weights of its points, and o and kappa_1^2 c s there."""
+    """The eigenvalue law of the features, for the integrals of the state equations.
+
+    `weights` are the weights of its points s. `o` and `seen` hold o(s) and kappa_1^2 c s there.
+    """
 
     weights: Reals
     o: Reals
@@ -161,18 +173,21 @@ class _Modes:
         return cls(weights, linear**2 * s + rest, linear**2 * ratio * s, problem.ridge)
 
     def response(self, Vh: float) -> float:
-        """Return V, the response of a score to its label."""
+        """Return the response V of a score to its label."""
         return float(self.weights @ (self.o / (self.ridge + Vh * self.o)))
 
     def overlaps(self, Vh: float, mh: float, qh: float) -> tuple[float, float]:
-        """Return the overlaps m with the teacher and q of a learner with itself."""
+        """Return the overlap m of a learner with the teacher, and its overlap q with itself."""
         D = self.ridge + Vh * self.o
         m = mh * float(self.weights @ (self.seen / D))
         return m, float(self.weights @ (self.o * (mh**2 * self.seen + qh * self.o) / D**2))
 
 
 def _ridge(problem: Ensemble) -> EnsemblePrediction:
-    """Solve the square loss: V is a root, and all else is linear, q = A + B (1 + Delta - 2m + q)."""
+    """Solve the state equations for the square loss.
+
+    V is the root of one equation. The other equations are linear: q = A + B (1 + Delta - 2m + q).
+    """
     modes, a = _Modes.of(problem), problem.samples / problem.features
     if problem.ridge == 0 and problem.samples <= problem.features:
         raise BadSetting(
@@ -198,7 +213,11 @@ def _ridge(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _classify(problem: Ensemble) -> EnsemblePrediction:
-    """Solve for artanh(m/sqrt q), ln q and ln V by damped steps, then by a hybrid of Newton's method."""
+    """Solve the state equations for a loss of classification.
+
+    The unknowns are artanh(m/sqrt q), ln q and ln V. Damped steps come first, then a hybrid of Newton's
+    method.
+    """
     modes, a = _Modes.of(problem), problem.samples / problem.features
     loss = LOSSES[problem.loss].loss
 
@@ -224,7 +243,7 @@ def _classify(problem: Ensemble) -> EnsemblePrediction:
 
 
 def _find_fixed_point(update: Callable[[Reals], Reals]) -> tuple[Reals, float]:
-    """Return the fixed point and its residual, which is infinite if the state diverged."""
+    """Return the fixed point and its residual. The residual is infinite if the iteration diverged."""
     x = np.array([0.5, 0.0, 0.0])
     try:
         with np.errstate(divide="raise", invalid="raise", over="raise"):
@@ -244,7 +263,8 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
     """Return Vh, mh and qh of the state equations.
 
-    Label -1 mirrors label 1. For label 1, omega has density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
+    By symmetry, both labels give the same, so only label 1 is computed. There omega has the density
+    2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
     """
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)
@@ -258,7 +278,10 @@ def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float,
 
 
 def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
-    """Return E g_k g_l. Given zeta and the label, learners are independent, with means over N(., q - q1)."""
+    """Return the mean E g_k g_l of the product of two learners' pulls.
+
+    Given zeta and the label, the scores of the learners are independent normals of variance q - q1.
+    """
     common, individual = math.sqrt(q1[0]), math.sqrt(q - q1[0])
     deviation = math.sqrt(q)
     fine = np.arange(-FAR, FAR, individual / deviation)
@@ -270,7 +293,10 @@ def _common_pull(loss: Loss, m: float, q: float, V: float, q1: Reals) -> Reals:
 
 
 def _cuts(loss: Loss, V: float, deviation: float) -> Reals:
-    """Return the cuts of integrals over omega, in deviations: even, finer towards 0, and at corners."""
+    """Return the points at which integrals over omega are split, in standard deviations.
+
+    They are evenly spaced, with more near 0 and one at each corner of the loss.
+    """
     graded = FAR * 0.5 ** np.arange(16)
     corners = np.clip(np.array(loss.corners(V)) / deviation, -FAR, FAR)
     return np.concatenate([-graded, graded, corners, np.arange(-FAR, FAR + 1)])

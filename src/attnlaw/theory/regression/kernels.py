@@ -1,4 +1,4 @@
-"""Kernel ridge regression as linear ridge regression, and what a kernel leaves of the weights of groups.
+"""Kernel ridge regression as linear ridge regression, and how a kernel changes the weights of groups.
 
 A kernel f(x . x'/p) on n samples of dimension p, with n of the order of p, learns a linear function. The rest
 of the kernel acts as a ridge.
@@ -15,9 +15,9 @@ ridge 1 and the weights
     w_g -> (n/p) slope / (gamma_g + ridge/w_g)
 
 (El Karoui 2010 for the linearisation; arXiv 2406.03171 studies the weights.) So weights have an effect only
-if ridge/w_g is not small against gamma_g, and none as the ridge vanishes. Longer inputs count less even
-without weights. f(0) and f'' add terms of finite rank, which drop out for a teacher without intercept.
-Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
+if ridge/w_g is not small compared with gamma_g, and they have none as the ridge vanishes. Longer inputs count
+less even without weights. f(0) and f'' add terms of finite rank, which drop out for a teacher without
+intercept. Corrections are of order 1/p: 3 to 20 per cent for p = 100 to 800.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Kernel:
     """A kernel f(x . x'/p).
 
     Args:
-        parts: returns the slope and the remainder gamma for a squared length tau.
-        matrix: returns the n x m matrix between inputs X (n x p) and Y (m x p).
+        parts: returns the slope and the ridge gamma_g for a squared length tau_g.
+        matrix: returns the n x m matrix of the kernel between inputs X (n x p) and Y (m x p).
     """
 
     name: str
@@ -79,12 +79,12 @@ KERNELS = by_name(
 
 
 def effective_weights(weights: ArrayLike, slope: float, remainders: ArrayLike, ridge: float) -> Reals:
-    """Return `slope / (gamma_g + ridge/w_g)`, what kernel ridge leaves of the weights of groups.
+    """Return the weights `slope / (gamma_g + ridge/w_g)` that groups have in kernel ridge regression.
 
     Args:
-        weights: w_g, one for each group.
-        slope: f'(0) of the kernel.
-        remainders: gamma_g, one for each group.
+        weights: the weights w_g, one for each group.
+        slope: the slope f'(0) of the kernel.
+        remainders: the ridges gamma_g that the nonlinearity adds, one for each group.
         ridge: ridge of the kernel regression.
 
     >>> gamma = [math.exp(1) - 2, math.exp(2.2) - 3.2]
@@ -110,7 +110,7 @@ def linear_equivalent(problem: Regression, kernel: str) -> Regression:
     """Return the linear problem whose `ridge_risk` is the risk of kernel ridge on `problem`.
 
     Args:
-        problem: groups, ridge and weights of the kernel regression.
+        problem: the kernel regression, with its groups, ridge and weights.
         kernel: a name of `KERNELS`, such as "exp" or "relu".
 
     >>> from attnlaw.theory.regression.problem import Group

@@ -1,8 +1,8 @@
-"""Ensembles trained on drawn samples, to compare with the theory of `evolution`.
+"""Train ensembles on random samples, to compare with the theory of `evolution`.
 
-A smooth loss is minimised by Newton's method with a line search. A loss with corners is minimised by the
-method of multipliers: the same Newton's method on its Moreau envelope (`Loss.pull` at V > 0), which is
-shifted until scores and their proximal points agree.
+Newton's method with a line search minimises a smooth loss. A loss with corners needs the method of
+multipliers: Newton's method runs on its Moreau envelope (`Loss.pull` at V > 0), which is shifted until scores
+and their proximal points agree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NO_MINIMUM = "ensemble: a learner has no minimum: samples that can be separated 
 
 @dataclass(frozen=True)
 class MeasuredEnsemble:
-    """Means over draws with their standard errors.
+    """Measured overlaps and errors of an ensemble: means over repetitions, with their standard errors.
 
     `q1` is None for one learner, and `vote_error` is None for the square loss.
     """
@@ -44,10 +44,15 @@ class MeasuredEnsemble:
 def simulate_ensemble(
     problem: Ensemble, learners: int = 2, seeds: int = 8, seed: int = 0
 ) -> MeasuredEnsemble:
-    """Train `learners` on the same samples, `seeds` times, and measure their overlaps and errors.
+    """Train an ensemble on random samples, and measure its overlaps and errors.
 
-    m, q and q1 are means over the learners and their pairs. They come from the weights and the Gaussian
-    equivalent of the features. Errors are measured on new samples.
+    The overlaps m and q (see `evolution`) are means over the learners, and q1 is a mean over their pairs.
+    They are computed from the weights and the Gaussian equivalent of the features. Errors are measured on new
+    samples.
+
+    Args:
+        learners: number of learners in the ensemble. All are trained on the same samples.
+        seeds: number of repetitions.
     """
     K = check_value("learners", learners, int, minimum=1)
     classifies = LOSSES[problem.loss].classifies
@@ -87,10 +92,10 @@ def _draw(problem: Ensemble, learners: int, rng: np.random.Generator) -> tuple[f
 
 
 def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
-    """Return the w (p) that minimises `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
+    """Return the p weights w that minimise `sum_i l(y_i, A_i w) + (ridge/2) |w|^2`, where A is n x p.
 
     Raises:
-        InputError: there is no minimum, because the samples can be separated and there is no ridge.
+        InputError: if there is no minimum, because the samples can be separated and there is no ridge.
 
     >>> A, y = np.array([[1.0], [2.0]]), np.array([1.0, 2.0])
     >>> from attnlaw.numerics.prox import HINGE, SQUARE
@@ -114,7 +119,10 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
 
 
 def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> Reals:
-    """Minimise the loss (or its envelope) at A w + shift by Newton's method with halved steps."""
+    """Minimise the loss of the scores A w + shift by Newton's method, with a line search.
+
+    If V > 0, its Moreau envelope is minimised instead.
+    """
     value, omega = _value(A, y, loss, ridge, V, w, shift), A @ w + shift
     for _ in range(MOST_STEPS):
         g, bend = loss.pull(y, omega, V)

@@ -1,11 +1,11 @@
-"""A linear regression on groups of samples: the record that both theory and simulation use.
+"""A linear regression problem with groups of samples, for both theory and simulation.
 
 Labels are `y_i = x_i . theta + noise` with x_i ~ N(0, Sigma_g) for the samples of group g. The loss is
 
     (1/n) sum_i w_i (y_i - x_i . theta)^2 + ridge |theta|^2
 
-No ridge means the limit ridge -> 0. This is the interpolator of least norm if there are fewer samples than
-directions, else least squares.
+A ridge of 0 means the limit ridge -> 0. This is the interpolator of least norm if there are fewer samples
+than directions, else least squares.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Group:
 
     Args:
         share: share of this group among all samples.
-        covariance: of the inputs, p x p, or the p variances of a diagonal covariance.
+        covariance: covariance of the inputs, p x p, or the p variances if it is diagonal.
         weight: weight of its samples in the loss.
         noise: variance of the noise of its labels.
     """
@@ -53,9 +53,9 @@ class Regression:
     """A regression problem: groups of samples, a signal and a ridge.
 
     Args:
-        groups: their shares sum to 1.
-        signal: theta, p numbers.
-        samples: n.
+        groups: the groups of samples. Their shares sum to 1.
+        signal: the p coefficients theta.
+        samples: number of samples n.
         ridge: strength of the penalty |theta|^2; 0 means the limit of a vanishing ridge.
         target: covariance of the test inputs. By default they are a mixture of the groups.
 
@@ -109,13 +109,20 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """Covariances of the groups, stacked, and that of the target; variances if all are diagonal."""
+        """The stacked covariances of the groups, and the covariance of the target.
+
+        If all are diagonal, only the variances are given.
+        """
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
 
 def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
-    """Return the covariance of a mixture of groups, in their shares or in the given ones."""
+    """Return the covariance of a mixture of groups.
+
+    Args:
+        shares: shares of the groups in the mixture; None for the shares of the groups themselves.
+    """
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:
@@ -124,7 +131,10 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """Return `w_g = pi_target_g / pi_g` of each group, cut off at `largest`.
+    """Return the importance weight of each group: its share in the target divided by its share in the
+    samples.
+
+    Weights above `largest` are cut off.
 
     >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
     [0.25, 2.0]
@@ -137,7 +147,7 @@ def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: flo
 
 
 def _covariance(values: ArrayLike, name: str) -> Reals:
-    """Return variances or a symmetric matrix, after checking that no variance is negative."""
+    """Check a covariance, and return it as an array of variances or as a symmetric matrix."""
     array = np.asarray(values, dtype=float)
     square = array.ndim == 1 or (array.ndim == 2 and np.allclose(array, array.T, rtol=1e-10, atol=0))
     if not square or not array.size or not np.isfinite(array).all() or _variances(array).min() < 0:

@@ -37,7 +37,10 @@ LEAST_SPARE = 10.0
 
 @dataclass(frozen=True, eq=False)
 class RidgeFixedPoint:
-    """The solved fixed point of a problem; bias and variance follow from it. See the module for letters."""
+    """The solved fixed point of a problem, from which bias and variance follow.
+
+    The head of this module explains the letters.
+    """
 
     problem: Regression
     rho: float
@@ -49,13 +52,13 @@ class RidgeFixedPoint:
 
     @property
     def leverages(self) -> Reals:
-        """Leverage t_g of each group on the target."""
+        """The leverage t_g of each group on the target."""
         groups, target = self.problem.covariances
         b = _traces(_products(groups, self.R), _products(target[None], self.R))[:, 0] / self.problem.samples
         return np.asarray(np.linalg.solve(np.eye(b.size) - self._slopes, b))
 
     def bias_of(self, signals: Reals | None) -> float:
-        """Return the bias for a signal, or for None that of a random direction of length one."""
+        """Return the bias for a signal. None stands for a random direction of length one."""
         groups, target = self.problem.covariances
         counts = self.problem.shares * self.c**2 * self.leverages
         inside = target + np.tensordot(counts, groups, axes=1)
@@ -73,17 +76,20 @@ class RidgeFixedPoint:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of the fit; n if it interpolates."""
+        """The degrees of freedom of the fit; n if it interpolates."""
         return float(self.problem.samples * (self.problem.shares * self.c) @ self.e)
 
     @property
     def effective_samples(self) -> float:
-        """n (1 - largest eigenvalue of T diag(pi c^2)). The limit is wrong by about the inverse of this."""
+        """The number n (1 - largest eigenvalue of T diag(pi c^2)).
+
+        The relative error of the limit is about the inverse of this number.
+        """
         return self.problem.samples * (1 - float(np.abs(np.linalg.eigvals(self._slopes)).max()))
 
     @property
     def _slopes(self) -> Reals:
-        """The derivatives de_g/de_h of the fixed-point map."""
+        """The derivatives of the fixed-point equations, T diag(pi c^2)."""
         products = _products(self.problem.covariances[0], self.R)
         T = _traces(products, products) / self.problem.samples
         return np.asarray(T * (self.problem.shares * self.c**2))
@@ -91,7 +97,7 @@ class RidgeFixedPoint:
 
 @dataclass(frozen=True)
 class RidgeRisk:
-    """Excess risk on clean labels of the target, and degrees of freedom of the fit."""
+    """The excess risk on noise-free labels of the target, and the degrees of freedom of the fit."""
 
     bias: float
     variance: float
@@ -108,7 +114,7 @@ class RidgeRisk:
 def ridge_risk(problem: Regression) -> RidgeRisk:
     """Compute the risk of ridge regression in the limit of large n and p.
 
-    At p = 200 the variance is right to about a per cent. The module states the formulas.
+    At p = 200 the error of the variance is about one per cent. The head of this module has the formulas.
 
     Returns:
         Bias and variance. If the limit is not reached or not reliable, `outcome` and `remark` say so.
@@ -125,7 +131,7 @@ def ridge_risk(problem: Regression) -> RidgeRisk:
 
 
 def solve(problem: Regression) -> RidgeFixedPoint:
-    """Find the fixed point in ln e by accelerated iteration of a contraction."""
+    """Solve the fixed-point equations for ln e by accelerated iteration of a contraction."""
     groups, _ = problem.covariances
     pi, w, n = problem.shares, problem.weights, problem.samples
     rho, mu = _form(problem)
@@ -149,7 +155,11 @@ def solve(problem: Regression) -> RidgeFixedPoint:
 
 
 def _form(problem: Regression) -> tuple[float, float]:
-    """Return the factors (rho, mu) of the ridge; raise an `InputError` if there is no unique fit."""
+    """Return the factors (rho, mu) of the ridge.
+
+    Raises:
+        InputError: if the ridge is 0 and the fit is not unique.
+    """
     n, p = problem.samples, problem.dimension
     if problem.ridge > 0:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)
@@ -168,7 +178,7 @@ def _form(problem: Regression) -> tuple[float, float]:
 
 
 def outcome_and_remark(point: RidgeFixedPoint) -> tuple[Outcome, str | None]:
-    """Return how the computation ended, and the remedy if it is not reliable."""
+    """Return how the computation ended, and a remark with a remedy if the result is not reliable."""
     if not point.converged:
         return Outcome.NOT_CONVERGED, "the fixed point was not reached; give a larger ridge"
     if point.effective_samples < LEAST_SPARE:

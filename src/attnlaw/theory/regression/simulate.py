@@ -1,7 +1,7 @@
-"""Ridge and kernel ridge regression on drawn samples, to compare with the theory.
+"""Fit ridge and kernel ridge regression to random samples, to compare with the theory.
 
-Bias and variance are exact over the noise of the labels at fixed inputs, so no noise is drawn. Means over
-draws of the inputs have standard errors. The seeds of the draws are children of one seed, in order.
+Bias and variance are exact means over the noise of the labels at fixed inputs, so no noise is drawn. Means
+over draws of the inputs have standard errors. The seeds of the draws are children of one seed, in order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEST_INPUTS = 1000
 
 @dataclass(frozen=True)
 class MeasuredRisk:
-    """Means over draws of the inputs, with their standard errors."""
+    """The measured risk: means over draws of the inputs, with their standard errors."""
 
     bias: Estimate
     variance: Estimate
@@ -34,7 +34,10 @@ class MeasuredRisk:
 
 
 def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit ridge regression on `seeds` draws of the inputs, and measure its risk.
+    """Fit ridge regression to several draws of the inputs, and measure its risk.
+
+    Args:
+        seeds: number of draws.
 
     >>> from attnlaw.theory.regression.problem import Group
     >>> group = Group(1.0, np.ones(40), noise=0.5)
@@ -55,9 +58,14 @@ def simulate_ridge(problem: Regression, seeds: int = 8, seed: int = 0) -> Measur
 
 
 def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed: int = 0) -> MeasuredRisk:
-    """Fit kernel ridge, `k(x, X) (K + ridge W^-1)^-1 y`, on `seeds` draws of the inputs.
+    """Fit kernel ridge regression to several draws of the inputs, and measure its risk.
 
-    `kernel` is a name of `KERNELS`. Test inputs are drawn from the target.
+    The fit at x is `k(x, X) (K + ridge W^-1)^-1 y`, where W has the weights of the samples. Test inputs are
+    drawn from the target.
+
+    Args:
+        kernel: a name of `KERNELS`.
+        seeds: number of draws.
     """
     theta, (_, target) = np.asarray(problem.signal), problem.covariances
     group = group_of_samples(problem)
@@ -74,7 +82,11 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
 
 
 def group_of_samples(problem: Regression) -> NDArray[np.intp]:
-    """Return the group of each sample; raise an `InputError` if a group would have a fraction of a sample."""
+    """Return the number of the group of each sample.
+
+    Raises:
+        InputError: if a group would have a fraction of a sample.
+    """
     counts = problem.shares * problem.samples
     if np.abs(counts - counts.round()).max() > 1e-6:
         raise InputError(
@@ -85,7 +97,7 @@ def group_of_samples(problem: Regression) -> NDArray[np.intp]:
 
 
 def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
-    """Draw X (n x p), with the samples of each group in turn."""
+    """Draw the inputs X (n x p), one group after the other."""
     group, p = group_of_samples(problem), problem.dimension
     Z = rng.standard_normal((problem.samples, p))
     for g, covariance in enumerate(problem.covariances[0]):
@@ -94,19 +106,19 @@ def draw_inputs(problem: Regression, rng: np.random.Generator) -> Reals:
 
 
 def draw(problem: Regression, rng: np.random.Generator) -> tuple[Reals, Reals]:
-    """Draw X and noisy labels y."""
+    """Draw the inputs X and their noisy labels y."""
     X = draw_inputs(problem, rng)
     deviations = np.sqrt(problem.noises[group_of_samples(problem)])
     return X, X @ np.asarray(problem.signal) + deviations * rng.standard_normal(problem.samples)
 
 
 def squared_norm(vector: Reals, covariance: Reals) -> float:
-    """Return v^T Sigma v."""
+    """Return the squared norm v^T Sigma v of a vector v under a covariance Sigma."""
     return float(vector @ (covariance * vector if covariance.ndim == 1 else covariance @ vector))
 
 
 def _fit(X: Reals, weights: Reals, ridge: float) -> Reals:
-    """Return the p x n matrix that maps labels to the fitted theta."""
+    """Return the p x n matrix that turns labels into the fitted coefficients theta."""
     n, p = X.shape
     if n < p:
         return np.asarray(np.linalg.solve(X @ X.T + np.diag(n * ridge / weights), X).T)

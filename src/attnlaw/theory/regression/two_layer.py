@@ -32,7 +32,7 @@ from attnlaw.theory.regression.simulate import draw, squared_norm
 
 @dataclass(frozen=True, eq=False)
 class Interpolator:
-    """The vector w in which the flow ends, its norm, and its distance to the interpolator of least norm."""
+    """The vector w at the end of the flow, its norm, and its distance to the interpolator of least norm."""
 
     weights: Reals
     norm: float
@@ -41,14 +41,14 @@ class Interpolator:
 
 @dataclass(frozen=True)
 class TwoLayerRisk:
-    """Excess risk on clean labels of two layers that interpolate."""
+    """The excess risk, on noise-free labels, of a two-layer network that interpolates."""
 
-    bias: float  # of the interpolator of least norm
-    variance: float  # of the interpolator of least norm
-    start: float  # what the start adds
-    norm: float  # |w|
+    bias: float  # bias of the interpolator of least norm
+    variance: float  # variance of the interpolator of least norm
+    start: float  # risk that the start adds
+    norm: float  # norm |w| of the learned vector
     least_norm: float  # root mean square of |w_mn|
-    residual: float  # by how much the fixed-point equation is not fulfilled
+    residual: float  # error that remains in the fixed-point equation
     outcome: Outcome = Outcome.DONE
     remark: str | None = None
 
@@ -58,15 +58,15 @@ class TwoLayerRisk:
 
 
 def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> Interpolator:
-    """Return where gradient flow on the squared loss ends, from a balanced start.
+    """Return the vector w at which gradient flow on the squared loss ends, from a balanced start.
 
     Args:
-        inputs: n x p.
-        labels: n numbers that some linear map fits exactly.
-        start: w_0, p numbers.
+        inputs: the inputs X, n x p.
+        labels: the n labels y, which some vector w must fit exactly.
+        start: the vector w_0 at the start, p numbers.
 
     Raises:
-        InputError: the start is zero, or no map fits the labels.
+        InputError: if the start is zero, or if no w fits the labels.
 
     >>> limit = two_layer_limit([[1.0, 0.0]], [2.0], start=[0.0, 1.0])
     >>> limit.weights.round(6).tolist()  # |w| = (1 + sqrt 17)/2, along the unseen direction sqrt |w|
@@ -95,17 +95,17 @@ def two_layer_limit(inputs: ArrayLike, labels: ArrayLike, start: ArrayLike) -> I
 
 
 def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
-    """Return the mean risk over random directions u of the start w_0 = scale^2 u.
+    """Return the mean risk over random starts w_0 = scale^2 u, where u is a random direction.
 
-    The risk is `bias + variance + |w| scale^2 q`, where q is the bias of a random direction. The two lengths
-    are replaced by their means:
+    The risk is `bias + variance + |w| scale^2 q`, where q is the bias of a random direction. In |w|, the two
+    squared lengths are replaced by their means, with eigenvalues l of the covariance:
 
         E |P w_0|^2 = (scale^4/p) sum kappa/(l + kappa)
         E |w_mn|^2 = sum theta^2 l/(l + kappa) + sigma^2/kappa
 
     Args:
-        problem: one group, no ridge, and fewer samples than directions.
-        scale: of each layer at the start.
+        problem: a problem with one group, no ridge, and fewer samples than directions.
+        scale: scale of each layer at the start.
     """
     s = check_value("scale", scale, float, greater_than=0)
     if len(problem.groups) > 1 or problem.ridge > 0 or problem.samples >= problem.dimension:
@@ -127,7 +127,7 @@ def two_layer_risk(problem: Regression, scale: float) -> TwoLayerRisk:
 
 @dataclass(frozen=True)
 class MeasuredTwoLayer:
-    """Means over draws of data and start, with their standard errors."""
+    """Measured risk and norm: means over draws of data and start, with their standard errors."""
 
     excess: Estimate
     norm: Estimate
@@ -135,7 +135,10 @@ class MeasuredTwoLayer:
 
 
 def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: int = 0) -> MeasuredTwoLayer:
-    """Draw data and a random start of this scale, and compute the limit of the flow in closed form."""
+    """Draw data and random starts of this scale, and measure the risk at the limit of the flow.
+
+    The limit is computed in closed form.
+    """
     theta, target = np.asarray(problem.signal), problem.covariances[1]
     excess, norms = [], []
     for rng in generators(seed, seeds):
@@ -148,5 +151,5 @@ def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: 
 
 
 def _norm(a: float, least: float) -> float:
-    """Return the norm of the limit from a and |w_mn|^2."""
+    """Return the norm |w| of the limit, given a and `least` = |w_mn|^2."""
     return 0.5 * (a + float(np.sqrt(a * a + 4 * least)))
