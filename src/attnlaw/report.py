@@ -96,19 +96,15 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
         return results_page(parts), every
     audit = reduce(add, [result for results in audits for result in results])
     figures = figures_of(audit)
-    sections = [
-        part.figure_section(number, several=len(parts) > 1)
-        for number, part in enumerate(parts, start=1)
-        if part.results
-    ]
-    beside = ", ".join(
+    numbered = [(number, part) for number, part in enumerate(parts, start=1) if part.results]
+    sections = [part.figure_section(number, several=len(parts) > 1) for number, part in numbered]
+    beside = [
         f"{part.name} ({part.title})" for part, audited in zip(parts, audits, strict=True) if not audited
-    )
-    every_part = [Part(results, (), name) for results, name in zip(loaded, names, strict=True)]
+    ]
     note = [
         _runs_sentence(audits, names, audit),
-        f"Beside them: {beside}." if beside else "",
-        failure_sentences(every_part),
+        f"Beside them: {', '.join(beside)}." if beside else "",
+        failure_sentences([Part(results, (), name) for results, name in zip(loaded, names, strict=True)]),
     ]
     page = audit_page.page(audit, figures, list(filter(None, sections)), " ".join(filter(None, note)))
     return page, [*figures, *every]

@@ -24,10 +24,7 @@ from attnlaw.core.errors import InputError
 
 
 class OutputClosed(Exception):
-    """Standard output cannot be written.
-
-    The message is empty if its reader (such as `head`) has read enough.
-    """
+    """Standard output cannot be written. The message is empty if its reader, such as `head`, has ended."""
 
 
 class UsageError(Exception):

@@ -57,19 +57,18 @@ class List(Settings):
     json: bool = setting(False, "Print JSON and nothing else.")
 
     def execute(self) -> int:
-        studies_by_name = {name: read_study(name) for name in shipped_studies()}
-        abouts = [study_description(study.path) for study in studies_by_name.values()]
+        studies = {name: read_study(name) for name in shipped_studies()}
+        abouts = [study_description(study.path) for study in studies.values()]
         if self.json:
-            print_json(
-                [
-                    {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about}
-                    for (name, study), about in zip(studies_by_name.items(), abouts, strict=True)
-                ]
-            )
+            entries = [
+                {"study": name, "tasks": len(study.tasks), "verbs": list(study.verbs), "about": about}
+                for (name, study), about in zip(studies.items(), abouts, strict=True)
+            ]
+            print_json(entries)
             return 0
         columns = [
-            Column("study", list(studies_by_name), is_text=True),
-            Column("tasks", [str(len(study.tasks)) for study in studies_by_name.values()]),
+            Column("study", list(studies), is_text=True),
+            Column("tasks", [str(len(study.tasks)) for study in studies.values()]),
             Column("about", [about.split(". ")[0].rstrip(".") for about in abouts], is_text=True, wraps=True),
         ]
         print_table(output, columns)
@@ -159,10 +158,9 @@ class Export(StudyLocation):
         study = read_study(self.file)
         with open_store(self.out) as store:
             folders = export(study, store)
-        for folder in folders:
-            print_message(f"wrote {folder / ROWS}")
-        if not folders:
-            print_message("no task is finished yet: there is nothing to write")
+        lines = [f"wrote {folder / ROWS}" for folder in folders]
+        for line in lines or ["no task is finished yet: there is nothing to write"]:
+            print_message(line)
         return 0
 
 

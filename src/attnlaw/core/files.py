@@ -151,8 +151,12 @@ def read_json(path: Path, remedy: str) -> Any:
     Raise an `InputError` for NaN and for half of a surrogate pair, which no page can hold.
     """
     data = read_bounded(path, LARGEST_JSON, remedy)
+
+    def reject(text: str) -> float:
+        raise ValueError(f"found {text}, which is no number")
+
     with as_input_error(f"{path}: not what attnlaw wrote", remedy, ValueError, RecursionError):
-        content = json.loads(data, parse_constant=_reject_constant)
+        content = json.loads(data, parse_constant=reject)
         json.dumps(content, ensure_ascii=False).encode()
     return content
 
@@ -161,10 +165,6 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
     """Return what a JSON file of another program holds; raise an `InputError` if it is not valid."""
     with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
         return json.loads(data)
-
-
-def _reject_constant(text: str) -> float:
-    raise ValueError(f"found {text}, which is no number")
 
 
 def parse_toml(
@@ -191,8 +191,7 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
         raise InputError(f"{place}: an integer of more than 64 bits; {remedy}")
     if nested > MOST_NESTED:
         raise InputError(f"{place}: nested more than {MOST_NESTED} deep; {remedy}")
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in inner:
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         _require_small(part, place, remedy, nested + 1)
 
 

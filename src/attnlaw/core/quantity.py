@@ -1,6 +1,4 @@
-"""Quantities: what a verb computes, as columns of rows, as JSON, and as tables that are too large for a
-row.
-"""
+"""Quantities: what a verb computes, as columns of rows, as JSON, and as tables too large for a row."""
 
 from __future__ import annotations
 
@@ -69,10 +67,8 @@ def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as the cells of a row. A missing value becomes None.
 
-    Args:
-        quantities: The columns.
-        values: Numbers, `Estimate`s and lists of them, and `Range`s by name. Errors and ends of intervals may
-            also be given under the names of their columns.
+    `values` are numbers, `Estimate`s and lists of them, and `Range`s by name. Errors and ends of intervals
+    may also be given under the names of their columns.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -122,11 +118,8 @@ def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> d
         elif not quantity.error or value is None:
             values[quantity.name] = value
         elif isinstance(value, list):
-            errors = beside[0] or [None] * len(value)
-            values[quantity.name] = [
-                None if entry is None else Estimate(entry, error)
-                for entry, error in zip(value, errors, strict=True)
-            ]
+            pairs = zip(value, beside[0] or [None] * len(value), strict=True)
+            values[quantity.name] = [None if pair[0] is None else Estimate(*pair) for pair in pairs]
         else:
             values[quantity.name] = Estimate(value, beside[0])
     return values

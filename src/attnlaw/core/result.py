@@ -74,10 +74,7 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Turn pairs of a case and its record into rows and tables.
-
-        A record may be the `InputError` of its case.
-        """
+        """Turn pairs of a case and its record (or its `InputError`) into rows and tables."""
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -198,10 +195,7 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with their `case`.
-
-        NaN becomes null, and so does infinity except in settings that allow it.
-        """
+        """All rows with their `case`. NaN is null, and so is infinity except in settings that allow it."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -216,10 +210,7 @@ class Result:
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
-        """Return a table without the cases that failed; empty if the result has no such table.
-
-        NaN becomes null.
-        """
+        """Return a table without the cases that failed; empty if the result has none. NaN becomes null."""
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null, to_schema
@@ -365,7 +356,6 @@ def collect_tables(
     """Return the tables of records by name, as `Result.tables` has them.
 
     Args:
-        verb: Declares the tables.
         records: One record for each case. A case without a record (None, or an `InputError`) has no lines.
         makers: Functions from a record to a table, by table name; `TableSpec.rows` unless given.
     """
@@ -426,9 +416,7 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` if a setting is out of bounds, a choice does not exist, or no row has a
-    result.
-    """
+    """Raise an `InputError` if a setting is out of bounds, a choice is unknown, or no row has a result."""
     finished = rows.filter(rows["status"] != str(Outcome.FAILED))
     if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
         names = ", ".join(quantity.name for quantity in verb.quantities[:3])

@@ -293,10 +293,7 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect with these values.
-
-        They are null in rows and absent from labels.
-        """
+        """Return the settings without an effect here. They are null in rows and absent from labels."""
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -349,9 +346,7 @@ def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
 
 
 def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
-    """Return the name of a setting; raise an `InputError` with a suggestion if the verb has no such
-    setting.
-    """
+    """Return the name of a setting; raise an `InputError` with a suggestion if the verb does not have it."""
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)

@@ -37,10 +37,7 @@ def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return a table of quantities.
-
-    An `Estimate` or a `Range` also fills the columns of its error or its ends.
-    """
+    """Return a table of quantities. `Estimate` and `Range` also fill the columns of error and ends."""
     columns = tuple(quantities)
     return to_frame((to_cells(columns, row) for row in rows), to_schema(column_kinds(columns)))
 
@@ -84,10 +81,7 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the columns of the schema first.
-
-    A missing column is null, one of another kind an error.
-    """
+    """Return the table, columns of the schema first. A missing one is null; another kind is an error."""
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     checked = require_columns(table, present, where, remedy).with_columns(**missing)

@@ -33,8 +33,7 @@ V = TypeVar("V", bound=Variant)
 
 def with_parameter(variant: V, parameter: str, value: float) -> V:
     """Return a copy of the variant with this parameter, named as the user writes it."""
-    kind = variant.name.partition(":")[0]
-    name = f"{kind}:{parameter}"
+    name = f"{variant.name.partition(':')[0]}:{parameter}"
     return replace(variant, name=name, example=None, parameters=(value,))  # type: ignore[type-var]
 
 
@@ -58,9 +57,8 @@ class Variants(Mapping[str, V], Generic[V]):
 
     def __init__(self, *variants: V) -> None:
         self._listed = {variant.name: variant for variant in variants}
-        self._parametric = {
-            variant.name.partition(":")[0]: variant for variant in variants if variant.example is not None
-        }
+        known = [variant for variant in variants if variant.example is not None]
+        self._parametric = {variant.name.partition(":")[0]: variant for variant in known}
 
     def __getitem__(self, name: str) -> V:
         if name in self._listed:

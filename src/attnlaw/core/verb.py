@@ -180,10 +180,7 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The columns of the settings by setting name.
-
-        A setting `x` is in `x_setting` if `x` is also a quantity.
-        """
+        """The columns of the settings by name. `x` is in `x_setting` if `x` is also a quantity."""
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -193,9 +190,8 @@ class Verb(Generic[S, R]):
     def schema(self) -> dict[str, str]:
         """The columns of its rows with their kinds."""
         kinds = {"verb": "text"}
-        known = setting_fields(self.settings)
         for name, column in self.setting_columns.items():
-            kinds[column] = KIND_OF.get(known[name].types[0], "text")
+            kinds[column] = KIND_OF.get(setting_fields(self.settings)[name].types[0], "text")
         ends = dict.fromkeys(("status", "remark", "attnlaw_version"), "text")
         return kinds | column_kinds(self.quantities) | ends
 
@@ -232,10 +228,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return the `run` of a verb that computes each case alone.
-
-    The error of one case does not stop the others.
-    """
+    """Return the `run` of a verb that computes each case alone. The error of one does not stop others."""
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
@@ -254,9 +247,7 @@ def attempt(work: Callable[..., R], *given: Any) -> R | InputError:
 
 
 def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
-    """Return the values of a setting, each replaced by the values that it stands for (such as the models of
-    a run).
-    """
+    """Return the values of a setting, each replaced by those it stands for, such as the models of a run."""
     if field.rule.expand is None:
         return values
     return [part for value in values for part in field.rule.expand(value)]

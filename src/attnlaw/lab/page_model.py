@@ -54,10 +54,7 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb.
-
-    `fixed` are settings that the page was opened with, such as a path. They have no control.
-    """
+    """The page of a verb. `fixed` are settings without a control: what the page was opened with."""
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)

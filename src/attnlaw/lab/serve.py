@@ -127,15 +127,9 @@ def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lam
             await app.close()
             await super().shutdown(sockets)
 
-    return Server(
-        uvicorn.Config(
-            app,
-            log_level="error",
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-            ws_per_message_deflate=False,  # compression is of no use on one machine
-        )
-    )
+    options: dict[str, Any] = {"log_level": "error", "lifespan": "off", "timeout_graceful_shutdown": 1}
+    # Compression is of no use on one machine.
+    return Server(uvicorn.Config(app, ws_per_message_deflate=False, **options))
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:

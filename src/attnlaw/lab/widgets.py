@@ -21,7 +21,6 @@ class Panel:
     elements into the last of them.
 
     Args:
-        controls: in the order of the page.
         changed: called with all values whenever one changes.
         slow: whether sliders report a value only when they are released.
     """
@@ -67,12 +66,10 @@ class Panel:
         """
         return lab_html("aside", self._groups())
 
-    def html(self) -> str:
-        return lab_html("panels", self._groups())
-
     def simulation_html(self, title: str, *buttons: Any) -> str:
         """Return the controls of a simulation, and the buttons that start and stop it."""
-        return lab_html("simulation", title, Markup(self.html()), [Markup(f"{button}") for button in buttons])
+        panels = Markup(lab_html("panels", self._groups()))
+        return lab_html("simulation", title, panels, [Markup(f"{button}") for button in buttons])
 
     def _groups(self) -> list[tuple[str, list[tuple[str, Markup, str]]]]:
         panels: dict[str, list[tuple[str, Markup, str]]] = {}

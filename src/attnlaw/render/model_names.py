@@ -17,8 +17,7 @@ def model_names(result: Result) -> list[str]:
     It is the name of its matrices, with a number if that is taken, or the given path if it has no matrices.
     """
     table = result.tables.get("matrices")
-    pairs = [] if table is None else table.select("case", "model").unique("case").iter_rows()
-    known = dict(pairs)
+    known = {} if table is None else dict(table.select("case", "model").unique("case").iter_rows())
     return unique_names(known.get(case, given) for case, given in enumerate(result.rows["model"]))
 
 

@@ -42,8 +42,7 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
 
     Args:
         paper: arXiv number, copied into every line.
-        study: name of the study.
-        rows: rows of all its verbs, with a column `verb`.
+        rows: rows of all verbs of the study, with a column `verb`.
         random_verbs: names of the verbs that draw at random.
 
     Returns:

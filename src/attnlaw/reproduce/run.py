@@ -100,8 +100,7 @@ def run_figure(
         random_verbs = [name for name, verb in study.verbs.items() if verb.is_random]
         lines = compare(paper.arxiv, figure.study, rows, random_verbs)
         write_report([folder], figures=ending)
-        figures = published_figures(lines, results[0].verb.label)
-        write_all(figure_files(figures, folder / "figures", ending))
+        write_all(figure_files(published_figures(lines, results[0].verb.label), folder / "figures", ending))
     status, remark = str(Outcome.DONE), None
     if study_status.stopped:
         status, remark = STOPPED, "stopped; every finished row is kept, the same command goes on"

@@ -85,16 +85,14 @@ def slurm_cluster(text: str, folder: Path) -> Any:
                 raise
 
     job = parse_options(text)
+    place = {"queue": job.partition, "account": job.account, "interface": job.interface}
+    size = {"cores": job.cores, "processes": job.cores, "memory": job.memory or f"{4 * job.cores}GB"}
     try:
         return SLURMCluster(
             job_cls=Submitted,
-            queue=job.partition,
-            account=job.account,
+            **place,
+            **size,
             walltime=job.walltime,
-            interface=job.interface,
-            cores=job.cores,
-            processes=job.cores,
-            memory=job.memory or f"{4 * job.cores}GB",
             nanny=True,
             death_timeout=DEATH_TIMEOUT,
             job_name="attnlaw",

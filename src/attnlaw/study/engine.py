@@ -47,10 +47,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job).
-
-        Does nothing outside the main thread.
-        """
+        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job), but only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -64,10 +61,7 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """Raised inside a task that exceeds its time limit.
-
-    It is not an `Exception`, so that no task catches it.
-    """
+    """Raised inside a task that exceeds its time limit; not an `Exception`, so that no task catches it."""
 
 
 @dataclass
@@ -91,10 +85,7 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield how tasks ended.
-
-        With `first`, quick tasks run a second time, to measure them without imports.
-        """
+        """Yield how tasks ended. With `first`, quick tasks run twice, to measure them without imports."""
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
@@ -118,10 +109,7 @@ class Engine:
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
     def add_times(self, task: Task, endings: Iterable[Ending]) -> None:
-        """Update the pace of this kind of task.
-
-        All earlier measurements together weigh as much as one new one.
-        """
+        """Update the pace of this kind of task. All earlier measurements weigh as much as one new one."""
         seconds = [ending.seconds for ending in endings]
         before = self.pace.get(pace_key(task))
         known = seconds if before is None else [before, *seconds]

@@ -173,10 +173,7 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _flock(file: IO[str]) -> None:
-    """Take the lock, or raise `BlockingIOError`.
-
-    It waits a moment, because `is_locked` holds the lock briefly.
-    """
+    """Take the lock or raise `BlockingIOError`. It waits a moment, because `is_locked` holds it briefly."""
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:

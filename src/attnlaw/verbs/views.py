@@ -119,8 +119,7 @@ def notebook_html(result: Result) -> str:
     """Return what a notebook shows: the view of the verb if it has one, otherwise its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
-    part = find_part(result.verb, "page")
-    return str(getattr(part, "notebook_html", result_html)(result))
+    return str(getattr(find_part(result.verb, "page"), "notebook_html", result_html)(result))
 
 
 def plot(result: Result, name: str | None = None) -> Any:
@@ -161,9 +160,7 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
 
 
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
-    """Return the directory for a result and create it if needed; raise an `InputError` if it holds something
-    else.
-    """
+    """Return the directory for a result, created if needed; raise an `InputError` if it is taken."""
     folder = writable_directory(path)
     if (folder / STORE).exists():
         raise InputError(f"{folder}: holds a study; give another directory")

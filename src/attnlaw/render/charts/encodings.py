@@ -16,8 +16,7 @@ from attnlaw.render.charts.style import as_title, finite_or_none
 WIDTH, HEIGHT = 340, 220
 PANEL: dict[str, Any] = {"width": 270, "height": 190}
 GREY, BARS = "#555555", "#B8C9D9"
-# Room for the labels of a y axis, the same in every panel, so that panels line up.
-EXTENT = 34
+EXTENT = 34  # room for the labels of a y axis, the same in every panel, so that panels line up
 Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 
 
@@ -77,10 +76,7 @@ def colour_encoding(
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the dashes for each value of a column.
-
-    `legend` are options of the legend; without any, there is none.
-    """
+    """Return the dashes for each value of a column. Without options `legend`, there is no legend."""
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     shown = alt.Legend(**legend) if legend else None
     return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)

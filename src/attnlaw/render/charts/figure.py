@@ -58,13 +58,9 @@ class Figure:
 def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
     """Append numbers to names that several figures share."""
     many = Counter(figure.name for figure in figures)
-    places = {name: count(1) for name in many}
-    return [
-        replace(figure, name=f"{figure.name}_{next(places[figure.name])}")
-        if many[figure.name] > 1
-        else figure
-        for figure in figures
-    ]
+    numbers = {name: count(1) for name in many}
+    ends = [f"_{next(numbers[figure.name])}" if many[figure.name] > 1 else "" for figure in figures]
+    return [replace(figure, name=f"{figure.name}{end}") for figure, end in zip(figures, ends, strict=True)]
 
 
 def unique_suffixes(labels: Mapping[str, str]) -> dict[str, str]:

@@ -173,8 +173,7 @@ def draw_lines(
         up = up.scale(type="log").axis(log_axis([value for value in heights if value and value > 0] or [1.0]))
     else:
         up = up.scale(zero=from_zero)
-    symbol = {"symbolSize": 45} if points is None else {"symbolType": "square"}
-    hue = colour_encoding(colours, **symbol)
+    hue = colour_encoding(colours, **({"symbolSize": 45} if points is None else {"symbolType": "square"}))
     base = alt.Chart(inline_data(drawn)).encode(x=across, color=hue)
     lines = base.mark_line(clip=not log).encode(y=up)
     layers: list[Any] = []
@@ -238,8 +237,7 @@ def _decades(rows: pl.DataFrame) -> alt.Axis:
     """Return an axis with ticks at powers of ten, from below the lowest bar to above the highest."""
     known = [value for name in ("y", "low", "high") for value in rows[name].drop_nulls()] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
-    powers = [10.0**k for k in range(math.floor(low), math.ceil(high) + 1)]
-    return alt.Axis(values=powers, format="~e")
+    return alt.Axis(values=[10.0**k for k in range(math.floor(low), math.ceil(high) + 1)], format="~e")
 
 
 def _measured_axis(x: pl.Series) -> alt.Axis:

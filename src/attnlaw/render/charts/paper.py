@@ -75,7 +75,6 @@ def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
     """Write an altair chart for a two-column paper.
 
     Args:
-        chart: the altair chart.
         path: ends in .pdf, .svg or .png (300 pixels per inch).
 
     Raises:
@@ -141,8 +140,7 @@ def paper_spec(chart: Any) -> dict[str, Any]:
 
 
 def _with_legend_below(spec: dict[str, Any], width: float) -> dict[str, Any]:
-    legend = CONFIG["legend"] | legend_below(spec, width, LETTER)
-    return spec | {"config": CONFIG | {"legend": legend}}
+    return spec | {"config": CONFIG | {"legend": CONFIG["legend"] | legend_below(spec, width, LETTER)}}
 
 
 def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:

@@ -182,8 +182,7 @@ def inline_svg(chart: Any, name: str) -> str:
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", titled_svg)
 
 
-# Width of a row of a legend below a panel, and of a letter in it, in pixels.
-LEGEND_WIDTH, LETTER = 420, 6.0
+LEGEND_WIDTH, LETTER = 420, 6.0  # of a row of a legend below a panel, and of a letter in it, in pixels
 SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
@@ -194,11 +193,8 @@ def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[s
     """
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))
-    return {
-        "orient": "bottom",
-        "columns": columns,
-        "layout": {"bottom": {"direction": "vertical", "anchor": "start"}},
-    }
+    layout = {"bottom": {"direction": "vertical", "anchor": "start"}}
+    return {"orient": "bottom", "columns": columns, "layout": layout}
 
 
 def _legend_labels(spec: Any) -> Iterator[str]:

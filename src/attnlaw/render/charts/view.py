@@ -70,10 +70,7 @@ class ChartView:
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
-        """Return the view of a result, made once for all its charts.
-
-        `prepare` may change the result first.
-        """
+        """Return the view of a result, one for all its charts. `prepare` may change the result first."""
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))

@@ -144,8 +144,7 @@ class _TimeLeft(TimeRemainingColumn):
 
 def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
     """Return a rich bar for one task, not shown yet, and its function `report(done, total, left=None)`."""
-    text = TextColumn("{task.description}", markup=False)
-    columns = (text, BarColumn(), MofNCompleteColumn(), _TimeLeft())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     # Steps may take minutes, so the pace is that of all steps.
     bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)
     task = bar.add_task(printable(description), total=None)

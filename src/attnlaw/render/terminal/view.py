@@ -102,11 +102,8 @@ def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
 
 def _heading(result: Result) -> str:
     row = result.row()
-    given = [
-        f", {setting.rule.symbol or setting.name} = {format_value(row[setting.name])}"
-        for setting in setting_fields(result.verb.settings).values()
-        if setting.default is MISSING
-    ]
+    needed = [field for field in setting_fields(result.verb.settings).values() if field.default is MISSING]
+    given = [f", {field.rule.symbol or field.name} = {format_value(row[field.name])}" for field in needed]
     return f"{result.verb.title.lower()}{''.join(given)}"
 
 
