@@ -24,12 +24,10 @@ from attnlaw.verbs import STUDY_VERBS, VERBS
 from attnlaw.verbs.audit import page as audit_page
 from attnlaw.verbs.views import figures_of, load, page_of
 
-AnyPath = str | os.PathLike[str]
+Place = str | os.PathLike[str]
 
 
-def write_report(
-    directories: Sequence[AnyPath], out: AnyPath | None = None, figures: str | None = None
-) -> Path:
+def write_report(directories: Sequence[Place], out: Place | None = None, figures: str | None = None) -> Path:
     """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
     Args:
@@ -43,7 +41,7 @@ def write_report(
     return write_files(directories, out, figures)[0]
 
 
-def write_files(directories: Sequence[AnyPath], out: AnyPath | None, figures: str | None) -> list[Path]:
+def write_files(directories: Sequence[Place], out: Place | None, figures: str | None) -> list[Path]:
     """Do what `write_report` does. Return the paths of the page and of all figures."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
@@ -98,9 +96,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
     figures = figures_of(audit)
     numbered = [(number, part) for number, part in enumerate(parts, start=1) if part.results]
     sections = [part.figure_section(number, several=len(parts) > 1) for number, part in numbered]
-    beside = [
-        f"{part.name} ({part.title})" for part, audited in zip(parts, audits, strict=True) if not audited
-    ]
+    beside = [f"{part.name} ({part.title})" for part, seen in zip(parts, audits, strict=True) if not seen]
     note = [
         _runs_sentence(audits, names, audit),
         f"Beside them: {', '.join(beside)}." if beside else "",

@@ -1,4 +1,1 @@
-"""The ground floor: errors, settings, quantities, results, files and tables.
-
-It imports no other room of attnlaw.
-"""
+"""The ground floor: errors, settings, quantities, results, files, tables. It imports no other room."""

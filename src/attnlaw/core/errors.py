@@ -116,10 +116,8 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        package = error.name or "another package"
-        raise InputError(
-            f"{what} needs {package}; install it with: pip install 'attnlaw[{extra}]'"
-        ) from error
+        name = error.name or "another package"
+        raise InputError(f"{what} needs {name}; install it with: pip install 'attnlaw[{extra}]'") from error
 
 
 @contextmanager

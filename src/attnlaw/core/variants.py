@@ -14,10 +14,7 @@ class HasName(Protocol):
 
 
 class Variant(HasName, Protocol):
-    """An entry of a table.
-
-    Its name is `relu`, or `clip:C` if it has a parameter; `at` then sets the parameter.
-    """
+    """An entry of a table, with a name such as `relu`; or `clip:C` if it has a parameter, which `at` sets."""
 
     @property
     def example(self) -> str | None:

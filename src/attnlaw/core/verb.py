@@ -109,10 +109,7 @@ class Verb(Generic[S, R]):
         return declared_verb, (self.settings.__module__, self.name)
 
     def cases(self, given: Mapping[str, Any]) -> list[S]:
-        """Return the settings records of the given values.
-
-        Lists make all combinations; the last setting varies fastest.
-        """
+        """Return a record for each combination of the given values. The last setting varies fastest."""
         known = setting_fields(self.settings)
         for name in given:
             require_known(name, known, self.name)

@@ -50,10 +50,7 @@ def charts_html(result: Result | InputError) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Draw a chart for the macro `figure`.
-
-    The last value is its width in pixels, with which the style sheet scales it.
-    """
+    """Draw a chart for the macro `figure`. The last value is its width in pixels, for the style sheet."""
     svg = inline_svg(chart, name)
     width = re.search(r'\bwidth="(\d+)', svg)
     return title, Markup(svg), caption, width and width[1]

@@ -60,10 +60,7 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """Return the controls as a column.
-
-        marimo's own sidebar would show each of them twice, and one would lag behind.
-        """
+        """Return the controls as a column. In marimo's sidebar, a second copy of each would lag behind."""
         return lab_html("aside", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:

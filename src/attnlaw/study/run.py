@@ -232,10 +232,7 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
 
 
 def clean_up(store: Store, *verbs: str) -> None:
-    """Remove drafts, markers, and tables that no row names.
-
-    The caller holds the lock, so nobody else needs these files.
-    """
+    """Remove drafts, markers, and tables that no row names. Nobody needs them: the caller has the lock."""
     kept = {store.folder / path for ending in store.endings(rows=False).values() for _, path in ending.parts}
     drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
     for place, pattern in (LEFTOVERS | drafts).items():

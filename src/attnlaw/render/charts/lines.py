@@ -224,10 +224,8 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
     ends = rows["x"].min(), last["x"]
     name = f"slope {slope}".replace("-", "−")
-    places = {ends[0]: "", math.sqrt(ends[0] * ends[1]): name, ends[1]: ""}  # the middle on logarithmic axes
-    line = [
-        {"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": at_x} for at, at_x in places.items()
-    ]
+    marks = {ends[0]: "", math.sqrt(ends[0] * ends[1]): name, ends[1]: ""}  # the middle on logarithmic axes
+    line = [{"x": at, "y": last["y"] * (at / last["x"]) ** slope, "text": word} for at, word in marks.items()]
     drawn = alt.Chart(inline_data(line)).encode(x=across, y=up)
     text = drawn.mark_text(align="left", dx=6, dy=-8, color="#666")
     return drawn.mark_line(strokeDash=[4, 4], color="#888888", strokeWidth=1.2), text.encode(text="text:N")

@@ -34,17 +34,11 @@ VIEWS: WeakKeyDictionary[Result, dict[Prepare, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows, before it is drawn.
+    """A chart of some rows, before it is drawn."""
 
-    Args:
-        draw: returns the altair chart.
-        case: settings that all its rows share; they become part of the title.
-        note: added to the caption.
-    """
-
-    draw: Callable[[], Any]
-    case: Mapping[str, Any] = NO_CASE
-    note: str = ""
+    draw: Callable[[], Any]  # returns the altair chart
+    case: Mapping[str, Any] = NO_CASE  # settings that all its rows share; they become part of the title
+    note: str = ""  # added to the caption
 
 
 Drawings = Iterator[Drawing]

@@ -189,9 +189,7 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
     labels: dict[str, dict[str, str]] = {}
     for column, variants in (pair for verb in verbs for pair in variant_tables(verb).items()):
         if column in shown:
-            labels[column] = {
-                name: known.label for name, known in variants.items() if hasattr(known, "label")
-            }
+            labels[column] = {name: each.label for name, each in variants.items() if hasattr(each, "label")}
     return {column: named for column, named in labels.items() if named}
 
 
