@@ -43,9 +43,10 @@ class Comparison:
     """Theory and measured value of one quantity, each with its standard error.
 
     Args:
-        z: difference in units of both errors; None without a theory, or if the seeds do not differ at all
-            (the rank of the direct student).
-        slope: coefficient of 1/d, if several sizes were measured.
+        z: difference divided by the combined standard error. None if there is no theory, or if all seeds
+        give the
+            same value (the rank of the direct student).
+        slope: coefficient of 1/d; None if only one size was measured.
     """
 
     quantity: str
@@ -60,7 +61,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparisons of all quantities, and the Kolmogorov-Smirnov distance of the largest spectrum."""
+    """The comparisons of all quantities.
+
+    `spectrum_distance` is the Kolmogorov-Smirnov distance between theory and spectrum at the largest size.
+    """
 
     comparisons: tuple[Comparison, ...]
     sizes: tuple[int, ...]
@@ -166,9 +170,12 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
 
 def spectrum_distance(eigenvalues: ArrayLike, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance between eigenvalues, of any shape, and a law with its atoms.
+    """Return the Kolmogorov-Smirnov distance between eigenvalues and a law.
 
     Eigenvalues repel each other, so this is not the distance of independent draws and has no p-value.
+
+    Args:
+        eigenvalues: array of any shape.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> round(spectrum_distance(Semicircle(1.0).quantile([0.125, 0.375, 0.625, 0.875]), Semicircle(1.0)), 6)

@@ -76,7 +76,11 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average of values over the grid. Values of omega alone have shape (nodes, 1)."""
+        """Return the average of values over the grid.
+
+        Args:
+            values: values of shape (nodes, nodes), or (nodes, 1) if they depend only on omega.
+        """
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
@@ -112,7 +116,10 @@ class AttendedKey:
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
-        """Return the point S = 0, the minimiser if the penalty is at least as large as the loss gradient."""
+        """Return the point S = 0.
+
+        It is the minimiser if the penalty is at least as large as the gradient of the loss.
+        """
         problem, c, Q = self.problem, self.c, self.problem.target.second_moment
         power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
         mhat = problem.alpha * self.curvature
@@ -127,10 +134,10 @@ class AttendedKey:
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
     def response(self, E: float, theta: float, V: float) -> None:
-        """Return None: a convex loss is always stable."""
+        """Return None, because a convex loss is always stable."""
 
     def test_error(self, E: float, theta: float) -> float:
-        """Return the loss on fresh labels."""
+        """Return the loss on new labels of a student with the error E at the angle theta."""
         omega, teacher = self.fields(E, theta)
         return self.mean(
             np.logaddexp(0.0, self.c * omega) - scipy.special.expit(self.c * teacher) * self.c * omega

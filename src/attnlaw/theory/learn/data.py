@@ -91,8 +91,8 @@ class SensingChoice:
     Args:
         draws: by attention, the function that draws the training data. It is `draw(samples, tokens, size,
             rng)` if tied, and `draw(samples, tokens, pairs, size, rng, queries)` if untied.
-        dense: returns rows and columns of the largest array for `(samples, tokens, entries, size)`, where
-            `entries` is the number of observed entries of a sample.
+        dense: function of `(samples, tokens, entries, size)` that returns rows and columns of the largest
+            array. `entries` is the number of observed entries of a sample.
         remedy: what the message about too large an array suggests besides a smaller size.
         gaussian: whether students see Gaussian matrices instead of tokens.
     """
@@ -165,13 +165,13 @@ def check_sensing(name: str, *, attention: str, samples: int, tokens: int, entri
 
 
 def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
-    """Return `diag(s) O` with singular values s (d,) and a random rotation O (Haar)."""
+    """Return `diag(s) O`, where s are the given singular values (d,) and O is a random rotation (Haar)."""
     q, r = np.linalg.qr(rng.standard_normal((values.size, values.size)))
     return np.asarray(values[:, None] * (q * np.sign(np.diag(r))))
 
 
 def entries(problem: Problem) -> int:
-    """Return how many entries of a sample are observed.
+    """Return the number of observed entries of a sample.
 
     These are the pairs a <= b if attention is tied, and the visible ordered pairs if it is untied.
     """
@@ -229,9 +229,13 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
 def fresh_fields(
     problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return the fields of a student's and of the target's matrix (d, d) on `TEST_SEQUENCES` new samples.
+    """Return the fields of a student's matrix and of the target on `TEST_SEQUENCES` new samples.
 
-    Under Gaussian matrices they are drawn from their covariance [[q, m], [m, Q]].
+    If students see Gaussian matrices, the fields are drawn directly from their covariance [[q, m], [m, Q]].
+
+    Args:
+        matrix: the student's matrix, (d, d).
+        target: the target's matrix, (d, d).
     """
     tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
     if SENSINGS[sensing].gaussian:

@@ -100,7 +100,9 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key, one of two, that a query attends to. Fields have shape (n, 2).
+    """The cross-entropy of the key that a query attends to, one of two keys.
+
+    Fields have shape (n, 2).
 
     Args:
         drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first. If
@@ -160,7 +162,7 @@ Loss = Linear | Softmax | Attended
 
 @dataclass(frozen=True, eq=False)
 class Risk:
-    """The data term of training: what the student sees, the loss of its output, and the labels."""
+    """The data term of training: the data that the student sees, the loss of its output, and the labels."""
 
     sensing: Sensing
     output: Loss
@@ -181,7 +183,10 @@ class Risk:
         return value, self.sensing.adjoint(weights)
 
     def curvature(self, matrix: Reals) -> Reals:
-        """Apply a bound of the second derivative of R to a matrix. It is exact for the linear output."""
+        """Apply an upper bound of the second derivative of R to a matrix.
+
+        For the linear output it is the second derivative itself.
+        """
         bound = self.output.curvature(self.sensing.shape[1])
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
@@ -201,7 +206,14 @@ class Risk:
 
 
 def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """Return the output of a risk. Raises an `InputError` if it is not linear."""
+    """Return the output of a risk.
+
+    Raises an `InputError` if it is not linear.
+
+    Args:
+        what: name of the method in the message.
+        remedy: what the message suggests.
+    """
     if not isinstance(risk.output, Linear):
         raise InputError(f"{what}: the output is not linear; {remedy}")
     return risk.output

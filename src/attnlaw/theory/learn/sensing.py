@@ -1,4 +1,4 @@
-"""Fields of a matrix, which are all that a student sees of it: under Gaussian tokens or Gaussian matrices.
+"""The fields of a matrix, which are all that a student sees of it, for Gaussian tokens or Gaussian matrices.
 
 This is the attention-indexed model of arXiv 2509.24914 (base model arXiv 2506.01582).
 
@@ -25,7 +25,8 @@ Untied attention, any S, pairs of query a and key b:
               theory solves exactly. With `all` pairs, (a, b) and (b, a) are seen through one matrix, and a
               token with itself through a symmetric one, as tokens would show them
 
-Tokens never form the n x d^2 matrix of the map: each call costs two products with the (Tn, d) tokens.
+With tokens, the n x d^2 matrix that takes S to its fields is never formed. Each call costs two products with
+the (Tn, d) tokens.
 """
 
 from __future__ import annotations
@@ -45,32 +46,33 @@ LARGEST_DENSE_BYTES = 2**31
 
 @lru_cache(maxsize=16)
 def upper(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return rows and columns of the upper triangle as `np.triu_indices` does, cached."""
+    """Return rows and columns of the upper triangle, as `np.triu_indices` does."""
     rows, columns = np.triu_indices(size)
     rows.flags.writeable = columns.flags.writeable = False
     return rows, columns
 
 
 class Sensing(Protocol):
-    """What a student sees of a matrix: a linear map from S to its fields."""
+    """The data that a student sees: a linear function from a matrix S to its fields h."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(samples, tokens, size)."""
+        """The number of samples, the number of tokens per sample, and the size d of the matrix."""
 
     def fields(self, matrix: Reals) -> Reals:
-        """Return h of shape (n, P)."""
+        """Return the fields h of a matrix S in all samples, (n, P)."""
 
     def adjoint(self, weights: Reals) -> Reals:
-        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))`.
+        """Return the (d, d) matrix with `<fields(S), weights> = Tr(S^T adjoint(weights))` for every S.
 
-        It is the sum of weight times sensing matrix over samples and pairs, and is symmetric if tied.
+        It is the weighted sum of the sensing matrices over samples and pairs. It is symmetric if attention
+        is tied.
         """
 
     def gram(self) -> Reals:
-        """Return the inner products of the sensing matrices, the matrix of `fields(adjoint(.))`.
+        """Return the (nP, nP) matrix of inner products of the sensing matrices.
 
-        It has shape (nP, nP), samples first and then pairs.
+        Its rows are ordered by sample, then by pair.
         """
 
 
@@ -213,7 +215,7 @@ class PairSensing:
 
     @property
     def _selves(self) -> list[int]:
-        """Places of the pairs of a token with itself, whose fields are centred."""
+        """The columns of pairs of a token with itself, whose fields are centred."""
         return [p for p, (a, b) in enumerate(self.places) if a == b and self.z is self.x]
 
     def adjoint(self, weights: Reals) -> Reals:

@@ -58,13 +58,12 @@ NEAR = 0.01  # relative difference from alpha that a whole number of samples may
 
 @dataclass(frozen=True, repr=False)
 class Measurement(BriefRepr):
-    """The quantities of trained students of size d.
+    """The measured quantities of trained students of size d, which are defined at the top of this module.
 
-    Each `Estimate` is a mean over the seeds with its standard error, which a single seed does not have. The
-    quantities are defined at the top of this module.
+    Each `Estimate` is a mean over the seeds with its standard error. A single seed has no standard error.
 
     Args:
-        eigenvalues: of shape (seeds, d), ascending; singular values if untied.
+        eigenvalues: eigenvalues (untied: singular values) of shape (seeds, d), ascending.
     """
 
     problem: Problem
@@ -91,7 +90,7 @@ class Measurement(BriefRepr):
 
     @property
     def rounding(self) -> str | None:
-        """A note on the simulated alpha, if `n = round(alpha d^2)` misses the problem's by more than 1%."""
+        """A note on the simulated alpha if `n = round(alpha d^2)` changes it by more than 1%; None if not."""
         alpha, actual_alpha = self.problem.alpha, self.samples / self.size**2
         if abs(actual_alpha - alpha) <= NEAR * alpha:
             return None
@@ -99,7 +98,7 @@ class Measurement(BriefRepr):
 
     @property
     def remark(self) -> str | None:
-        """A note on runs that did not converge, and on an alpha that was rounded."""
+        """A note on runs that did not converge and on an alpha that was rounded; None if neither occurred."""
         rounding = self.rounding
         other = None if rounding is None else f"{rounding}, the theory's; choose a larger size or that alpha"
         return "; ".join(filter(None, (self.unsolved, other))) or None
@@ -196,7 +195,10 @@ def simulate(
 
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
-    """Return the number of samples at size d, or raise an `InputError` if it cannot be trained there."""
+    """Return the number of samples at size d.
+
+    Raises an `InputError` if the student cannot be trained at this size.
+    """
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(

@@ -215,12 +215,18 @@ class _Channel:
 
 
 def default_draws(problem: Problem) -> int:
-    """Return log2 of the number of draws: 13, or 15 for beta above 2, where the loss has sharper corners."""
+    """Return log2 of the number of draws.
+
+    It is 13, or 15 if beta is above 2, because the loss then has sharper corners.
+    """
     return 13 if problem.beta <= 2 else 15
 
 
 def check_size(problem: Problem, log2_draws: int | None = None) -> None:
-    """Raise an `InputError` for more tokens than memory holds: every draw has several P x P arrays."""
+    """Raise an `InputError` if a problem has so many tokens that it does not fit into memory.
+
+    Every draw has several P x P arrays.
+    """
     draws = 1 << (log2_draws or default_draws(problem))
 
     def needed(T: int) -> int:

@@ -34,7 +34,9 @@ MAX_NEWTON, MAX_HALVINGS = 60, 30
 
 @lru_cache(maxsize=8)
 def places(tokens: int) -> NDArray[np.intp]:
-    """Return the coordinate of each entry of h, shape (T, T), read-only. That of h_12, which is zero, is P.
+    """Return the index of the coordinate of each entry of h, shape (T, T).
+
+    The entry h_12, whose coordinate is zero, gets the index P. The array is read-only.
 
     >>> places(2).tolist()
     [[0, 2], [2, 1]]
@@ -49,7 +51,7 @@ def places(tokens: int) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=8)
 def covariance(tokens: int) -> Reals:
-    """Return K of shape (P, P), read-only.
+    """Return the covariance K of the coordinates v for Q = 1, shape (P, P). The array is read-only.
 
     >>> covariance(2).tolist()
     [[3.0, 1.0], [1.0, 3.0]]
@@ -111,9 +113,11 @@ def gauss_newton(sigma: Reals, beta: float) -> Reals:
 def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
     """Return the symmetric part of `B = -d^2 l / dp dv*`, shape (P, P, N).
 
-    Each row gives `2 beta^2 J(sigma) J(y)`, that is `C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b +
-    sigma_c - sum sigma y)]`, half of it and half of its transpose. A trace with a symmetric matrix needs no
-    more.
+    Each row of the softmax, with Jacobian J, contributes `C = 2 beta^2 J(sigma) J(y)`:
+
+        C_bc = 2 beta^2 [sigma_b y_b 1(b=c) - sigma_b y_c (y_b + sigma_c - sum sigma y)]
+
+    Only `(C + C^T) / 2` is computed. This is enough for traces with symmetric matrices.
     """
     half = 0.5 * (sigma * y).sum(axis=1, keepdims=True)
     scaled = beta**2 * sigma
@@ -128,7 +132,7 @@ def label_response(sigma: Reals, y: Reals, beta: float) -> Reals:
 
 
 def _sum_by_coordinate(rows: Reals) -> Reals:
-    """Sum the entries (T, T, N) that belong to the same coordinate: (P, N)."""
+    """Return the sums (P, N) of those entries (T, T, N) that belong to the same coordinate."""
     at = places(rows.shape[0])
     sums = np.zeros((at.max() + 1, rows.shape[2]))
     for (a, b), place in np.ndenumerate(at):
@@ -194,7 +198,11 @@ def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: 
 def _line_search(
     here: tuple[Reals, Reals, Reals], step: Reals, slope: Reals, problem: tuple[Reals, Reals, Reals, float]
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return the next points, their rows and values, and which part of the step was taken (Armijo's rule)."""
+    """Halve the step of every draw until the value decreases enough (Armijo's rule).
+
+    Returns:
+        The next points, their softmax rows and values, and the fraction of the step that was taken.
+    """
     v, sigma, value = here
     omega, y, precision, beta = problem
     length = np.ones(value.size)

@@ -65,7 +65,7 @@ OVERRELAXATION = 1.6
 
 
 def positive_part(matrix: Reals) -> Reals:
-    """Return the nearest positive semidefinite matrix: negative eigenvalues become zero.
+    """Return the nearest positive semidefinite matrix, in which negative eigenvalues are zero.
 
     >>> positive_part(np.diag([2.0, -1.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
@@ -76,7 +76,10 @@ def positive_part(matrix: Reals) -> Reals:
 
 
 def proximal_step(risk: Risk, matrix: Reals, shift: float, step: float) -> Reals:
-    """Return `(S - t (R'(S) + shift I))_+`, `shift = lt d`: directions outside the solution become zero."""
+    """Return `(S - t (R'(S) + shift I))_+`, where t is the step and `shift = lt d`.
+
+    Directions outside the solution become exactly zero.
+    """
     return positive_part(matrix - step * (risk(matrix)[1] + shift * np.eye(len(matrix))))
 
 
@@ -126,7 +129,7 @@ def train_proximal(risk: Risk, weight_decay: float) -> Trained:
 
 
 def shrink_eigenvalues(matrix: Reals, tau: float) -> Reals:
-    """Replace each eigenvalue x by `(x - tau)_+`."""
+    """Return the matrix with every eigenvalue x replaced by `(x - tau)_+`."""
     return positive_part(matrix - tau * np.eye(len(matrix)))
 
 
@@ -225,7 +228,11 @@ def descend_factors(
     size: int,
     check: Check,
 ) -> tuple[Reals, int]:
-    """Run L-BFGS on flat factors of a (size, size) matrix. Return the end point and the number of steps."""
+    """Run L-BFGS on the flat factors of a (size, size) matrix.
+
+    Returns:
+        The end point and the number of steps.
+    """
     # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
     tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
     return descend(objective, start, tolerance, check)
@@ -349,7 +356,7 @@ def _descent(risk: Risk, weight_decay: float, check: Check) -> tuple[Reals, int]
 
 
 def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
-    """Lower the singular values by tau, none below zero.
+    """Return the matrix with every singular value x replaced by `(x - tau)_+`.
 
     >>> shrink_singular_values(np.array([[0.0, 3.0], [1.0, 0.0]]), 2.0).tolist()
     [[0.0, 1.0], [0.0, 0.0]]
@@ -360,7 +367,11 @@ def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
 
 
 def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on what F(S) can still lose over all S, relative to F(S), with `shift = lt d`."""
+    """Return a bound on how far F(S) is above its minimum, relative to F(S).
+
+    Args:
+        shift: the penalty `lt d`.
+    """
     value, gradient = risk(matrix)
     norm = float(np.linalg.svd(matrix, compute_uv=False).sum())
     total = value + shift * norm
@@ -399,7 +410,7 @@ def train_pair_factors(
 
 
 def pair_matrix(w: Reals, size: int) -> Reals:
-    """Return `W_Q W_K^T / sqrt(m d)` for flat factors."""
+    """Return `S = W_Q W_K^T / sqrt(m d)`, given both factors in one flat array."""
     first, second = w.reshape(2, size, -1)
     return np.asarray(first @ second.T / np.sqrt(size * first.shape[1]))
 

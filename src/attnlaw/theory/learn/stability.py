@@ -72,7 +72,8 @@ def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
 def _interpolate_angles(values: Reals) -> Reals:
     """Interpolate functions of the angle from a few midpoints to 4096, by their cosine series.
 
-    The values have shape (intervals, nodes).
+    Args:
+        values: values of shape (intervals, nodes).
     """
     coefficients = cosine_coefficients(values)[:, :ANGLES]
     padded = np.zeros((len(values), ANGLES))

@@ -29,7 +29,7 @@ def never_stop() -> None: ...
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained matrix S (d, d), the residual of its optimality condition, the steps and the solver."""
+    """A trained matrix S (d, d), with the residual of its optimality condition."""
 
     matrix: Reals
     residual: float
@@ -43,7 +43,7 @@ class Trained:
 
 
 def relative_move(after: Reals, before: Reals) -> float:
-    """Return |after - before|_F over the larger norm, 0 if both vanish."""
+    """Return |after - before|_F divided by the larger of both norms; 0 if both are zero."""
     scale = max(float(np.linalg.norm(after)), float(np.linalg.norm(before)))
     return float(np.linalg.norm(after - before)) / scale if scale else 0.0
 
@@ -83,7 +83,10 @@ def descend(
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """A trained student, its quantities, and its eigenvalues (untied: singular values), ascending."""
+    """A trained student with its measured quantities and its eigenvalues.
+
+    The eigenvalues (untied: singular values) are in ascending order.
+    """
 
     trained: Trained
     values: dict[str, float]

@@ -38,7 +38,10 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class BayesPoint:
-    """The solution of a batch; `resolved` is False if the error is zero up to rounding (exact recovery)."""
+    """The solution of the equations for a batch of problems.
+
+    `resolved` is False if the error is zero up to rounding (exact recovery).
+    """
 
     a: Reals
     E: Reals
@@ -62,11 +65,14 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for the fixed point of largest error of each member.
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem of a batch.
+
+    If there are several solutions, the one with the largest error is returned.
 
     Args:
-        information: returns qhat for errors E of the members with the given indices. It must fall with E.
-        size: number of members of the batch.
+        information: function that returns qhat, given the errors E and the indices of some problems. It must
+            decrease with E.
+        size: number of problems.
     """
     Q = target.second_moment
     every = np.arange(size)
@@ -96,7 +102,11 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """Return the relative rounding error of E, if E is a difference of terms of this size."""
+    """Return the relative rounding error of E.
+
+    Args:
+        terms: size of the terms whose difference is E.
+    """
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 

@@ -57,7 +57,13 @@ from attnlaw.theory.learn.training import Check, Trained
 
 @dataclass(frozen=True, eq=False)
 class RidgePoint:
-    """The solution of a batch: noise level delta, shrinkage s, V, E, and what the equation for V misses."""
+    """The solution of the equations for a batch of problems.
+
+    Args:
+        delta: noise level.
+        s: shrinkage.
+        residual: remaining error of the equation for V.
+    """
 
     delta: Reals
     s: Reals
@@ -155,7 +161,7 @@ class FlowPoint:
 
 
 def direct_flow(problem: Problem) -> FlowPoint:
-    """Return the direct student of a problem at its `flow_time`.
+    """Return error, matrix and training loss of the direct student at the `flow_time` of a problem.
 
     >>> shared = {"noise": 0.5, "weight_decay": 0.0, "student": "direct", "attention": "untied"}
     >>> [round(direct_flow(Problem(1.5, flow_time=t, **shared)).E, 5) for t in (0.5, 2.0, 8.0)]
@@ -264,19 +270,23 @@ RIDGE = StudentUpdate(_ridge_start, _ridge_step, _ridge_slope, cuts=False)
 
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Solve one problem after the other, each started at the solution before."""
+    """Predict the problems one after the other, each from the previous solution."""
     return softmax.predictions(problems, RIDGE, report)
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train by conjugate gradients if the loss is quadratic, else by L-BFGS; follow a flow exactly."""
+    """Train the direct student.
+
+    If the problem has a `flow_time`, its gradient flow is followed exactly. Otherwise it is trained by
+    conjugate gradients if the loss is quadratic, else by L-BFGS.
+    """
     if problem.flow_time is not None:
         return solvers.train_flow(risk, problem.weight_decay, problem.flow_time, check)
     return solvers.train_direct(risk, problem.weight_decay, check)
 
 
 def best_decay(problem: Problem) -> float | None:
-    """Return `Delta/(2 Q*)`, the best weight decay for noise that is not spread over groups."""
+    """Return the best weight decay, `Delta/(2 Q*)`; None if it is below the allowed range."""
     known = problem.noise / (2 * problem.target.second_moment)
     return known if known >= 1 / LARGEST else None
 

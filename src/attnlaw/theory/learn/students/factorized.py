@@ -1,14 +1,17 @@
 """The factorized student: weights W with weight decay, `S = W W^T / sqrt(m d)` (arXiv 2509.24914).
 
-Training W with weight decay is the same as sensing a positive semidefinite S with a nuclear-norm penalty. The
-state evolution with the linear output is solved here, for a batch of problems at once. An observation group k
-has `alpha_k d^2` observations of weight w_k and noise D_k.
+Training W with weight decay lt is the same as fitting a positive semidefinite S with a nuclear-norm penalty.
+This file has its theory for the linear output, solved for a batch of problems at once (`solve`), its part of
+the theories with softmax and cross-entropy, its training, and its thresholds. The records at the end,
+`FACTORIZED` and `UNTIED`, join them. An observation group k has `alpha_k d^2` observations of weight w_k and
+noise D_k. The letters lt, alpha_T, Delta, Q*, kappa and Z are explained in `attnlaw.theory.learn.problem`.
 
 | letter | meaning |
 |---|---|
 | delta | noise level: the trained matrix is a rectified `S* + delta Z` |
 | b, eps | threshold `b = lt eps`, `eps = 2 / Vhat` |
 | V, Vhat, c_k | `V = chi/Vhat`, `Vhat = sum 2 alpha_k c_k`, `c_k = 2 w_k / (1 + 2 w_k V)` |
+| qhat | `delta^2 Vhat^2 = qhat = sum 2 alpha_k c_k^2 (E + D_k)`, the equation for delta |
 | J, M1, chi | integrals of `(x - b)_+` against mu_delta (`attnlaw.theory.laws.transformed`) |
 | E | `|S_hat - S*|_F^2 / d = Q* - 2m + q`, `q = J`, `m = J + b M1 - delta^2 chi` |
 
@@ -17,12 +20,12 @@ For one group of weight 2 and noise Delta/2: `4 alpha_T = 1/eps + 2 chi`, `E = 2
 Untied factors, `S = W_Q W_K^T / sqrt(m d)`, have singular values with both signs in place of eigenvalues, and
 `f(x) = sign(x) (abs(x) - b)_+`. An untied S has twice as many unknowns, so `Vhat = sum alpha_k
 c_k`, `qhat = sum alpha_k c_k^2 (E + D_k)` and `b = lt/Vhat`. These are the same equations at alpha_k/2 and
-lt/2, with integrals over both sides.
+lt/2, with integrals over both sides. `ProblemBatch.of` halves both, so the code below has the tied form.
 
 Narrow factors have a width kappa below the rank that they would learn. They keep only the share kappa of the
 values, those beyond a cut t > b. Then `f(x) = (x - b) 1(x > t)` with `mu_delta(x > t) = kappa`, and all
 equations stay the same. The loss is no longer convex in S, and `attnlaw.theory.learn.stability` indicates how
-far to trust them. Both extensions are ours. Letters are explained in `attnlaw.theory.learn.problem`.
+far to trust them. Both extensions are ours.
 """
 
 from __future__ import annotations
@@ -63,7 +66,14 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution of a batch; delta and E are bounds if `resolved` is False (the scan found no root)."""
+    """The solution of a batch, one value for each member; `steps` counts those of the whole batch.
+
+    Args:
+        cut: t of narrow factors; zero if their width is not limited. It has an effect only above b.
+        residual: what the equation for delta misses, relative to its left side.
+        resolved: False if the scan found no root. Then delta and E are bounds; for clean labels without a
+            penalty they are only the start of the scan, because the target itself is the solution.
+    """
 
     delta: Reals
     eps: Reals
@@ -141,13 +151,13 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """Return how far the equation for delta is from being solved, and the quantities at this delta.
+    """Return what the equation for delta misses, and the quantities at this delta.
 
     The equation is `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)`. Both sides are divided by `sum 2 alpha_k
     c_k^2`.
 
     Returns:
-        The difference, eps, the cut, the integrals, V, and the left side.
+        The right side minus the left side, eps, the cut, the integrals, V, and the left side.
     """
     table = Truncated(batch.target.law, delta, batch.sides)
     cut = _cut(batch, table)
@@ -164,7 +174,7 @@ def _outer(
 
 
 def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
-    """Return t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), or zero if there are fewer."""
+    """Return t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), or 0 if less is above 0."""
     cut = np.zeros(table.a.size)
     if batch.width is None or np.isinf(batch.width).all():
         return cut
@@ -211,9 +221,10 @@ def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: R
 
 
 def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int = SIZE) -> float | None:
-    """Return the stability indicator of one member of a batch, which is unstable above 1.
+    """Return the stability indicator of one member of a batch; it is unstable above 1.
 
-    It is None if the width cuts nothing.
+    It is `K sum 2 alpha_k c_k^2 / Vhat^2` (`attnlaw.theory.learn.stability`), and None if the width cuts no
+    more than the threshold does.
     """
     b, cut = float(point.b[member]), float(point.cut[member])
     if not cut > b:
@@ -226,7 +237,11 @@ def instability(batch: ProblemBatch, point: FixedPoint, member: int, size: int =
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once: the trained matrix is the blurred target, rectified."""
+    """Predict a batch at once: the spectrum of the trained matrix is that of `S* + delta Z`, rectified.
+
+    A member without a resolved fixed point is predicted as the target itself, with E as a bound (exactly 0
+    for clean labels without a penalty). All members are done at the same time, so `report` is not called.
+    """
     batch = ProblemBatch.of(problems)
     point = solve(batch)
     train = batch.training_loss(problems, point.V, point.E)
@@ -294,7 +309,7 @@ FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True
 
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Solve one problem after the other, each started at the solution before."""
+    """Solve one problem after the other by tokens, beta and alpha, each from the solution before."""
     return softmax.predictions(problems, FACTORS, report)
 
 
@@ -304,11 +319,12 @@ def through_attended_key(problems: list[Problem], report: Callable[[int], object
 
 
 def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train W by L-BFGS, or in its convex form if a small weight decay is below interpolation.
+    """Train W by L-BFGS, or solve the convex problem for S if the weight decay is small and data are few.
 
-    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so the small weight decays that
-    approximate the limit lt -> 0 are split. If splitting does not converge, which happens beyond
-    interpolation, L-BFGS is fast again and takes over.
+    Both have the same minimum. L-BFGS on W needs steps like 1/sqrt(lt), so small weight decays, which
+    approximate the limit lt -> 0, are left to Douglas-Rachford splitting (`solvers.train_splitting`). It does
+    not converge if no S >= 0 fits the data (beyond interpolation). L-BFGS is fast again there and takes over.
+    Factors narrower than d have no convex form; they are trained from several starts.
     """
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
@@ -327,7 +343,7 @@ def train(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) 
 
 
 def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-    """Train W_Q and W_K by L-BFGS, or in their convex form, as `train` does."""
+    """Train W_Q and W_K by L-BFGS, or solve the convex problem for S, in the same cases as `train`."""
     size, decay = risk.sensing.shape[2], problem.weight_decay
     m = _columns(problem, size)
     if m < size:
