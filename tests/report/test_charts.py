@@ -15,8 +15,10 @@ import pytest
 from house.coin import VERB as COIN
 from report.charts_of import drawn, layers, named, result_of, values_of
 
+from attnlaw.core.settings import setting_fields
 from attnlaw.render.charts.lines import first_quantity
 from attnlaw.render.charts.view import ChartView, Drawing, Drawings, chart
+from attnlaw.render.describe_rows import ValueLabels
 from attnlaw.verbs import STUDY_VERBS, VERBS, find_verb
 from attnlaw.verbs.views import figures_of, find_part
 
@@ -433,3 +435,12 @@ def test_bars_that_span_decades_are_logarithmic(largest: float, kind: str | None
     if kind:
         assert chart["encoding"]["y"]["scale"]["domain"] == [10.0, largest]
         assert {row["floor"] for row in json.loads(chart["data"]["values"])} == {10.0}
+
+
+@pytest.mark.parametrize("name", [*VERBS, *STUDY_VERBS])
+def test_every_choice_of_a_setting_has_a_label(name: str) -> None:
+    verb = find_verb(name)
+    labels = ValueLabels(verb, pl.DataFrame())
+    for setting in setting_fields(verb.settings).values():  # the choices may also be a plain tuple
+        for choice in setting.rule.choices or ():
+            assert labels.label_of(setting.name, choice)

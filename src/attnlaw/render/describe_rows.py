@@ -93,7 +93,7 @@ def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the table of variants (records with labels and colours) of each column that has one."""
     choices = {name: known.rule.choices for name, known in setting_fields(verb.settings).items()}
-    tables = {name: variants for name, variants in choices.items() if variants is not None}
+    tables = {name: variants for name, variants in choices.items() if isinstance(variants, Mapping)}
     return tables | {quantity.name: quantity.choices for quantity in verb.every_quantity if quantity.choices}
 
 
