@@ -1,1 +1,1 @@
-"""How one attention head learns in time, if every sample is seen once (arXiv 2609.03858)."""
+"""The theory of how one attention head learns in time if it sees every sample once (arXiv 2609.03858)."""

@@ -53,7 +53,9 @@ class DirectState:
     """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time.
 
     Args:
-        q, m, t: Tr S^2/d, Tr S S*/d and Tr S/d.
+        q: the norm, Tr S^2/d.
+        m: the overlap with the target, Tr S S*/d.
+        t: the trace, Tr S/d.
     """
 
     c1: float  # the share of the target in S
@@ -67,12 +69,13 @@ class DirectState:
 def flow(
     target: Target, potential: Potential, eta: float, decay: float, scale: float, times: Reals
 ) -> list[DirectState]:
-    """Integrate the three equations and return a state for each time.
+    """Integrate the equations of c0, c1 and v, and return a state for each time.
 
     Args:
-        eta: learning rate; 0 is the gradient flow.
-        scale: sqrt(Tr S0^2/d) of the start.
-        times: ascending, the first one 0.
+        eta: the learning rate; 0 is the gradient flow.
+        decay: the weight decay gamma.
+        scale: sqrt(Tr S0^2/d) of the start S0.
+        times: ascending times; the first one is 0.
 
     >>> from attnlaw.theory.dynamics.potential import LinearPotential
     >>> target, potential = Target.marchenko_pastur(0.5), LinearPotential(1, 0.5, 1.5)
@@ -103,14 +106,15 @@ def flow(
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of a `Trajectory`, by the names of its fields."""
+    """Compute the trajectory of a direct student. Return its arrays by the field names of `Trajectory`."""
     return average_over_potentials(problem, lambda potential: _states(problem, potential, schedule))
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the eigenvalues at the last time: the scaled target plus Gaussian noise.
+    """Return the law of the student's eigenvalues at the last time.
 
-    With an even output the student may learn -S*. Then c1 is negative, and the law is a mirror image.
+    It is the law of the scaled target plus Gaussian noise. With an even output the student may learn -S*.
+    Then c1 is negative, and the law is mirrored.
     """
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:

@@ -1,8 +1,8 @@
-"""Students of finite dimension that SGD trains, one class for each kind of student.
+"""Students of finite dimension that SGD trains. Each kind of student has a class.
 
-A learner is drawn at a dimension d, together with the target that its labels show. It knows its start, one
-step of SGD, and the gradient flow of the population loss from the same start. `rate` is the learning rate of
-a step and R the mean loss of its batch. The decay gamma/d, which every step also applies, is left out here:
+A learner is drawn at a dimension d, together with its target. It knows its start, one step of SGD, and the
+gradient flow of the population loss from the same start. `rate` is the learning rate of a step and R is the
+mean loss of its batch. Every step also applies the decay gamma/d, which these formulas leave out:
 
     tied    W <- W - 2 rate dR/dS W        direct  S <- S - rate dR/dS
     untied  U <- U - rate dR/dM V,  V <- V - rate dR/dM^T U
@@ -31,7 +31,7 @@ STEP = 0.1  # a step in time of a flow, times its fastest rate
 
 @dataclass(frozen=True)
 class _Symmetric:
-    """The common part of tied and direct students, whose target is diagonal."""
+    """The common part of tied and direct students. Their target is a diagonal matrix."""
 
     problem: Problem  # at this dimension: its target is discrete
     schedule: Schedule
@@ -53,7 +53,9 @@ class _Symmetric:
         return self.weights
 
     def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
-        """Return S after a time h with constant gains G and H."""
+        """Return the student's matrix S after a time h of gradient flow, with the gains G and H held
+        constant.
+        """
         raise NotImplementedError
 
     def flow(self) -> list[Reals]:
@@ -73,7 +75,7 @@ class _Symmetric:
         return matrices
 
     def _numbers(self, S: Reals) -> tuple[float, float]:
-        """Return q = Tr S^2/d and m = Tr S S*/d."""
+        """Return the norm q = Tr S^2/d and the overlap m = Tr S S*/d."""
         d = self.target.size
         return float(np.vdot(S, S)) / d, float(S.diagonal() @ self.target) / d
 
@@ -90,7 +92,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A student S = W W^T, where `weights` is W, (d, m').
+    """A tied student S = W W^T. `weights` is the factor W, shape (d, m').
 
     The start is scaled so that Tr S/d has exactly the value that the theory assumes.
     """
@@ -116,7 +118,10 @@ class Tied(_Symmetric):
 
 @dataclass(frozen=True)
 class Direct(_Symmetric):
-    """A student that is a symmetric S itself. The Gaussian start has the same Tr S^2/d as the theory."""
+    """A direct student, which trains the symmetric matrix S itself.
+
+    Its Gaussian start has the same Tr S^2/d as in the theory.
+    """
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -135,7 +140,10 @@ class Direct(_Symmetric):
 
 @dataclass(frozen=True)
 class Untied:
-    """A student M = U V^T. Its start and its target have real Gaussian factors with matched moments."""
+    """An untied student M = U V^T.
+
+    The factors of its start and of its target are real Gaussian matrices with matched moments.
+    """
 
     problem: Problem
     schedule: Schedule

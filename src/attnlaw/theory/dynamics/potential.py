@@ -51,13 +51,20 @@ def potential_of(problem: Problem) -> Potential:
 
 
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
-    """Return the potential of a problem's output; several independent ones if it is an average over draws."""
+    """Return the potentials of a problem's output.
+
+    There is one, except for a softmax of three or more tokens. Then there are several independent averages
+    over random draws, and their scatter gives a standard error.
+    """
     return POTENTIALS[problem.output](problem)
 
 
 @dataclass(frozen=True)
 class LinearPotential:
-    """The potential of the linear output, whose labels are the scores. `Q` is Q*, `noise` is Delta."""
+    """The potential of the linear output, whose labels are the scores.
+
+    `Q` is the size Q* of the target, and `noise` is the label noise Delta.
+    """
 
     tokens: int
     noise: float
@@ -77,7 +84,10 @@ class LinearPotential:
 
 @dataclass(frozen=True)
 class HermitePotential:
-    """The potential of a Hermite polynomial of one score: h_2 = (x^2-1)/sqrt 2 or h_3 = (x^3-3x)/sqrt 6."""
+    """The potential of an output that is a Hermite polynomial of a single score.
+
+    The polynomials are h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6.
+    """
 
     order: int
     Q: float
@@ -101,7 +111,10 @@ class HermitePotential:
         return G, -3 * (2 * q - 1) * (2 * Q - 1) - 24 * m * m
 
     def noise_power(self, q: float, m: float) -> float:
-        """Return sigma2 = 4 E c^2, c = 2 (h_k(h) - h_k(h*)) h_k'(h). Gauss-Hermite quadrature is exact."""
+        """Return sigma2 = 4 E c^2 with c = 2 (h_k(h) - h_k(h*)) h_k'(h).
+
+        Gauss-Hermite quadrature is exact, because the integrand is a polynomial.
+        """
         z, w = np.polynomial.hermite_e.hermegauss(8)
         w = w / w.sum()
         star = np.sqrt(2 * self.Q) * z[:, None]
@@ -115,11 +128,11 @@ class HermitePotential:
 
 @dataclass(frozen=True)
 class SoftmaxPotential:
-    """The potential of a row softmax of two tokens, `Phi = 4 E (s(b v) - s(b v*))^2`.
+    """The potential of a row softmax of two tokens.
 
-    Here s is the logistic function. The differences of scores (v, v*) have the covariance
-    `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside the softmax of the target, so it
-    changes V but not m.
+    It is `Phi = 4 E (s(b v) - s(b v*))^2` with the logistic function s. The differences of scores (v, v*)
+    have the covariance `3 [[q, m], [m, V]]` with `V = Q* + Delta/2`. The label noise is inside the softmax
+    of the target, so it changes V but not m.
     """
 
     beta: float
@@ -155,16 +168,19 @@ class SoftmaxPotential:
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
-        """Return the outputs of student and target at the points of the rule, and their weights."""
+        """Return the student's outputs, the target's outputs and the weights at the points of the trapezoid
+        rule.
+        """
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
         return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
-        """Return the step of the rule. It is fine enough for q up to 2.5 V.
+        """Return the step of the trapezoid rule, which is fine enough for q up to 2.5 V.
 
-        For a larger q it depends on the next power of 2 above q/V, so that few different rules are made.
+        For a larger q, the step depends on q/V rounded up to a power of 2. So few different rules are
+        computed.
         """
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
@@ -172,9 +188,9 @@ class SoftmaxPotential:
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return points z and y and weights (z, y) of the trapezoid rule for two independent normals.
+    """Return the points z, the points y and the weights of the trapezoid rule for two independent normals.
 
-    All integrands are even, so points with z >= 0 are enough.
+    The weights have the shape (z, y). All integrands are even, so the points with z >= 0 are enough.
     """
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
@@ -185,9 +201,9 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return weighted Hermite polynomials at the points z and y, and factors `3^-(j+k)` of their products.
+    """Return the weighted Hermite polynomials at the points z and y, and the factors of Mehler's series.
 
-    The factors are 0 for even j + k.
+    The factor of the polynomials j and k is `3^-(j+k)`. It is 0 for even j + k.
     """
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
@@ -210,9 +226,10 @@ def _normalised(x: Reals) -> Reals:
 class RowSoftmaxPotential:
     """The potential of a row softmax of T >= 3 tokens.
 
-    Averages use a scrambled Sobol sequence that is the same for all (q, m). With one row p of the student, y
-    of the target, variances k q for k = (2, 1, .., 1), and J = diag p - p p^T:
-    `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`, `H = -T b^2 E sum k_b J_cb J*_cb`.
+    Averages use a scrambled Sobol sequence that is the same for all (q, m). Let p be a row of the student's
+    output and y the same row of the target's. Its scores have the variances k q with k = (2, 1, .., 1). With
+    J = diag p - p p^T, the gains are `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`
+    and `H = -T b^2 E sum k_b J_cb J*_cb`.
     """
 
     tokens: int
@@ -266,7 +283,7 @@ def _softmax(logits: Reals) -> Reals:
 
 
 def _jacobian(p: Reals) -> Reals:
-    """Return `diag p - p p^T` for each row p of an array (n, T), shape (n, T, T)."""
+    """Return `diag p - p p^T` for each row p of an array of shape (n, T). The result has shape (n, T, T)."""
     return np.asarray(p[:, :, None] * (np.eye(p.shape[1]) - p[:, None, :]))
 
 
@@ -278,7 +295,7 @@ def _normals(dimension: int, draws: int, scramble: int) -> Reals:
 
 
 def _softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
-    """Return one potential for two tokens, or one for each scrambled sequence for more tokens."""
+    """Return a single potential for two tokens; for more tokens, one for each scrambled sequence."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:
         return (SoftmaxPotential(beta, noise, Q),)

@@ -1,4 +1,4 @@
-"""The quantities of a student over time, which theory and SGD report in the same way.
+"""The quantities of a student over time. Theory and SGD report the same ones.
 
 S is the matrix of the student, S* the target and d the dimension. Q* = Tr S*^2/d and t* = Tr S*/d.
 
@@ -9,8 +9,8 @@ S is the matrix of the student, S* the target and d the dimension. Q* = Tr S*^2/
 | prediction_error | Phi(q, m), the mean loss of a fresh sample with clean labels |
 | alignment | rho = (m - t t*)/sqrt((q - t^2)(Q* - t*^2)); its absolute value for an even output |
 
-Untied factors M = U V^T have q = Tr M M^T/d and m = Tr M M*^T/d. Their trace is nan, and their alignment is
-the correlation of the scores that labels show.
+Untied factors M = U V^T have q = Tr M M^T/d and m = Tr M M*^T/d. Their trace is nan. Their alignment is the
+correlation between the scores of the student and of the target.
 """
 
 from __future__ import annotations
@@ -30,11 +30,14 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """Return the arrays of a `Trajectory`, by the names of its fields.
+    """Compute a trajectory for each potential of a problem, and return the averages.
 
     Args:
-        flow: returns the states (with q, m, t and E) at all times for a given potential. If the problem has
-            several potentials, the arrays are averages and `error` has their standard errors.
+        flow: a function that takes a potential and returns a state (with q, m, t and E) for each time.
+
+    Returns:
+        The arrays by the field names of `Trajectory`. If there are several potentials, `error` has standard
+        errors.
     """
     tables = []
     for potential in potentials_of(problem):
@@ -67,7 +70,15 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """Return rho at each time, or nan if the student or the target is proportional to the identity."""
+    """Return the alignment rho at each time.
+
+    It is nan if the student or the target is proportional to the identity.
+
+    Args:
+        q, m, t: norm, overlap and trace of the student at each time.
+        Q, mean: Q* and t* of the target.
+        even: return the absolute value, because the output does not depend on the sign of the scores.
+    """
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
         return np.full(q.size, math.nan)
@@ -82,7 +93,7 @@ NAMES = ("alignment", "estimation_error", "prediction_error", "overlap", "norm",
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StudentPath(BriefRepr):
-    """A student over time: every array has one entry for each time of the schedule.
+    """A student over time. Every array has one entry for each time of the schedule.
 
     Args:
         problem: what is learned, and by which student.
@@ -90,7 +101,7 @@ class StudentPath(BriefRepr):
         norm, overlap, trace: Tr S^2/d, Tr S S*/d and Tr S/d.
         alignment: 0 if the student knows nothing of the target, 1 if it knows all except the scale. It is
             nan if the target or the student is proportional to the identity.
-        error: standard errors by the name of a quantity, if it is an average over several draws.
+        error: the standard errors of the quantities that are averages over several draws, by name.
     """
 
     problem: Problem
@@ -111,6 +122,9 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The samples seen over d^2, tau/eta. None for a gradient flow, which has seen infinitely many."""
+        """The number of samples seen, divided by d^2: tau/eta.
+
+        None for a gradient flow, which corresponds to infinitely many samples.
+        """
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

@@ -1,4 +1,4 @@
-"""Trajectories as rows of tables, with the spectra that the user asked for."""
+"""Trajectories as rows of tables. If the user asks for spectra, they are computed here too."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from attnlaw.theory.learn.state_evolution import best_weight_decay, state_evolut
 
 ROUND_OFF = 1e-12
 SHOWN, POINTS = 5, 200  # spectra, and points of each
-LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # of students that keep their samples: fewest over d^2, how many
+LEAST_SAMPLES, SAMPLE_COUNTS = 0.05, 10  # for `_statics`: fewest samples over d^2, number of rows
 
 
 class PathRows(BriefRepr):
-    """The rows that trajectories of theory and of SGD have in common: one for each time."""
+    """The rows that trajectories of theory and of SGD have in common. There is one row for each time."""
 
     path: StudentPath
 
@@ -58,7 +58,10 @@ class PathRows(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class TrajectoryRows(PathRows):
-    """A trajectory of theory with the rows of its tables. `quantities` is the row of the case."""
+    """A trajectory of theory with the rows of its tables.
+
+    `quantities` summarises the whole trajectory in one row.
+    """
 
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -82,7 +85,10 @@ class TrajectoryRows(PathRows):
 
 @dataclass(frozen=True, repr=False)
 class SgdRows(PathRows):
-    """Runs of SGD with the rows of their tables. `quantities` is the row of the case, at the last time."""
+    """Runs of SGD with the rows of their tables.
+
+    `quantities` summarises the runs at the last time in one row.
+    """
 
     path: MeasuredTrajectory
 
@@ -92,7 +98,7 @@ class SgdRows(PathRows):
 
     @cached_property
     def eigenvalues(self) -> list[dict[str, Any]]:
-        """The eigenvalues of all runs at the times whose spectra are shown."""
+        """The eigenvalues of all runs, at the times of `snapshot_indices`."""
         return [
             {"time": float(self.path.time[i]), "eigenvalue": float(value)}
             for i in snapshot_indices(self.path.time.size)
@@ -102,12 +108,18 @@ class SgdRows(PathRows):
 
 
 def snapshot_indices(times: int) -> NDArray[np.intp]:
-    """Return the indices of the times whose spectra are shown: the last one and up to four earlier ones."""
+    """Return the indices of the times at which spectra are shown.
+
+    These are the last time and up to four earlier ones.
+    """
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
 def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float | None]:
-    """Return a value, or None if it is not defined, and its standard error, or None if it is exact."""
+    """Return a quantity at time number i, and its standard error.
+
+    The value is None if it is not defined. The error is None if the value is exact.
+    """
     value = float(getattr(path, name)[i])
     if np.isnan(value):
         return None, None
@@ -124,8 +136,9 @@ def trajectory_with_rows(
     """Compute a trajectory and its tables.
 
     Args:
-        spectrum: also compute densities at five times, and the tracks of the target's spikes.
-        statics: also compute the least errors of students that keep all their samples.
+        spectrum: whether to compute spectral densities at five times, and the locations of the target's
+        spikes.
+        statics: whether to compute the smallest errors of students that keep all their samples.
     """
     path = trajectory(problem, schedule)
     static_rows = _statics(path) if statics else []
@@ -144,7 +157,10 @@ def trajectory_with_rows(
 
 
 def _statics(path: Trajectory) -> list[dict[str, Any]]:
-    """Compute errors of the minimiser at its best decay and of Bayes-optimal learning, by sample count."""
+    """Return the errors of two students that keep all their samples, a row for each number of samples.
+
+    One student minimises the loss at its best weight decay. The other one is Bayes-optimal.
+    """
     samples = path.samples
     assert samples is not None
     least, most = max(samples[1], LEAST_SAMPLES), max(samples[-1], 2 * LEAST_SAMPLES)
@@ -159,7 +175,7 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
 
 
 def density_curve(law: Law, points: int) -> list[tuple[float, float]]:
-    """Return pairs (x, density) on every interval of a law, dense near its ends."""
+    """Return pairs (x, density) on every interval of a law. The points are denser near the ends."""
     angles = np.linspace(0.0, np.pi, points + 2)[1:-1]
     x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
     return list(zip(x.tolist(), law.density(x).tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""How a student is trained: the times to report, its learning rate, its decay and its start.
+"""The schedule of a student's training: the times to report, its learning rate, its decay and its start.
 
 The loss of a sample is `sum_ab (y_ab - yhat_ab)^2` without a factor 1/2, and S = W W^T is of order one. SGD
 with batches of B samples and the learning rate lr on W, at dimension d, has
@@ -44,12 +44,12 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a student is trained: when it is measured, how fast it learns, and where it starts.
+    """The schedule of a training run: when the student is measured, how fast it learns, and where it starts.
 
     Args:
         times: ascending times tau = lr * steps/d; 0 is added as the first one.
         learning_rate: eta = lr * d/batch of one-pass SGD; 0 is the gradient flow of the population loss.
-        decay: gamma, the weight decay.
+        decay: the weight decay gamma.
         width: width of the factors over d; infinite means an orthogonal start.
         scale: Tr S0/d of the start (direct: sqrt(Tr S0^2/d); untied: Tr U0 U0^T/d).
         scale_key: Tr V0 V0^T/d of untied keys; None takes `scale`.
@@ -102,7 +102,9 @@ STABLE = {("tied", "factorized"): "1/(4 t*)", ("tied", "direct"): "1"}
 
 
 def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[float | None, float | None]:
-    """Return the largest stable learning rate and E at the end of training; None for what is not known.
+    """Return the largest stable learning rate, and the error E at the end of training.
+
+    Either is None if it is not known.
 
     >>> from attnlaw.theory.learn.problem import Target
     >>> problem = Problem(target=Target.discrete([1.0]), noise=0.5)
@@ -118,12 +120,14 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
 
 
 def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
-    """Return the outcome and the remark of an unstable trajectory; an empty dictionary for a stable one.
+    """Return the outcome and the remark of an unstable trajectory.
 
-    S* is not stable at the limit itself either, unless there is decay.
+    For a stable one, return an empty dictionary.
+
+    A learning rate at the limit itself is unstable too, unless there is decay.
 
     Args:
-        divergence_time: when the trajectory diverged; None if it did not.
+        divergence_time: the time at which the trajectory diverged; None if it did not.
     """
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):

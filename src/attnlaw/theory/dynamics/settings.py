@@ -86,12 +86,12 @@ class TrajectorySettings(Settings):
         parse_log_times("times", self.times)
 
     def inactive(self) -> set[str]:
-        """Return the settings that play no part here: only factors have a width."""
+        """Return the settings that have no effect. A direct student has no factors, so it has no width."""
         return super().inactive() | ({"width"} if self.student == "direct" else set())
 
     @property
     def problem(self) -> Problem:
-        """The problem that these settings describe, without a number of samples."""
+        """The problem that these settings describe. It has no number of samples."""
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         names = ("tokens", "output", "beta", "noise", "student", "attention")
         return Problem(target=stated_target(self, of_rank), **{name: getattr(self, name) for name in names})

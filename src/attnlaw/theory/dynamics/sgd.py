@@ -1,4 +1,4 @@
-"""One-pass SGD at a finite dimension, and how well it agrees with the theory of trajectories.
+"""One-pass SGD at a finite dimension, and its comparison with the theory of trajectories.
 
 A step on a batch of B fresh samples has the learning rate lr = eta B/d at dimension d. It moves time by
 lr/d, and the student by the rule of its learner (`learners`). The gradient flow of the population loss runs
@@ -37,7 +37,7 @@ COMPARED = ("norm", "overlap", "trace", "estimation_error")  # untied factors ha
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeasuredTrajectory(StudentPath):
-    """Students that SGD trained from several seeds, as means over the seeds.
+    """The averages of several students that SGD trained from different seeds.
 
     `error` has standard errors if there are two or more seeds.
 
@@ -65,7 +65,7 @@ def simulate_dynamics(
     batch: int = 8,
     progress: Progress | None = None,
 ) -> MeasuredTrajectory:
-    """Train students by one-pass SGD at dimension d, each from its own start on its own samples.
+    """Train students by one-pass SGD at dimension d. Each has a different start and different samples.
 
     Gaussian matrices cost about 2 T(T+1) d^4 tau/eta operations a seed (untied 4 T^2 d^4 tau/eta), and
     tokens cost 8 T d^4 tau/eta. With tokens, losses that are not even in h - h* (softmax, hermite) approach
@@ -73,10 +73,12 @@ def simulate_dynamics(
 
     Args:
         size: the dimension d. Its product with the target's rank must be a whole number.
-        seeds: how many students are trained.
-        sensing: what students see. None takes the Gaussian matrices of the theory: "goe", untied "ginibre".
-        batch: samples in a step.
-        progress: called with the number of trained students and of all students.
+        seeds: the number of students to train.
+        sensing: the inputs that students see. None takes the Gaussian matrices of the theory, "goe" (for
+            untied factors "ginibre").
+        batch: the number of samples in a step.
+        progress: a function that is called with the number of trained students and the number of all
+        students.
 
     Raises:
         InputError: the learning rate is 0, the problem has no theory, or `size` does not fit.
@@ -166,7 +168,10 @@ def _train_student(
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """One quantity at one time: theory, the value that SGD implies in the limit, and its standard error."""
+    """The comparison of one quantity at one time.
+
+    It has the value of the theory, the value that SGD implies in the limit, and the standard error.
+    """
 
     quantity: str
     time: float
@@ -185,8 +190,8 @@ def trajectory_agreement(
     """Compare a trajectory with runs of SGD at all times after 0.
 
     Args:
-        path: the theory.
-        measured: runs at one dimension, or at several ones, which are extrapolated in 1/d.
+        path: the trajectory that the theory predicts.
+        measured: runs of SGD. If they have several dimensions, they are extrapolated in 1/d.
 
     Returns:
         A comparison for each quantity and time. Its standard error includes that of the theory.

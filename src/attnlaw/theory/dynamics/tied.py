@@ -70,7 +70,7 @@ RELATIVE, ABSOLUTE = 1e-9, 1e-11  # tolerances of the integration
 ROUND_OFF = 4e-16
 SMALLEST = 1e-12  # a smaller |F| is below the tolerance of the integration
 LARGEST = 1e250  # a mode with a larger F has vanished: 1/u = 0
-SIZE, PAIRS = 24, 32  # of the matrices that carry noise: their dimension, and pairs of starts
+SIZE, PAIRS = 24, 32  # matrices with noise: their dimension, and the number of pairs of starts
 STEP = 0.3  # a step in time, times the fastest rate, 8 G times the largest eigenvalue
 # A large eta needs smaller steps: at eta = 0.15, steps of 0.3 end at an E that is 7% too large. Beyond
 # eta = 1/(4 t*) S* is not stable (the outcome says so), and finer steps would diverge.
@@ -78,7 +78,9 @@ NOISY = 0.015
 
 
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
-    """Return nodes and weights of a target's law: Gauss-Legendre angles on its bulk, and its atoms.
+    """Return nodes and weights that represent the law of a target.
+
+    They are Gauss-Legendre angles on its bulk, and its atoms.
 
     >>> x, p = target_nodes(Target.marchenko_pastur(0.5))
     >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
@@ -96,7 +98,9 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
 
 @dataclass(frozen=True)
 class TiedStart:
-    """The constants of a trajectory: nodes x and weights p of the target, scale and width of the start."""
+    """The constants of a trajectory: the nodes x and weights p of the target, and the start's scale and
+    width.
+    """
 
     x: Reals
     p: Reals
@@ -106,11 +110,13 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: log e and F on the nodes, log theta, and the numbers that follow.
+    """The student at one time: log e and F on the nodes, log theta, and the quantities that follow from them.
 
     Args:
-        q, m, t: Tr S^2/d, Tr S S*/d and Tr S/d.
-        E: estimation error Tr (S - S*)^2/d.
+        q: the norm, Tr S^2/d.
+        m: the overlap with the target, Tr S S*/d.
+        t: the trace, Tr S/d.
+        E: the estimation error, Tr (S - S*)^2/d.
     """
 
     log_e: Reals
@@ -125,7 +131,7 @@ class TiedState:
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
     """Compute norm, overlap, trace and error of the student from log e and F on the nodes.
 
-    The error `E = <(1/u - x)^2> + c <g/u>` keeps its digits near recovery.
+    The formula `E = <(1/u - x)^2> + c <g/u>` of the error does not lose digits when S is close to S*.
 
     Args:
         guess: a value near log theta, from which the search starts.
@@ -174,7 +180,7 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return the root y = log theta of `<g> - 1 + kappa (1 - e^-y/s) = 0`, g = expit(y + log e - log F).
+    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log e - log F).
 
     The left side increases in y and is negative at theta = 1/s. Newton steps stay inside a bracket.
 
@@ -211,13 +217,14 @@ def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) ->
 
 
 def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[TiedState]:
-    """Integrate the flow and return a state for each time.
+    """Integrate the gradient flow, and return a state for each time.
 
-    F is stiff in each mode separately, so LSODA gets a diagonal Jacobian.
+    F is stiff in each mode separately, so the solver (LSODA) gets a diagonal Jacobian.
 
     Args:
-        gains: returns (G, H) for (q, m).
-        times: ascending, the first one 0.
+        gains: a function that returns the gains (G, H) for (q, m).
+        decay: the weight decay gamma.
+        times: ascending times; the first one is 0.
     """
     x, guess = start.x, -math.log(start.scale)
 
@@ -242,7 +249,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of a `Trajectory`, by the names of its fields."""
+    """Compute the trajectory of a tied student. Return its arrays by the field names of `Trajectory`."""
     start = start_of(problem, schedule)
     times = np.array(schedule.times)
     closed = average_over_potentials(
@@ -265,7 +272,7 @@ def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) ->
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the eigenvalues at the last time."""
+    """Return the law of the student's eigenvalues at the last time."""
     return _law(problem, schedule)[0]
 
 
@@ -284,7 +291,7 @@ def outliers(problem: Problem, schedule: Schedule) -> tuple[Outlier, ...]:
 
 
 def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
-    """Return the law and the state at the last time.
+    """Return the law of the eigenvalues and the state, both at the last time.
 
     After an orthogonal start the eigenvectors are those of the target, and the law is discrete on the nodes.
     """
@@ -299,7 +306,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return how much the gradient noise changes norm, overlap and trace, shape (PAIRS, times, 3)."""
+    """Return how much gradient noise changes norm, overlap and trace, shape (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -310,10 +317,13 @@ def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
 
 
 def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
-    """Return the arrays of a `Trajectory` with noise, and their standard errors.
+    """Add the effect of the gradient noise to the arrays of a trajectory.
 
     Args:
-        noiseless: the arrays of the flow without noise.
+        noiseless: the arrays of the flow without noise, by the field names of `Trajectory`.
+
+    Returns:
+        The arrays with noise, and their standard errors.
     """
     added = noise_shifts(problem, schedule)
     mean = added.mean(axis=0)
@@ -335,7 +345,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues that represent a law, each the mean over an equal share of it.
+    """Return `size` eigenvalues that represent a law. Each one is the mean over an equal share of it.
 
     They are rescaled so that their mean is exactly that of the law.
 
@@ -349,9 +359,9 @@ def representative_eigenvalues(target: Target, size: int) -> Reals:
 
 
 def draw_starts(schedule: Schedule, count: int, size: int, rng: np.random.Generator) -> Complexes:
-    """Return `count` starts `s G G^H/m'` with complex Gaussian G (size, m') and matched traces.
+    """Draw `count` starts `s G G^H/m'`, where G is a complex Gaussian matrix of shape (size, m').
 
-    At infinite width every start is s I.
+    The traces of the starts are matched to the theory. At infinite width every start is s I.
     """
     if schedule.width == math.inf:
         return np.tile(schedule.scale * np.eye(size, dtype=complex), (count, 1, 1))
@@ -395,16 +405,16 @@ def _path(
 
 
 def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
-    """Return q, m and t of each matrix, shape (matrices, 3)."""
+    """Return norm q, overlap m and trace t of each matrix, shape (matrices, 3)."""
     diagonal = np.einsum("kii->ki", S).real
     q = np.einsum("kij,kij->k", S, S.conj()).real
     return np.stack([q, diagonal @ target, diagonal.sum(axis=1)], axis=1) / target.size
 
 
 def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes:
-    """Add a half step of noise to the matrices: `(1 + Y) S (1 + Y)`.
+    """Return the matrices after a half step of noise, `(1 + Y) S (1 + Y)`.
 
-    Y = size X with X Hermitian and E |X_ij|^2 = 1/d. The second half of the matrices gets -Y.
+    Here Y = size X, where X is Hermitian with E |X_ij|^2 = 1/d. The second half of the matrices gets -Y.
     """
     count, d = len(S) // 2, S.shape[1]
     A = rng.standard_normal((2, count, d, d)) * (0.5 / math.sqrt(d))
@@ -415,11 +425,11 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 
 
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
-    """Return the matrices S after a time h of constant gains G and H.
+    """Return the matrices S after a time h of gradient flow, with the gains G and H held constant.
 
     Args:
-        S: shape (matrices, d, d).
-        x: eigenvalues (d,) of the diagonal target.
+        S: the matrices, shape (matrices, d, d).
+        x: the eigenvalues of the diagonal target, shape (d,).
     """
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)

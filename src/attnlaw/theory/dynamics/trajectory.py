@@ -1,7 +1,7 @@
 """Norm, overlap, alignment and errors of a student over time, in the limit of large dimension d.
 
-`trajectory(problem, schedule)` is the main function. Each sample is seen once, and the schedule has the
-decay, so `alpha` and `weight_decay` of the problem play no part. `quantities` defines the quantities.
+`trajectory(problem, schedule)` is the main function, and `quantities` defines the quantities. Each sample is
+seen once, and the schedule has the decay. So `alpha` and `weight_decay` of the problem have no effect.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class StudentDynamics:
     """The functions for one kind of student. Each of them takes a problem and a schedule.
 
     Args:
-        solve: returns arrays over the times of the schedule, by the names of a `Trajectory`.
+        solve: returns arrays over the times of the schedule, by the field names of `Trajectory`.
         learner: the class that SGD trains.
-        spectrum: returns the law of the eigenvalues at the last time. None if it is not known.
+        spectrum: returns the law of the eigenvalues at the last time. None if the law is not known.
         outliers: returns the visible spikes of the target at the last time. None if they are not known.
-        check: raises an `InputError` for what has no theory.
+        check: raises an `InputError` if the theory does not cover the problem and the schedule.
     """
 
     solve: Callable[[Problem, Schedule], dict[str, Any]]
@@ -61,7 +61,7 @@ STUDENT_DYNAMICS = {
 class Trajectory(StudentPath):
     """A student over time in the limit of large dimension d.
 
-    The arrays of a `StudentPath` have standard errors in `error` if they are averages over draws.
+    If the arrays are averages over draws, `error` has their standard errors.
 
     Args:
         gains: G and H of the potential at each time, shape (times, 2).
@@ -74,7 +74,7 @@ class Trajectory(StudentPath):
     transposed_overlap: Reals | None = field(default=None, repr=False)
 
     def steps(self, size: int, batch: int) -> Reals:
-        """Return the steps of SGD until each time, tau d^2/(eta B).
+        """Return the number of SGD steps until each time, tau d^2/(eta B).
 
         Args:
             size: the dimension d.
@@ -85,7 +85,7 @@ class Trajectory(StudentPath):
         return self.samples * size**2 / batch
 
     def recovery_time(self, level: float = 0.5) -> float | None:
-        """Return when the alignment first reaches a level; None if it does not until the last time."""
+        """Return the first time at which the alignment reaches a level; None if it never does."""
         reached = np.flatnonzero(self.alignment >= level)
         if not reached.size:
             return None
@@ -103,10 +103,11 @@ class Trajectory(StudentPath):
 
     @cached_property
     def plateaus(self) -> tuple[tuple[float, float], ...]:
-        """The start and the end of each stretch of time on which the alignment changes by less than 0.01.
+        """The start and the end of each plateau, a stretch of time on which the alignment hardly changes.
 
-        Only stretches before the alignment reaches 0.5 count. They end at twice the time of their start or
-        later. They last a tenth of the time until 0.5 is reached, or of all time if it is not reached.
+        On a plateau the alignment changes by less than 0.01. Only stretches before the alignment reaches 0.5
+        count. A plateau must end at twice the time of its start or later. It must also last at least a tenth
+        of the time until 0.5 is reached, or a tenth of all time if 0.5 is never reached.
         """
         learned = np.flatnonzero(self.alignment >= LEARNED)
         last = int(learned[0]) if learned.size else self.time.size
@@ -125,7 +126,7 @@ class Trajectory(StudentPath):
     def spectrum(self, time: float) -> Law:
         """Return the law of the student's eigenvalues at a time.
 
-        At a finite learning rate it is the law of the gradient flow.
+        For SGD with a finite learning rate, this is the law of the gradient flow.
 
         Raises:
             InputError: the student has untied factors, for which there is no theory.
@@ -153,7 +154,10 @@ class Trajectory(StudentPath):
 
     @property
     def plateau_error(self) -> float | None:
-        """The error E at which SGD ends, for the linear output without decay, to leading order in eta."""
+        """The error E at the end of training by SGD, to leading order in eta.
+
+        None if it is not known. It is known for the linear output without decay.
+        """
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property
@@ -170,7 +174,7 @@ class Trajectory(StudentPath):
 
 
 def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
-    """Compute how the student of a problem learns.
+    """Compute the trajectory of a problem's student while it learns.
 
     Args:
         problem: what is learned, and by which student.
@@ -191,7 +195,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
 
 
 def student_dynamics(problem: Problem) -> StudentDynamics:
-    """Return the functions for the student of a problem. Raise a `BadSetting` if there are none."""
+    """Return the functions for the student of a problem. Raise a `BadSetting` if attnlaw has none."""
     kind = (problem.attention, problem.student)
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]

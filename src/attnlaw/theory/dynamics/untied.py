@@ -49,7 +49,10 @@ STEP, NOISY_STEP = 0.5, 0.2  # a step in time, times the fastest rate: without n
 
 @dataclass(frozen=True)
 class Factors:
-    """Several starts and their targets: U and V of shape (starts, d, m'), M* of shape (starts, d, d)."""
+    """The factors of several starts, and their targets.
+
+    U and V have shape (starts, d, m'), and the targets M* have shape (starts, d, d).
+    """
 
     U: Matrices
     V: Matrices
@@ -63,7 +66,10 @@ class Factors:
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """What labels show of M: the weights a1 and a2 of q1 and q2, and the potential of the tied student."""
+    """The part of M on which the labels depend.
+
+    It has the weights a1 and a2 of q1 and q2, and the potential of the tied student.
+    """
 
     a1: float
     a2: float
@@ -76,7 +82,7 @@ class ObservedPairs:
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Any, Any, float]:
-        """Return the norm q_eff and the overlap m_eff that labels show, and Q_eff of the target.
+        """Return the norm q_eff, the overlap m_eff and the target's Q_eff, on which the labels depend.
 
         Args:
             numbers: the order parameters q1, q2, m1, m2 in the last axis.
@@ -88,7 +94,10 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return what the labels of a problem show. Raise a `BadSetting` for problems without a theory."""
+    """Return the part of M on which the labels of a problem depend.
+
+    Raise a `BadSetting` if the theory does not cover the problem.
+    """
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -116,8 +125,8 @@ def draw(
 
     Args:
         size: the dimension d.
-        count: how many starts are drawn.
-        real: draw real matrices for SGD, not complex ones for the theory.
+        count: the number of starts.
+        real: draw real matrices (for SGD) instead of complex ones (for the theory).
     """
 
     def normal(*shape: int) -> Matrices:
@@ -140,7 +149,7 @@ def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> Matrices:
 
 
 def _scale_factor(factor: Matrices, scale: float) -> Matrices:
-    """Return the factor U rescaled so that `Tr U U^H/d` is the scale."""
+    """Return the factor U, rescaled so that `Tr U U^H/d` equals `scale`."""
     square = np.einsum("kij,kij->k", factor, factor.conj()).real / factor.shape[1]
     return np.asarray(factor * np.sqrt(scale / square)[:, None, None])
 
@@ -183,11 +192,11 @@ def states(
     """Yield the factors of all starts at each time.
 
     Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are those of the
-    means over starts. All of the noise after the drift would make the shift of q1 40% too large at STEP. In
-    two halves it is right to 2% there, and the steps with noise are finer.
+    means over starts. If all of the noise came after the drift, the shift of q1 would be 40% too large at
+    STEP. With two halves its error is 2% there, and steps with noise are finer than STEP.
 
     Args:
-        rng: draws the noise; None is the flow without noise.
+        rng: the generator that draws the noise; None is the flow without noise.
     """
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
@@ -260,7 +269,11 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Return the arrays of a `Trajectory` and their standard errors, by the names of its fields."""
+    """Compute the trajectory of an untied student.
+
+    Returns:
+        The arrays and their standard errors, by the field names of `Trajectory`.
+    """
     observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)
@@ -276,7 +289,10 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
-    """Extrapolate both sizes in 1/d^2, and compute errors from the effect of each start on the quantities."""
+    """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory.
+
+    Standard errors follow from the effect of each start on the quantities.
+    """
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)
     value = share * large.mean(axis=0) - (share - 1) * small.mean(axis=0)
@@ -298,7 +314,7 @@ def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, A
 
 
 def untied_arrays(observed: ObservedPairs, numbers: Reals) -> dict[str, Reals]:
-    """Return the arrays of a trajectory that follow from q1, q2, m1, m2 at each time."""
+    """Return the arrays of a trajectory that follow from the order parameters q1, q2, m1, m2 at each time."""
     q, m, Q = observed.observed_numbers(numbers)
     rho = m / np.sqrt(np.maximum(q, 1e-300) * Q)
     return {

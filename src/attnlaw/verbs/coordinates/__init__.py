@@ -1,4 +1,4 @@
-"""The verb `coordinates`, for studies: the coordinate check of muP without drawing any weights."""
+"""The verb `coordinates`, for studies. It runs the coordinate check of muP without drawing any weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart of `coordinates`: the change of logits over the width."""
+"""The chart of `coordinates`: the change of the logits against the width."""
 
 from __future__ import annotations
 

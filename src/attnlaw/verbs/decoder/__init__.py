@@ -1,4 +1,4 @@
-"""The verb `decoder`, for studies: a real training run next to the theory of how a head learns."""
+"""The verb `decoder`, for studies. It shows a real training run next to the theory of how a head learns."""
 
 from __future__ import annotations
 

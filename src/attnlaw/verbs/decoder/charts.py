@@ -26,7 +26,7 @@ LEAST, BINS = 0.1, 48  # the smallest strength drawn, and the number of bars
     "theory, spikes of its target as triangles. An analogy, not a fit.",
 )
 def run(view: ChartView) -> Drawings:
-    """Draw spectra over steps of the run, and over times of the theory."""
+    """Draw the spectra of the run at several steps, and those of the theory at several times."""
     for case, values in view.cases(view.frame("singular_values", "strength"), ["step"]):
         tables = [view.same_settings(view.frame(name), values) for name in ("bulk", "theory", "theory_modes")]
         yield Drawing(partial(draw_ridges, values.filter(pl.col("kind") == KIND), *tables), case)
@@ -39,7 +39,7 @@ def run(view: ChartView) -> Drawings:
     "what left earlier also had longer to grow.",
 )
 def order(view: ChartView) -> Drawings:
-    """Draw when each mode left the bulk against its strength, for the run and for the theory."""
+    """Draw when each mode left the bulk against the strength of the mode, for the run and for the theory."""
     for case, modes in view.cases(view.frame("modes", "strength"), ["step"]):
         dated_modes = modes.drop_nulls("left_step")
         if dated_modes.height:
@@ -50,7 +50,10 @@ def order(view: ChartView) -> Drawings:
 def draw_ridges(
     values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame
 ) -> alt.HConcatChart:
-    """Draw the run, with singular values as bars and the null as a line, next to the theory."""
+    """Draw the spectra of the run next to those of the theory.
+
+    In the run, bars are singular values and a line is the random reference.
+    """
     domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
     steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
     run = [
@@ -82,7 +85,7 @@ def _panel(
     values: pl.DataFrame | None = None,
     spikes: pl.DataFrame | None = None,
 ) -> alt.LayerChart:
-    """Draw one spectrum over the logarithm of the strength, with densities per logarithm."""
+    """Draw one spectrum on a logarithmic axis. The density is taken per unit of the logarithm."""
     ticks = alt.Axis(labels=last, ticks=last, grid=False, format="~g", tickCount=5)
     scale = alt.Scale(type="log", domain=domain, nice=False, clamp=True)
     x = alt.X("x:Q", title=LABEL if last else None, axis=ticks, scale=scale)
@@ -105,7 +108,7 @@ def _panel(
 
 
 def draw_clouds(modes: pl.DataFrame, theory: pl.DataFrame) -> alt.HConcatChart:
-    """Draw the strength of each mode over the step, or the time, at which it left the bulk."""
+    """Draw the strength of each mode against the step, or the time, at which it left the bulk."""
     last = theory.filter(pl.col("time") == theory["time"].max())
 
     def axis(kind: Any, column: str, title: str) -> Any:

@@ -1,4 +1,7 @@
-"""The verb `dynamics`: how one attention head learns in time, and students that SGD trains for comparison."""
+"""The verb `dynamics`: how one attention head learns in time.
+
+For comparison it can also train students by SGD.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,10 @@ def runs(view: ChartView) -> Drawings:
 
 
 def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
-    """Draw a panel over `x` for each quantity. `panels` says whether its axis is logarithmic."""
+    """Draw a panel for each quantity against the column `x`.
+
+    `panels` maps the name of each quantity to whether its axis is logarithmic.
+    """
     every = view.frame("trajectory")
     if not has_values(every, x, *panels):
         return
@@ -93,7 +96,7 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
     """Yield all rows, or parts of them if they have too many lines for one figure.
 
-    The first setting that leaves few lines in each part divides the rows.
+    The rows are divided by the first setting that leaves few lines in each part.
     """
     if _has_few_lines(view, rows):
         yield {}, rows
@@ -117,7 +120,7 @@ def _varied_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
 
 
 def _line_settings(view: ChartView, rows: pl.DataFrame) -> list[str]:
-    """Return those varied settings that are enough to distinguish the lines."""
+    """Return the varied settings that are needed to distinguish the lines."""
     return independent_settings(rows, _varied_settings(view, rows), [])
 
 
@@ -132,7 +135,10 @@ def _hide_defaults(view: ChartView, rows: pl.DataFrame, names: list[str]) -> pl.
 def _lines(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: list[str]
 ) -> tuple[pl.DataFrame, dict[str, str]]:
-    """Return the lines of the theory and their colours. Over samples, students that keep them are added."""
+    """Return the lines of the theory, and their colours by name.
+
+    If the axis is the number of samples, students that keep all their samples are added.
+    """
     means, colours = view.mean_lines(rows.drop_nulls([x, y]), x, y, by)
     no_error = pl.lit(None, dtype=pl.Float64)
     lines = _shorten_series(means.with_columns(error=no_error)).sort("x", maintain_order=True)
@@ -167,7 +173,7 @@ def _points(
     by: list[str],
     hide_defaults: Callable[[pl.DataFrame], pl.DataFrame],
 ) -> pl.DataFrame | None:
-    """Return means of the students that SGD trained with the same settings, or None."""
+    """Return the means of the students that SGD trained with the same settings; None if there are none."""
     if view.simulation is None:
         return None
     measured = view.simulation.frame("runs", y, "simulate").filter(pl.col(x) > 0)
@@ -186,7 +192,7 @@ def _points(
 def spectra(view: ChartView) -> Drawings:
     """Draw the density of the spectrum at several times, one panel above the other.
 
-    Bars behind a density show the eigenvalues of students that SGD trained. A mark shows the spike.
+    Bars behind a density show the eigenvalues of students that SGD trained. A triangle shows the spike.
     """
     rows = view.frame("spectra", "x", "density")
     names = [name for name in view.other_settings(rows, ["time"]) if name not in IGNORED_SETTINGS]
@@ -207,7 +213,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
         rows: densities, with the columns time, x and density.
         tracks: visible spikes, with the columns time and location.
         values: eigenvalues of trained students, with the columns time and eigenvalue; may be empty.
-        x: title of the axis.
+        x: the title of the horizontal axis.
     """
     times = sorted(rows["time"].unique())
     right = max([*rows["x"], *tracks["location"]])
@@ -236,7 +242,10 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
 
 
 def _bars(values: pl.DataFrame, right: float, top: float) -> list[dict[str, float]]:
-    """Return bars of a histogram as a density. Values outside of the picture count, but are not drawn."""
+    """Return the bars of a histogram that is normalised as a density.
+
+    Values outside of the picture are not drawn, but the normalisation counts them.
+    """
     edges = np.linspace(0.0, 1.05 * right, 49)
     count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
     width = edges[1] - edges[0]

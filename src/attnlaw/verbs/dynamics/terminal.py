@@ -1,4 +1,4 @@
-"""A trajectory in the terminal: when the target is found, and a table of some times."""
+"""A trajectory in the terminal: when the student finds the target, and a table of some times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TITLES = {
 
 
 def show_case(result: DynamicsResult, console: Console) -> None:
-    """Print one trajectory, of theory or of trained students."""
+    """Print one trajectory, either of the theory or of trained students."""
     console.print(Text(_headline(result), style="bold"), soft_wrap=True)
     rows = _times(result)
     step = max(-(-(len(rows) - 1) // (ROWS - 1)), 1)
@@ -55,7 +55,7 @@ def _times(result: DynamicsResult) -> list[dict[str, Any]]:
 
 
 def _headline(result: DynamicsResult) -> str:
-    """Return a sentence about the kind of training and when the alignment reaches 0.5 and 0.9."""
+    """Return a sentence that says how the student is trained and when its alignment reaches 0.5 and 0.9."""
     row = result.row()
     eta = row["learning_rate"]
     if "runs" in result.tables:

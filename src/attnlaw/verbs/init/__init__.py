@@ -1,4 +1,4 @@
-"""The verb `init`: the exact law of a whole Transformer before training, from its config.json."""
+"""The verb `init`: the exact law of a whole Transformer before training, computed from its config.json."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ QUANTITIES = (
 
 
 def _measure_quantities(name: str, meaning: str, **more: Any) -> tuple[Quantity, ...]:
-    """Return the columns of a measure of a layer: mean, deviation and quantiles over initialisations."""
+    """Return the columns for one measure of a layer: mean, deviation and quantiles over initialisations."""
     return (
         Quantity(name, meaning, error=True, **more),
         Quantity(f"{name}_spread", "its deviation over initialisations"),

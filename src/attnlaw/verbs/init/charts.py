@@ -1,4 +1,4 @@
-"""Charts of `init`: measures by layer with a band over initialisations, and by depth, width and deviation."""
+"""Charts of `init`: measures of each layer with a band over initialisations, and over depth and width."""
 
 from __future__ import annotations
 

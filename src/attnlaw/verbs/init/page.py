@@ -16,7 +16,7 @@ NUMBERS = ("rms", "cosine", "score_sd", "entropy", "logit_sd", "loss", "uniform_
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the page of one or several laws. If there are many, it has no cards."""
+    """Return the HTML page of one or several laws. If there are many laws, the page has no cards."""
     rows = result.finished_rows
     lead = ["Before training, from config.json alone.", shared_settings(rows, result_columns([result.verb]))]
     sections = [_remarks(result)] if rows.height <= MOST_CASES else []
@@ -24,7 +24,7 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _remarks(result: Result) -> Section:
-    """Return a section with a card for every law: its remarks, and its numbers with errors."""
+    """Return a section with a card for every law. A card has remarks, and numbers with their errors."""
     rows, labels = result.finished_rows, ValueLabels(result.verb, result.rows)
     settings = varying_settings(rows, setting_fields(result.verb.settings)) or ["model"]
     cards = [

@@ -27,7 +27,7 @@ OUTPUT_TITLES = {
     "gradient_norm": "gradient",
     "angle_exponent": "angle exponent",
 }
-MOST_LAYERS = 16  # of more layers, every second, third, ... is shown
+MOST_LAYERS = 16  # a deeper model shows only every second, third, ... layer
 
 
 def show_case(result: InitResult, console: Console) -> None:
@@ -41,7 +41,7 @@ def show_case(result: InitResult, console: Console) -> None:
 
 
 def show_summary(result: InitResult, console: Console) -> None:
-    """Print what the numbers mean, after all models."""
+    """Print what the numbers mean. This comes once, after all models."""
     words = "means with standard errors over initialisations; entropy is over that of uniform attention"
     read = ", ".join(dict.fromkeys(result.rows["initialiser"]))
     console.print(Text(f"{words}; initialisers as read from {read}", style="dim"), soft_wrap=True)
