@@ -91,6 +91,8 @@ def _type_names(setting: SettingField, kind: Any) -> Iterator[str]:
         yield f"Literal[{', '.join(map(_quoted, choices))}]"
     else:
         yield SCALARS[kind]
+        if setting.rule.allow_infinite and kind in (int, float):
+            yield 'Literal["inf"]'
         if kind is str and setting.rule.is_path:
             yield "os.PathLike[str]"
 

@@ -321,6 +321,15 @@ def test_times_of_recovery(name: str) -> None:
     assert path.plateaus == ()
 
 
+def test_a_start_of_size_zero_has_no_alignment_and_still_a_time_of_recovery() -> None:
+    """Factors of infinite width start at S = 0, where the alignment is 0/0; it is 1 as soon as they move."""
+    times = np.geomspace(0.01, 0.5, 5)
+    path = trajectory(Problem(), Schedule(times, width=np.inf))
+    time = path.recovery_time(0.5)
+    assert time is not None
+    assert 0 < time <= times[np.flatnonzero(path.alignment[-5:] >= 0.5)[0]]
+
+
 @pytest.mark.slow
 @settings(deadline=None, max_examples=12, derandomize=True)
 @given(

@@ -178,10 +178,10 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
     expected = [shapes.config.size(key) or top for key, top in zip(keys, depths, strict=True)]
     if depths != expected or len(positions) != prod(expected):
         count = " x ".join(map(str, expected))
-        found = remarks.format_ranges(positions)
+        numbers = remarks.format_ranges(positions)
         remedy = "the checkpoint is incomplete or its config.json belongs to another model"
         raise InputError(
-            f"{shapes.tensors.source}: expected {count} layers, found layers {found}; "
+            f"{shapes.tensors.source}: expected {count} layers, found layers {numbers}; "
             f"{shapes.foreign_remedy or remedy}"
         )
 

@@ -63,10 +63,10 @@ def match_family(
     named = config.text("model_type")
     declared = [family for family in families if set(config.model_types) & set(family.model_types)]
     for group, whole in ((declared, True), (declared, False), (families, True)):
-        found = (
+        parts_by_family = (
             (family, [_find_stacks(stack, tensors, whole) for stack in family.stacks]) for family in group
         )
-        matches = [Match(family, tuple(chain(*parts))) for family, parts in found if any(parts)]
+        matches = [Match(family, tuple(chain(*parts))) for family, parts in parts_by_family if any(parts)]
         if matches:
             ranks = (_named_tensors, _is_oriented, _whole_feed_forward)
             best = max(matches, key=lambda match: tuple(rank(match, tensors) for rank in ranks))

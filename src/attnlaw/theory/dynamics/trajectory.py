@@ -99,6 +99,8 @@ class Trajectory(StudentPath):
             times, alignment = path.time[-FINE:], path.alignment[-FINE:]
             last = max(int(np.argmax(alignment >= level)), 1)
         below, above = alignment[last - 1], alignment[last]
+        if np.isnan(below):  # a start of size 0, as of infinite width, has no alignment
+            return float(times[last])
         return float(times[last - 1] + (times[last] - times[last - 1]) * (level - below) / (above - below))
 
     @cached_property
