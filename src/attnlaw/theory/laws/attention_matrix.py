@@ -50,15 +50,16 @@ LARGEST_INVERSE_BETA = 1000.0  # below 0.001 the quadrature loses digits
 
 @dataclass(frozen=True)
 class AttentionMatrixLaw(Law):
-    """Squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
+    """The squared singular values of `sqrt(n) (softmax(beta Q K^T / sqrt(d_K)) - mean)` as n -> infinity.
 
-    The limit is slow in n if beta is above 1 or d_K/n is small: compare `attention_sample`. A beta above 5 is
-    an `InputError`. There `e^(beta^2)` is 1e11, no n is near the limit, and rounding would open false gaps.
-    Next to an edge, double roots cost half the digits of the density.
+    Matrices of finite size approach this limit slowly if beta is above 1 or d_K/n is small.
+    `attention_sample` compares a draw with the law. A beta above 5 raises an `InputError`: there
+    `e^(beta^2)` is 1e11, no n is near the limit, and rounding would open false gaps. Next to an edge, the
+    density has only half of its digits, because two roots meet there.
 
     Args:
         beta: standard deviation of a row's logits.
-        ratio: d_K / n.
+        ratio: the head size divided by the number of tokens, d_K / n.
 
     >>> law = AttentionMatrixLaw(1.0, 1.0)
     >>> round(law.support[1], 4), round(law.moment(2) / law.mean**2, 4)
@@ -84,7 +85,11 @@ class AttentionMatrixLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals. A single one is split where a gap is about to open and the density is sharp."""
+        """The intervals on which quadrature runs.
+
+        A single interval is split at the point where a gap is about to open, because the density is sharp
+        there.
+        """
         if len(self.intervals) == 2:
             return super().pieces
         (edge,) = self._edges
@@ -93,10 +98,11 @@ class AttentionMatrixLaw(Law):
         return tuple(Bounded(low, high) for low, high in pairwise([0.0, *divide, edge]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `g = 1/(theta xi tau)`, tau the root above the real line if xi is above it.
+        """Return the Stieltjes transform `g = 1/(theta xi tau)`.
 
-        There is only one such root. Real tau means real xi, so no root can cross the line. Next to the real
-        line, only roots with `dxi/dtau > 0` are above it, and off the support there is one such root.
+        If xi is above the real line, tau is the root above the real line. There is only one such root: a
+        real tau means a real xi, so no root can cross the line. Close to the real line, a root is above it
+        only if `dxi/dtau > 0`. Off the support, exactly one root satisfies this.
         """
         z = np.asarray(z)
         place = z.astype(complex)
@@ -113,8 +119,9 @@ class AttentionMatrixLaw(Law):
         return np.asarray(np.where(below, g.conj(), g))
 
     def moment(self, order: int) -> float:
-        """Return the moment of this order, from a series of `s = z g(z)` in 1/z, z in units of theta.
+        """Return the moment of this order.
 
+        It comes from a series of `s = z g(z)` in 1/z, with z in units of theta:
         `s = 1 + (1 - r + r s) s^2 / z - k s^4 / z^2`.
         """
         r, k = self._letters
@@ -129,7 +136,7 @@ class AttentionMatrixLaw(Law):
 
     @property
     def _letters(self) -> tuple[float, float]:
-        """The letters r and k of the notation table."""
+        """The numbers r and k of the notation table."""
         square = self.beta**2
         r = square / (self.theta * self.ratio)
         # 1 - c = (e^b - 1 - b)/(e^b - 1), b = beta^2, without cancellation.
@@ -137,13 +144,13 @@ class AttentionMatrixLaw(Law):
         return r, r * rest
 
     def _slope(self, q: Reals) -> Reals:
-        """Return the derivative of the singular value xi with respect to tau, at real tau with tau^2 = q."""
+        """Return the derivative dxi/dtau at a real tau with tau^2 = q."""
         r, k = self._letters
         cubic = ((q - (1 + 2 * r)) * q + (3 * k - r * (1 - r))) * q - k * r
         return np.asarray(cubic / np.maximum(q * (q - r) ** 2, 1e-300))
 
     def _place(self, q: Any) -> Any:
-        """Return the eigenvalue x at a critical point q of xi; complex q give complex x."""
+        """Return the eigenvalue x at a critical point q of xi. A complex q gives a complex x."""
         r, k = self._letters
         return self.theta * (q * q + (1 - r) * q - k) ** 2 / (q * (q - r) ** 2)
 
@@ -163,7 +170,7 @@ class AttentionMatrixLaw(Law):
 
 
 def require_beta(what: str, beta: float) -> None:
-    """Raise an `InputError` for a beta so large or so small that rounding would spoil the law."""
+    """Raise an `InputError` if beta is so large or so small that rounding errors would spoil the law."""
     if not 0 < beta <= MOST_BETA:
         raise InputError(
             f"{what}: found beta {beta}, expected a number above 0 and at most {MOST_BETA:g}, beyond which "
@@ -176,7 +183,12 @@ def require_beta(what: str, beta: float) -> None:
 def random_attention(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator, causal: bool = False
 ) -> Reals:
-    """Draw `softmax(beta Q K^T / sqrt(d_K))` by rows, (n, n), with standard Gaussian Q and K of size n x d_K.
+    """Draw an attention matrix `softmax(beta Q K^T / sqrt(d_K))`, (n, n).
+
+    The softmax runs over rows. Q and K have size n x d_K and standard Gaussian entries.
+
+    Args:
+        causal: whether each token attends only to itself and to earlier tokens.
 
     >>> random_attention(3, 2, 1.0, seed=0, causal=True)[0].tolist()
     [1.0, 0.0, 0.0]
@@ -189,11 +201,11 @@ def random_attention(
 
 
 def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
-    """Return `A - 1 mean_i(A)`, attention minus its column means; with a causal mask `A - M`.
+    """Return an attention matrix minus its column means, or minus M if it has a causal mask.
 
-    Column means are subtracted and not 1/n, because keys of unequal length raise whole columns of a random A.
-    This makes a rank-one spike that no law of the bulk contains. Under a causal mask columns differ in
-    length, and uniform attention M has full rank.
+    Keys of unequal length raise whole columns of a random A, which makes a rank-one spike that no law of the
+    bulk contains. Column means remove this spike, but 1/n does not. Under a causal mask columns differ in
+    length, so uniform attention M is subtracted, a matrix of full rank.
 
     >>> centred(np.array([[0.9, 0.1], [0.5, 0.5]])).round(12).tolist()
     [[0.2, -0.2], [-0.2, 0.2]]
@@ -206,9 +218,10 @@ def centred(attention: NDArray[np.floating], causal: bool = False) -> Reals:
 
 
 def participation(matrix: NDArray[np.floating]) -> float:
-    """Return `(sum s^2)^2 / sum s^4` of a matrix's singular values s, or nan for a matrix of zeros.
+    """Return the participation number `(sum s^2)^2 / sum s^4` of a matrix with singular values s.
 
-    It is `|C|_F^4 / |C C^T|_F^2`, so no singular value is computed.
+    It equals `|C|_F^4 / |C C^T|_F^2` for a matrix C, so no singular value is computed. It is nan for a
+    matrix of zeros.
 
     >>> participation(np.diag([2.0, 2.0, 2.0, 0.0]))
     3.0
@@ -227,11 +240,13 @@ def null_participation(
 ) -> Estimate:
     """Estimate the participation number of centred random attention at this beta.
 
-    Below beta_2 (see `few_rows_beta`) it is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)` (arXiv
-    2510.06685). The draws are valid at any beta, and under a causal mask, for which there is no law.
+    If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)`
+    (arXiv
+    2510.06685). The draws are also valid at
+    larger beta and under a causal mask. There is no law for these.
 
     Returns:
-        The mean over the draws, with its standard error.
+        The mean over random draws, with its standard error.
 
     >>> str(null_participation(128, 64, 0.5, seed=0))
     '34.9(2)'

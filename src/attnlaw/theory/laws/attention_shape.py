@@ -1,4 +1,6 @@
-"""Random attention layers: their shape, which of their matrices is studied, and its law, spike and warnings.
+"""The shape of a random attention layer, and the law of one of its matrices.
+
+A `RandomLayer` also predicts a spike beyond the law's edge, and warns if the layer is too small for the law.
 
 | letter | meaning |
 |---|---|
@@ -22,11 +24,11 @@ from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 @dataclass(frozen=True)
 class Matrix:
-    """A centred matrix of the layer, one of `MATRICES`.
+    """One of the layer's centred matrices, listed in `MATRICES`.
 
     Args:
         values: whether attention is multiplied by values.
-        output: whether it is also multiplied by the output matrix.
+        output: whether the result is also multiplied by the output matrix.
         added: whether the parts of the heads are added. If not, they are joined side by side.
     """
 
@@ -39,10 +41,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the heads of a layer share, one of `SHARINGS`.
+    """What the heads of a layer share. The choices are listed in `SHARINGS`.
 
     Args:
-        across: whether all heads have one key and value.
+        across: whether all heads use the same key and value.
         tied: whether each head uses its key as its value.
     """
 
@@ -82,10 +84,10 @@ class AttentionShape:
     """The sizes of a multi-head attention layer.
 
     Args:
-        value_size: d_V; the head size if None.
-        output_size: d_O; the size of all values, h d_V, if None.
-        sharing: "none", "across" (one key and value for all heads: multi-query) or "tied" (K = V within
-            heads).
+        value_size: the size of a head's values (d_V). None means the head size.
+        output_size: the size of the output (d_O). None means the size of all values together, h d_V.
+        sharing: "none", "across" (all heads share one key and value, as in multi-query attention) or "tied"
+            (each head uses its key as its value, K = V).
 
     >>> AttentionShape(tokens=512, heads=12, head_size=64).law(1.0)
     MultiHeadLaw(beta=1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5, head_size=None)
@@ -118,7 +120,11 @@ class AttentionShape:
         return self.heads * self.d_V if self.output_size is None else self.output_size
 
     def rank(self, of: str = "output") -> int:
-        """Return how many of the n squared singular values are not zero."""
+        """Return how many of the n squared singular values are not zero.
+
+        Args:
+            of: the name of the matrix, from `MATRICES`.
+        """
         matrix = MATRICES[of]
         widths = [self.tokens, *[self.heads * self.d_V] * matrix.values, *[self.d_O] * matrix.output]
         return min(widths)
@@ -129,8 +135,9 @@ class AttentionShape:
         """Return the law of one of the layer's matrices.
 
         Args:
-            of: a name from `MATRICES`.
-            second_order: whether to keep the second Hermite term (an extension; not available for K = V).
+            of: the name of the matrix, from `MATRICES`.
+            second_order: whether to keep the second Hermite term (an extension of the paper). There
+                is no such law of values or outputs with K = V.
         """
         check_value("of", of, str, choices=MATRICES)
         n, h, matrix, sharing = self.tokens, self.heads, MATRICES[of], SHARINGS[self.sharing]
@@ -152,7 +159,7 @@ class RandomLayer:
     """One matrix of a random attention layer at one beta, with its law.
 
     Args:
-        of: a name from `MATRICES`.
+        of: the name of the matrix, from `MATRICES`.
         centring: "columns" subtracts column means, "mean" subtracts 1/n as in the papers.
         second_order: whether the law keeps the second Hermite term.
 
@@ -176,9 +183,9 @@ class RandomLayer:
 
     @property
     def spike(self) -> float | None:
-        """The place of one value beyond the edge if only 1/n is subtracted.
+        """The position of one value beyond the law's edge, which appears if only 1/n is subtracted.
 
-        None if there is no such value. For K = V it is not predicted.
+        It is None if there is no such value, or if K = V, for which the spike is not predicted.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None

@@ -53,13 +53,19 @@ IN_CACHE = 2**13  # nodes solved together: twice as fast as a large batch
 
 @dataclass(frozen=True)
 class Nodes:
-    """Values of mu_a at midpoints of the angle, in arrays of shape (batch, intervals, nodes).
+    """Quadrature nodes of mu_a on each interval, for a batch of values of a.
+
+    An angle theta from 0 to pi covers each interval. The nodes are at midpoints of equal steps of theta.
+    Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
 
     Args:
-        low: lower edges, (batch, intervals). An interval that a member of the batch does not have is empty:
+        low: lower edges of the intervals, (batch, intervals). An interval that a member of the batch does
+        not have is empty:
             `low == high` and its mass is 0.
-        high: upper edges, (batch, intervals).
-        mass: `density dx/dtheta`.
+        high: upper edges of the intervals, (batch, intervals).
+        x: the nodes.
+        mass: the density times `dx/dtheta` at the nodes.
+        re_g: the real part of the transform g at the nodes.
     """
 
     low: Reals
@@ -70,10 +76,13 @@ class Nodes:
 
 
 def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
-    """Return the edges of Marchenko-Pastur (scale 1) convolved with semicircles, (batch, 2) each.
+    """Return the edges of Marchenko-Pastur (scale 1) convolved with semicircles.
 
     They are the critical values of `x(g) = 1/g + a^2 g + sqrt(k0)/(1 - c g)`, at the real roots g of
     `a^2 g^2 (1-cg)^2 + g^2 - (1-cg)^2 = 0`. The companion matrices in `y = a g` are solved together.
+
+    Returns:
+        The lower and the upper edges, (batch, 2) each. If there is no gap, the second interval is empty.
     """
     c = 1 / np.sqrt(k0)
     companion = np.zeros((a.size, 4, 4))
@@ -104,11 +113,12 @@ def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density at x inside the support, from the cubic in `y = a g`.
+    """Return `Re g` and the density at points x inside the support.
 
-    `y^3 + A y^2 + B y + C = 0`, `A = -(a/c + x/a)`, `B = (x + c - sqrt(k0))/c`, `C = -a/c`. Its real root r
-    is positive. The complex pair has the product `-C/r` and the sum `-(A + r) = (B + C/r)/r`; the form that
-    cancels less is used. The arrays a and x broadcast.
+    They solve the cubic `y^3 + A y^2 + B y + C = 0` in `y = a g`, with `A = -(a/c + x/a)`,
+    `B = (x + c - sqrt(k0))/c` and `C = -a/c`. Its real root r is positive. The complex pair has the product
+    `-C/r` and the sum `-(A + r) = (B + C/r)/r`. The function uses the form of the sum that cancels less. The
+    arrays a and x broadcast.
     """
     c = 1 / np.sqrt(k0)
     A, B, C = -(a / c + x / a), (x + c - np.sqrt(k0)) / c, -a / c + 0 * x
@@ -129,11 +139,12 @@ def cubic_stieltjes(k0: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Return nodes of Marchenko-Pastur (scale 1) convolved with semicircles of standard deviations `a`.
 
-    The second moment is known to be `1 + k0 + a^2`. It shows which members of the batch need more nodes: a
-    gap that is about to open or close, or a hard edge that is barely blurred.
+    The second moment is known to be `1 + k0 + a^2`, so an error in it shows which members of the batch need
+    more nodes. These have a gap that is about to open or close, or a hard edge that is barely blurred.
 
     Returns:
-        Groups (members of the batch, nodes). Members without a gap have one interval.
+        Pairs of the indices of some members of the batch and their nodes. Members without a gap have one
+        interval.
     """
     low, high = cubic_edges(k0, a)
     has_gap = high[:, 1] > low[:, 1]
@@ -149,15 +160,15 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
 def enough_nodes(
     make_nodes: Callable[[Indices, int], Nodes], second_moments: Reals, rows: Indices
 ) -> list[tuple[Indices, Nodes]]:
-    """Increase the number of nodes until mass and second moment of each member are right to 1e-12.
+    """Increase the number of nodes until the mass and second moment of each member are accurate to 1e-12.
 
     Args:
-        make_nodes: `make_nodes(rows, count)` returns nodes for some members of the batch.
+        make_nodes: a function; `make_nodes(rows, count)` returns `count` nodes an interval for some members.
         second_moments: the known second moment of each member.
-        rows: the members to compute.
+        rows: the indices of the members to compute.
 
     Returns:
-        Groups (members of the batch, nodes).
+        Pairs of the indices of some members of the batch and their nodes.
     """
     groups = []
     for count in CUBIC_NODES:
@@ -177,7 +188,14 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return nodes `middle - half cos(theta)` of intervals; `stieltjes(a, x)` gives Re g and the density."""
+    """Return nodes at `x = middle - half cos(theta)` on each interval.
+
+    Args:
+        low: lower edges of the intervals, (batch, intervals).
+        high: upper edges of the intervals, (batch, intervals).
+        count: the number of nodes on each interval.
+        stieltjes: a function; `stieltjes(a, x)` returns Re g and the density.
+    """
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
     x = 0.5 * (low + high)[..., None] - half[..., None] * np.cos(theta)
@@ -188,18 +206,18 @@ def interval_nodes(
 
 
 def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Reals, Reals]:
-    """Return the components of Biane's curve where v > 0, each from `s[first] + low` to `s[last] + high`.
+    """Return the components of Biane's curve, the stretches of u on which v > 0.
 
     There `sum p/(u-s)^2 > 1/a^2`. Between neighbouring atoms the sum is convex, so a gap opens exactly if its
-    least value is below 1/a^2. Newton's method then finds the two ends from the side of the atoms. Ends are
-    measured from their atom, because a component can be narrower than the rounding error of s.
+    least value is below 1/a^2. Newton's method then finds the two ends of the gap, starting at the atoms.
 
     Args:
-        s: the atoms, in ascending order.
-        p: their weights.
+        s: the positions of the atoms, in ascending order.
+        p: the weights of the atoms.
 
     Returns:
-        The arrays first, last, low and high.
+        The arrays first, last, low and high. A component reaches from `s[first] + low` to `s[last] + high`.
+        Ends are measured from an atom, because a component can be narrower than the rounding error of s.
     """
     width = np.diff(s) / a
     # A gap can only open if the two neighbours alone leave room for it.
@@ -247,13 +265,13 @@ def biane_components(s: Reals, p: Reals, a: float) -> tuple[Indices, Indices, Re
 def biane_curve(
     s: Reals, p: Reals, a: float, u: Reals, origin: Reals | None = None
 ) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return `x(u)`, `v(u)`, `dx/du` and `Re g` on the boundary curve at points u (one axis).
+    """Return `x(u)`, `v(u)`, `dx/du` and `Re g` on Biane's boundary curve at points u (one axis).
 
-    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`, by Newton's method from below. `dx/du` is valid only
-    if v > 0.
+    `v^2` is the root of `sum p/((u-s)^2 + v^2) = 1/a^2`. Newton's method approaches it from below. `dx/du` is
+    valid only if v > 0.
 
     Args:
-        origin: one for each point; u and x are measured from it. Zero if None.
+        origin: the position from which u and x are measured, one for each point. None means zero.
     """
     origin = np.zeros(u.size) if origin is None else origin
     rows = max(BLOCK // s.size, 1)
@@ -266,7 +284,11 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return v, dx/du and Re g of Biane's curve in units of a, (3, points), from the distances u - s."""
+    """Return v, dx/du and Re g of Biane's curve, (3, points), in units of a.
+
+    Args:
+        apart: the distances u - s in units of a, (points, atoms).
+    """
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
     nearest = square.argmin(1)
@@ -290,7 +312,7 @@ def _curve(apart: Reals, p: Reals) -> Reals:
 
 
 def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
-    """Return which atoms of s blur into each component, components in ascending order."""
+    """Return, for each component in ascending order, the slice of the atoms s that blur into it."""
     first, last, _, _ = biane_components(s, p, a)
     return [slice(start, stop) for start, stop in zip(first.tolist(), (last + 1).tolist(), strict=True)]
 
@@ -298,13 +320,13 @@ def biane_atoms(s: Reals, p: Reals, a: float) -> list[slice]:
 def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Return nodes of a discrete law convolved with a semicircle.
 
-    An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. The last
-    coefficients of the mass show whether there are enough. If they are 1e-9, integrals over part of an
-    interval are right to 1e-9 divided by the number of nodes, and integrals over the whole interval to
-    rounding.
+    An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. There are
+    enough nodes if the last cosine coefficients of the mass are below 1e-9. Integrals over a whole interval
+    are then exact up to rounding. Integrals over part of it have an error of 1e-9 divided by the number of
+    nodes.
 
     Returns:
-        Groups of components with equally many nodes.
+        Groups of components. All components of a group have the same number of nodes.
     """
     components = biane_components(s, p, a)
     groups = []
@@ -347,10 +369,13 @@ def _component_nodes(
 
 
 def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
-    """Return the intervals of mu_a that reach above zero, (batch, 2).
+    """Return the intervals of mu_a that reach above zero.
 
-    They are `[-e0, e0]`, and `[e1, e2]` or an empty one. Edges are abs(x) at real g with dx/dg = 0. A nearly
-    closed gap counts as closed.
+    They are `[-e0, e0]` and, if there is a gap, `[e1, e2]`. Edges are abs(x) at real g with dx/dg = 0. A
+    nearly closed gap counts as closed.
+
+    Returns:
+        The lower and the upper edges, (batch, 2) each. Without a gap, the second interval is empty.
     """
     K = k * a * a
     B = k - 1 + K
@@ -378,7 +403,9 @@ def product_edges(k: float, a: Reals) -> tuple[Reals, Reals]:
 
 
 def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
-    """Return `Re g` and the density of mu_a at x inside the support; the arrays a and x broadcast.
+    """Return `Re g` and the density of mu_a at points x inside the support.
+
+    The arrays a and x broadcast.
 
     >>> re_g, density = product_stieltjes(0.5, np.array(1.0), np.array([0.0, 1.0]))
     >>> g = re_g - 1j * np.pi * density
@@ -405,7 +432,11 @@ def product_stieltjes(k: float, a: Reals, x: Reals) -> tuple[Reals, Reals]:
 
 
 def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
-    """Return nodes of mu_a for many noise levels a, in groups (members of the batch, nodes)."""
+    """Return nodes of mu_a for many noise levels a.
+
+    Returns:
+        Pairs of the indices of some members of the batch and their nodes.
+    """
     low, high = product_edges(k, a)
 
     def with_mirror(values: Reals, sign: float) -> Reals:

@@ -15,7 +15,9 @@ from attnlaw.theory.laws.law import Law
 
 @dataclass(frozen=True)
 class Discrete(Law):
-    """The law `sum_i weights_i delta(x - values_i)`. Weights must be positive and sum to one.
+    """The law `sum_i weights_i delta(x - values_i)`.
+
+    Weights must be positive and sum to one.
 
     >>> law = Discrete((0.0, 2.0), (0.75, 0.25))
     >>> law.moment(2), law.quantile([0.5, 0.9]).tolist()
@@ -35,12 +37,12 @@ class Discrete(Law):
             )
 
     def scaled(self, factor: float) -> Discrete:
-        """Return the law of `factor X`."""
+        """Return the law of `factor X`, where X has this law."""
         return Discrete(tuple(factor * value for value in self.values), self.weights)
 
     @cached_property
     def arrays(self) -> tuple[Reals, Reals]:
-        """Values in ascending order and their weights; equal values are merged."""
+        """The distinct values in ascending order, and the total weight of each."""
         values, place = np.unique(np.array(self.values, dtype=float), return_inverse=True)
         return values, np.asarray(np.bincount(place, weights=self.weights), dtype=float)
 
@@ -61,7 +63,7 @@ class Discrete(Law):
         return np.asarray((np.array(self.weights) / (z[..., None] - np.array(self.values))).sum(-1))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return the eigenvalue whose step of the distribution function contains the level."""
+        """Return the smallest eigenvalue at which the distribution function reaches each level p."""
         order = np.argsort(self.values, kind="stable")
         steps = np.cumsum(np.array(self.weights)[order])
         place = np.searchsorted(steps, np.asarray(p, dtype=float) - 1e-12)

@@ -1,4 +1,4 @@
-"""Rules for when a law of random attention cannot be trusted at a finite size, each tested against draws.
+"""Rules that say when a layer is too small for a law of random attention. Each was tested against draws.
 
 beta is the standard deviation of a row's logits: `A = softmax(beta S)`, `S = Q K^T / sqrt(d_K)` with standard
 Gaussian Q and K of n tokens (arXiv 2510.06685, 2610.10033). These rules are not in the papers, where beta
@@ -27,10 +27,10 @@ from attnlaw.theory.laws.multi_head import MultiHeadLaw
 
 
 def few_rows_beta(tokens: int) -> float:
-    """Return `beta_2 = sqrt(ln(n)/2)`. Above it a few rows dominate `|A|_F^2`, and the law does not apply.
+    """Return the largest beta at which the law applies, `beta_2 = sqrt(ln(n)/2)`.
 
-    `sum_j A_ij^2` of a row comes from `sum_j e^(2 beta s_j)`, n terms of a random-energy model at 2 beta. Its
-    largest terms dominate from half of beta_c on.
+    Above it, a few rows dominate `|A|_F^2`. The sum `sum_j A_ij^2` of a row comes from `sum_j e^(2 beta
+    s_j)`, n terms of a random-energy model at 2 beta. Its largest terms dominate from half of beta_c on.
 
     >>> round(few_rows_beta(512), 2)
     1.77
@@ -39,9 +39,10 @@ def few_rows_beta(tokens: int) -> float:
 
 
 def condensed_beta(tokens: int) -> float:
-    """Return `beta_c = sqrt(2 ln n)`. Above it a row attends to a few tokens, however large n is.
+    """Return `beta_c = sqrt(2 ln n)`. Above this beta, a row attends to a few tokens, however large n is.
 
-    There the perplexity `n e^(-beta^2/2)` of a row would be 1 (Derrida's random-energy model).
+    At beta_c the formula `n e^(-beta^2/2)` for the perplexity of a row gives 1 (Derrida's random-energy
+    model).
 
     >>> round(condensed_beta(512), 2)
     3.53
@@ -50,11 +51,11 @@ def condensed_beta(tokens: int) -> float:
 
 
 def frobenius_shift(tokens: int, head_size: int, beta: float) -> float:
-    """Return by which share of theta1 a finite `|A|_F^2 - 1` differs from theta1.
+    """Return the relative difference between `|A|_F^2 - 1` at finite size and its limit theta1.
 
-    To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. This is
-    good for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws have -11%; at
-    beta 2 it is useless.
+    To first order in 1/n and 1/d_K, `|A|_F^2 = e^b [1 + b^2/d_K + (3(e^b - 1) - 2(e^(2b) - 1))/n]`. This
+    formula is accurate for shifts of a few percent. At beta 1.5 and n = d_K = 1000 it gives -16%, but draws
+    have -11%. At beta 2 it is useless.
 
     >>> round(frobenius_shift(1000, 1000, 1.0), 4), round(frobenius_shift(1000, 1000, 1.5), 4)
     (-0.0105, -0.1649)
@@ -73,10 +74,12 @@ REMEDY = "draw finite matrices of this shape as the null"
 def finite_size_warnings(
     tokens: int, head_size: int, beta: float, heads: int = 1, second_order: bool = False
 ) -> tuple[str, ...]:
-    """Return sentences that say why the limit may be wrong at this size; none if it is close.
+    """Return sentences that say why the limit may be wrong at this size.
+
+    There are none if the limit is close.
 
     Args:
-        second_order: whether the law keeps the second Hermite term, which narrow heads need.
+        second_order: whether the law keeps the second Hermite term. Then narrow heads cause no warning.
 
     >>> finite_size_warnings(1000, 1000, 1.0)
     ()
@@ -99,10 +102,10 @@ def finite_size_warnings(
 
 
 def expected_spike(law: MultiHeadLaw, tokens: int, head_size: int) -> float | None:
-    """Return where the spike of unequal keys is beyond the law's edge, or None if it stays inside.
+    """Return the position of the spike that keys of unequal length cause, or None if it is inside the bulk.
 
-    All rows of A have a common shift `beta^2 (|k_j|^2/d_K - 1)/2n`, k_j the key of token j. It is a rank-one
-    term of squared size `beta^4 n/(2 d_K)`, which stays O(1) as n grows but does not change the limiting law.
+    All rows of A have a common shift `beta^2 (|k_j|^2/d_K - 1)/2n`, where k_j is the key of token j. The
+    shift is a rank-one term of squared size `beta^4 n/(2 d_K)`, which does not change the limiting law.
     There is no spike if keys are normalised or if A is centred by its column means.
 
     >>> law = MultiHeadLaw(1.0, heads=1, key_ratio=64 / 1024)

@@ -1,7 +1,7 @@
 """Free convolution with a semicircle: the spectrum of a matrix seen through Gaussian noise.
 
 `mu_a` is the limiting law of the eigenvalues of `S + a Z`. S has the base law, and Z is symmetric Gaussian
-with spectrum on [-2, 2]. A symmetric base law stands for singular values with both signs. Then mu_a is the
+with spectrum on [-2, 2]. A symmetric base law represents singular values with both signs. Then mu_a is the
 law of the singular values of `S + a Z`, Z square with independent entries (Benaych-Georges 2009). `Truncated`
 gives integrals of mu_a above any threshold for many values of a, and `FreeConvolution` is one mu_a as a
 `Law`.
@@ -39,11 +39,13 @@ Base = MarchenkoPastur | Discrete | SymmetricProduct
 class Truncated:
     """Integrals over `x > b` of 1, x, x^2, Re g and x Re g against mu_a, for a batch of (a, b).
 
-    The nodes depend only on a, so many thresholds b cost little. `second_moment` is that of the base law.
+    The nodes depend only on a, so many thresholds b cost little. The attribute `second_moment` is the second
+    moment of the base law.
 
     Args:
         a: standard deviations of the semicircle, (batch,).
-        sides: 2 for a symmetric base law and b >= 0. The integrals are then over `abs(x) > b`, of 1, abs(x),
+        sides: 1, or 2 for a symmetric base law and b >= 0. With 2, the integrals are over `abs(x) > b`, of
+        1, abs(x),
             x^2, abs(Re g) and x Re g. Re g has the sign of x, so they are twice those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
@@ -80,7 +82,10 @@ class Truncated:
         return [[_Series(nodes, self._position(nodes)) for nodes in groups] for _, groups in self._members]
 
     def _position(self, nodes: Nodes) -> Reals:
-        """Return the series of x in the angle: two terms if x is `middle - half cos(theta)`."""
+        """Return the cosine coefficients of x as a function of the angle.
+
+        There are only two if x is `middle - half cos(theta)`.
+        """
         if not self._is_plain:
             return cosine_coefficients(nodes.x)
         return np.stack([0.5 * (nodes.low + nodes.high), 0.5 * (nodes.low - nodes.high)], axis=-1)
@@ -94,14 +99,19 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals of the class above b, (5, batch), for all members or those in `which`."""
+        """Return the five integrals of the class above each threshold b, (5, batch).
+
+        Args:
+            b: thresholds, one for each member that is computed.
+            which: the indices of these members. None means all.
+        """
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the five integrals above b, and those below it.
+        """Return the five integrals of the class above each threshold b, and those below it.
 
-        Both are sums over intervals, so the integrals below b are right to many digits even if they are tiny.
-        With two sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
+        Both are sums over intervals, so the integrals below b are accurate even if they are tiny. With two
+        sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
         """
         chosen = np.arange(self.a.size) if which is None else which
         above, below = np.zeros((2, 5, chosen.size))
@@ -120,7 +130,7 @@ class Truncated:
         return above, below
 
     def node_groups(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
-        """Return the nodes, as pairs (members of the batch, their groups of intervals)."""
+        """Return pairs of the indices of some members of the batch and their groups of nodes."""
         return tuple(self._members)
 
 
@@ -135,7 +145,7 @@ def _not_negative(nodes: Nodes) -> Nodes:
 
 
 class _Series:
-    """Sine series of the five integrals on the intervals of one group of nodes."""
+    """Cosine series for the five integrals on the intervals of one group of nodes."""
 
     def __init__(self, nodes: Nodes, position: Reals) -> None:
         self.nodes = nodes
@@ -161,7 +171,7 @@ class FreeConvolution(Law):
     """The law of `S + sigma Z`, the free convolution of a base law with a semicircle (Voiculescu).
 
     Args:
-        base: law of S: Marchenko-Pastur, discrete or symmetric product.
+        base: the law of S. It must be Marchenko-Pastur, discrete or a symmetric product.
         sigma: standard deviation of the semicircle.
 
     >>> law = FreeConvolution(MarchenkoPastur(0.5), 1.0)
@@ -188,7 +198,7 @@ class FreeConvolution(Law):
 
     @cached_property
     def table(self) -> Truncated:
-        """The integrals above any threshold."""
+        """The table that gives integrals of the law above any threshold."""
         return Truncated(self.base, np.array([self.sigma]))
 
     @property
@@ -215,9 +225,10 @@ class FreeConvolution(Law):
         return np.concatenate(x), np.concatenate(weights)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)`: at real points the limit from above, in closed form or by the boundary curve.
+        """Return the Stieltjes transform `g(z)`.
 
-        Other points are solved by subordination.
+        At real points it is the limit from above. Inside the support this comes from a closed form or from
+        Biane's boundary curve. All other points are solved by subordination.
         """
         z = np.asarray(z)
         if np.iscomplexobj(z):
@@ -248,7 +259,7 @@ class FreeConvolution(Law):
         return np.asarray((x - u - 1j * v) / self.sigma**2)
 
     def _subordinate(self, z: Complexes) -> Complexes:
-        """Solve `w = z - a^2 g_base(w)` in z's half plane; then `g(z) = g_base(w)`."""
+        """Return `g(z) = g_base(w)`, where w solves `w = z - a^2 g_base(w)` in the half plane of z."""
         side = np.where(z.imag < 0, -1.0, 1.0)
 
         def step(w: Complexes) -> Complexes:

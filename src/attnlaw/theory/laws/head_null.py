@@ -32,7 +32,7 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, Piece, require_scale
 class HeadNull(Law):
     """The free product of two Marchenko-Pastur laws of the same ratio, with mean 1.
 
-    At ratio 1 the lower edge is zero, and the density is `~ x^(-2/3)` there.
+    At ratio 1 the lower edge is zero, and the density grows like `x^(-2/3)` there.
 
     Args:
         ratio: d_head / N, the size of the head divided by the width of the model.
@@ -89,7 +89,10 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """Return the moment `1/k sum_j C(k, j+1) C(2k, j) c^j`, k the order (Lagrange's inversion for u)."""
+        """Return the moment of this order.
+
+        With the order k, it is `1/k sum_j C(k, j+1) C(2k, j) c^j`, by Lagrange's inversion for u.
+        """
         k = order
         if k == 0:
             return 1.0
@@ -102,7 +105,10 @@ class HeadNull(Law):
 
 @dataclass(frozen=True)
 class _Layout:
-    """The piece that covers the support by `R = middle + half cos(theta)`, smooth for every ratio up to 1."""
+    """The quadrature piece that covers the support by `R = middle + half cos(theta)`.
+
+    It is smooth for every ratio up to 1.
+    """
 
     c: float
 

@@ -37,17 +37,16 @@ LARGEST_KAPPA = 1e5
 class HighTemperatureMP(Law):
     """The limit of the beta-Laguerre ensemble at beta = kappa/N, scaled to mean 1 (arXiv 2506.03470).
 
-    The log-density is accurate up to rounding where the density is above about 1e-17 of its peak. Further
-    out it follows the leading behaviour at zero and at infinity. There it is below -40, and its error is
-    below 1.
+    The log-density is accurate up to rounding if the density is above about 1e-17 of its peak. Further out it
+    follows the leading behaviour at zero and at infinity. There it is below -40, and its error is below 1.
 
-    The transform fails at complex points within 1e-3 of zero. `nodes`, and moments computed from them, fail
-    if a + 1 < 0.05: they leave out the mass below 1e-290, which is `~ 1e-290^(a+1)`. The distribution
-    function includes this mass.
+    The transform is not accurate at complex points within 1e-3 of zero. `nodes` leaves out the mass below
+    1e-290, which is about `1e-290^(a+1)`. If a + 1 < 0.05, this makes the nodes and moments computed from
+    them wrong. The distribution function includes this mass.
 
     Args:
         kappa: beta times N. Large values approach Marchenko-Pastur.
-        gamma: shorter side of the matrix divided by the longer, between 0 and 1.
+        gamma: the shorter side of the matrix divided by the longer side, between 0 and 1.
 
     >>> law = HighTemperatureMP(12.0, 0.25)
     >>> round(law.moment(2), 12), round(float(law.cdf(1.0)), 6)
@@ -75,7 +74,10 @@ class HighTemperatureMP(Law):
 
     @property
     def inverse_tail_exponent(self) -> float:
-        """The exponent `(kappa/2)(1/gamma - 1) + 1` with which the density of 1/x falls far out."""
+        """The exponent of the power law with which the density of 1/x falls at large values.
+
+        It is `(kappa/2)(1/gamma - 1) + 1`.
+        """
         return self.a + 2
 
     @property
@@ -84,7 +86,7 @@ class HighTemperatureMP(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """Three pieces: below, along and beyond the stretch where f oscillates."""
+        """Three pieces: below, along and beyond the range of x in which f oscillates."""
         scale = self.gamma / self.b
         low = max(self.a, 1.0) ** 2 / (self._top + 1)
         return (
@@ -110,7 +112,10 @@ class HighTemperatureMP(Law):
         return np.where(y > 0, np.clip(turned / (np.pi * self.b), 0.0, 1.0), 0.0)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return quantiles by bisection of the phase in log x, inside the step that contains the level."""
+        """Return the points at which the distribution function reaches the levels p.
+
+        Each is found by bisection in log x.
+        """
         p = require_levels(p)
         edges = self._cut.edges * (self.gamma / self.b)
         ends = np.log(np.concatenate([[1e-300], edges, [2 * edges[-1]]]))
@@ -123,7 +128,10 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform: `-f'/(b f)` on and near the cut, and its continued fraction elsewhere."""
+        """Return the Stieltjes transform.
+
+        On and near the cut it is `-f'/(b f)`. Elsewhere it is a continued fraction.
+        """
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)
@@ -138,9 +146,9 @@ class HighTemperatureMP(Law):
         return np.asarray(np.where(y.imag < 0, g.conj(), g) * (self.b / self.gamma))
 
     def moment(self, order: int) -> float:
-        """Return the moment as `(J^order)_00`, J the Jacobi matrix of the law.
+        """Return the moment as `(J^order)_00`, where J is the Jacobi matrix of the law.
 
-        `J = L L^T` with `L_nn^2 = n + b/gamma`, `L_(n+1)n^2 = n + 1 + b`.
+        `J = L L^T` with `L_nn^2 = n + b/gamma` and `L_(n+1)n^2 = n + 1 + b`.
         """
         n = np.arange(order + 1)
         L = np.diag(np.sqrt(n + self.b / self.gamma)) + np.diag(np.sqrt(n[1:] + self.b), -1)
@@ -150,7 +158,10 @@ class HighTemperatureMP(Law):
         return float(vector[0])
 
     def _log_f(self, y: Reals) -> Complexes:
-        """Return the logarithm of f for y > 0, with its leading behaviour beyond the solved range."""
+        """Return the logarithm of f at y > 0.
+
+        Outside the range in which f was solved, it follows the leading behaviour of f.
+        """
         cut, a = self._cut, self.a
         low, high = cut.edges[0], cut.edges[-1]
         value, ratio = cut.at(np.clip(y, low, high))
@@ -164,13 +175,13 @@ class HighTemperatureMP(Law):
 
     @property
     def _top(self) -> float:
-        """The end, in y, of the stretch on which Tricomi's function f oscillates; at least 1."""
+        """The largest y at which Tricomi's function f oscillates, or 1 if that is larger."""
         a, b = self.a, self.b
         return max(a + 2 * b + 2 * float(np.sqrt(max(b * b + a * b, 0.0))), 1.0)
 
     @cached_property
     def _cut(self) -> Cut:
-        """Tricomi's function f between the points beyond which less than 1e-17 of the mass remains."""
+        """Tricomi's function f on a range of y that contains all but 1e-17 of the mass."""
         a, top = self.a, self._top
         soft_edge = a * a / top * np.exp(-46 / (a + 1) - 8 / np.sqrt(a + 1))
         low = 1e-17 / max(self.b, 1.0) if a < 1 else soft_edge
@@ -178,11 +189,12 @@ class HighTemperatureMP(Law):
 
 
 def beta_laguerre(size: int, kappa: float, gamma: float, seed: int | np.random.Generator) -> Reals:
-    """Draw the `size` eigenvalues of one beta-Laguerre matrix at beta = kappa/size, ascending, mean about 1.
+    """Draw the eigenvalues of one beta-Laguerre matrix at beta = kappa/size, in ascending order.
 
-    The bidiagonal model B of Dumitriu and Edelman (2002) has squared diagonal entries that are chi-squared
-    with `kappa/gamma - kappa i/N` degrees of freedom, and squared sub-diagonal entries with
-    `kappa (1 - i/N)`. The eigenvalues are those of `B B^T` times gamma/kappa.
+    Their mean is about 1. The bidiagonal model B of Dumitriu and Edelman (2002) has squared diagonal entries
+    that are chi-squared with `kappa/gamma - kappa i/N` degrees of freedom, where N is the size. Its squared
+    sub-diagonal entries have `kappa (1 - i/N)` degrees of freedom. The eigenvalues are those of `B B^T` times
+    gamma/kappa.
 
     >>> beta_laguerre(4, 12.0, 0.25, seed=1).shape
     (4,)

@@ -1,4 +1,4 @@
-"""The base class of spectral laws, and how a law's support is laid out for quadrature.
+"""The base class of spectral laws, and the substitutions that quadrature uses on a law's support.
 
 A law has total mass one, `sum(weight of atoms) + integral of density = 1`. The Stieltjes transform is
 `g(z) = int dmu(t) / (z - t)`, so `g(z) ~ 1/z` far away and `density = -Im g(x + i0) / pi`.
@@ -31,7 +31,7 @@ from attnlaw.numerics.quadrature import gauss_legendre
 
 
 class Piece(Protocol):
-    """A stretch of the support from `low` to `high`, covered as theta runs from 0 to pi."""
+    """A part of the support, from `low` to `high`, which an angle theta from 0 to pi covers."""
 
     @property
     def low(self) -> float: ...
@@ -40,7 +40,7 @@ class Piece(Protocol):
     def high(self) -> float: ...
 
     def at(self, theta: Reals) -> tuple[Reals, Reals]:
-        """Return the points x at angles theta, and `dx/dtheta` there."""
+        """Return the points x at the angles theta, and the derivatives `dx/dtheta` there."""
         ...
 
 
@@ -119,7 +119,7 @@ class ToZero:
 
 
 def _squared_tangent(theta: Reals) -> tuple[Reals, Reals]:
-    """Return `tan^2(theta/2)` and its derivative, finite up to theta = pi."""
+    """Return `tan^2(theta/2)` and its derivative. Both stay finite up to theta = pi."""
     tangent = np.tan(np.minimum(theta, np.pi - 1e-12) / 2)
     return tangent**2, tangent * (1 + tangent**2)
 
@@ -133,10 +133,10 @@ LARGEST_RATIO = 1e12
 class Law(ABC):
     """A probability law on the real line with finitely many intervals and atoms.
 
-    A subclass defines `intervals`, `density` or `stieltjes` (or both), and `atoms` if it has any. The rest
-    follows by quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on each
-    interval, which is accurate to many digits for square-root edges. A law whose last interval ends at
-    infinity defines its own pieces.
+    A subclass defines `intervals`, at least one of `density` and `stieltjes`, and `atoms` if it has any. All
+    other methods use quadrature over its `pieces`. By default these are `x = middle - half cos(theta)` on
+    each interval, which is accurate to many digits for square-root edges. A law whose last interval ends at
+    infinity must define its pieces.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> law = Semicircle(1.0)
@@ -151,7 +151,7 @@ class Law(ABC):
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:
-        """Pairs (location, weight) in ascending order of location; none by default."""
+        """Pairs (location, weight) in ascending order of location. By default there are none."""
         return ()
 
     def density(self, x: ArrayLike) -> Reals:
@@ -166,7 +166,7 @@ class Law(ABC):
         return value
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)`, by default from the density.
+        """Return the Stieltjes transform `g(z)`. By default it is computed from the density.
 
         A real argument inside the support means the limit from above, `z = x + i0`.
         """
@@ -174,11 +174,14 @@ class Law(ABC):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals, each as one or more smooth images of an angle, in ascending order."""
+        """The parts of the support on which quadrature runs, in ascending order.
+
+        Each interval is covered by one or more pieces, which are smooth functions of an angle.
+        """
         return tuple(Bounded(low, high) for low, high in self.intervals)
 
     def log_density(self, x: ArrayLike) -> Reals:
-        """Return the natural logarithm of the density; minus infinity if the density is zero."""
+        """Return the natural logarithm of the density. It is minus infinity if the density is zero."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.density(x)))
 
@@ -189,7 +192,7 @@ class Law(ABC):
         return min(points), max(points)
 
     def inside(self, x: ArrayLike) -> NDArray[np.bool_]:
-        """Return whether each `x` is in the open intervals that carry the density."""
+        """Return, for each x, whether it is in one of the open intervals that carry the density."""
         x = np.asarray(x, dtype=float)
         return np.asarray(np.any([(x > low) & (x < high) for low, high in self.intervals], axis=0))
 
@@ -198,7 +201,10 @@ class Law(ABC):
         return float(sum(weight for _, weight in self.atoms))
 
     def nodes(self) -> tuple[Reals, Reals]:
-        """Return points and weights of the continuous part: `int f dmu = sum(weights * f(points))`."""
+        """Return the points and weights of a quadrature rule for the continuous part.
+
+        An integral is then `int f dmu = sum(weights * f(points))`.
+        """
         u, w = gauss_legendre(NODES)
         points, weights = np.empty(0), np.empty(0)
         for piece in self.pieces:
@@ -217,7 +223,10 @@ class Law(ABC):
         return self.moment(1)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return `mu((-inf, x])`, interpolated linearly in a fine table of the continuous part."""
+        """Return the distribution function `mu((-inf, x])`.
+
+        The continuous part is interpolated linearly in a fine table.
+        """
         x = np.asarray(x, dtype=float)
         points, mass = self._table
         total = np.interp(x, points, mass) if points.size else np.zeros_like(x)
@@ -241,11 +250,15 @@ class Law(ABC):
         return np.asarray(np.interp(p, levels[order], xs[order]))
 
     def sample(self, size: int, seed: int | np.random.Generator) -> Reals:
-        """Draw `size` independent values, by inversion of the distribution function."""
+        """Draw `size` independent values by inverting the distribution function."""
         return self.quantile(np.random.default_rng(seed).random(size))
 
     def stieltjes_by_quadrature(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)` from the density alone; at a real x through `int (rho(t) - rho(x))/(x - t) dt`."""
+        """Return `g(z)`, computed from the density and the atoms alone.
+
+        At a real x inside the support, the integral is `int (rho(t) - rho(x))/(x - t) dt`, where rho is the
+        density. This avoids the singularity at t = x.
+        """
         z = np.asarray(z)
         place = z.astype(complex)
         g = np.zeros(z.shape, dtype=complex)
@@ -261,7 +274,7 @@ class Law(ABC):
         return g
 
     def _boundary_by_quadrature(self, x: Reals) -> Complexes:
-        """Return the continuous part of `g(x + i0)` at points inside the support."""
+        """Return `g(x + i0)` at points x inside the support, without the part of the atoms."""
         here = self.density(x)
         g = -1j * np.pi * here
         u, w = gauss_legendre(NODES)
@@ -286,7 +299,10 @@ class Law(ABC):
 
     @cached_property
     def _table(self) -> tuple[Reals, Reals]:
-        """Points and the continuous mass to their left, by the midpoint rule in the angle of each piece."""
+        """Points, and the mass of the continuous part to the left of each.
+
+        The masses come from the midpoint rule in the angle of each piece.
+        """
         xs: list[Reals] = []
         masses: list[Reals] = []
         reached = 0.0
@@ -306,18 +322,26 @@ class Law(ABC):
 
 
 def at_zero(weight: float) -> tuple[tuple[float, float], ...]:
-    """Return the atoms of a law with this weight at zero; none if the weight is not positive."""
+    """Return one atom of this weight at zero, or no atom if the weight is not positive."""
     return ((0.0, weight),) if weight > 0 else ()
 
 
 def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remedy: str = "rescale") -> None:
-    """Raise an `InputError` for a parameter whose powers would leave float64 and give a wrong law."""
+    """Raise an `InputError` if a parameter is so large or so small that its powers do not fit into float64.
+
+    Args:
+        largest: the largest value that is allowed. The smallest is its inverse.
+        remedy: the end of the message, which says what to do.
+    """
     if not 1 / largest <= value <= largest:
         raise InputError(f"{name} {value:g}: expected a number from {1 / largest:g} to {largest:g}; {remedy}")
 
 
 def require_levels(p: ArrayLike) -> Reals:
-    """Return the levels of a quantile as an array. Raise an `InputError` if one is outside [0, 1]."""
+    """Return the levels p of a quantile as an array.
+
+    Raises an `InputError` if one is outside [0, 1].
+    """
     p = np.asarray(p, dtype=float)
     if p.size and not (p.min() >= 0 and p.max() <= 1):
         raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")

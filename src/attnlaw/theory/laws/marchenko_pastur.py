@@ -18,7 +18,10 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Law, at_zero, require_levels,
 
 @dataclass(frozen=True)
 class MarchenkoPastur(Law):
-    """The law of `scale W W^T / sqrt(m d)` with `m/d = rank_ratio` (Marchenko and Pastur 1967).
+    """The law of `scale W W^T / sqrt(m d)` with a Gaussian d x m matrix W (Marchenko and Pastur 1967).
+
+    Args:
+        rank_ratio: kappa = m/d.
 
     >>> law = MarchenkoPastur(0.5)
     >>> law.atoms, round(law.moment(2), 12)
@@ -34,7 +37,7 @@ class MarchenkoPastur(Law):
         require_scale("Marchenko-Pastur: scale", self.scale)
 
     def scaled(self, factor: float) -> MarchenkoPastur:
-        """Return the law of `factor X`."""
+        """Return the law of `factor X`, where X has this law."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -47,7 +50,9 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, x- and x+ the edges."""
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, where x- and x+ are the
+        edges.
+        """
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         inside = (x > low) & (x < high)
@@ -56,9 +61,10 @@ class MarchenkoPastur(Law):
         return np.where(inside, value, 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)`; at scale 1 it is the root with `g ~ 1/z` of a quadratic equation.
+        """Return the Stieltjes transform `g(z)`.
 
-        `z g^2 / c - (z + 1/c - c) g + 1 = 0`, c = sqrt(kappa).
+        At scale 1 it is the root with `g ~ 1/z` of `z g^2 / c - (z + 1/c - c) g + 1 = 0`, where c =
+        sqrt(kappa).
         """
         z = np.asarray(z, dtype=complex) / self.scale
         low, high = (end / self.scale for end in self.intervals[0])
@@ -70,7 +76,10 @@ class MarchenkoPastur(Law):
         return np.asarray(g / self.scale)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the distribution function in closed form, in the angle of `x = middle - half cos(theta)`."""
+        """Return the distribution function in closed form.
+
+        It is written in the angle theta of `x = middle - half cos(theta)`.
+        """
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         cosine = np.clip((0.5 * (low + high) - x) / (0.5 * (high - low)), -1.0, 1.0)
@@ -78,7 +87,10 @@ class MarchenkoPastur(Law):
         return np.asarray(atom + self._mass_to(np.arccos(cosine)))
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return quantiles by bisection of the closed form in the angle, right to the last digits."""
+        """Return the points at which the distribution function reaches the levels p.
+
+        Bisection in the angle of the closed form gives nearly all digits of float64.
+        """
         p = require_levels(p)
         wanted = p - self.mass_of_atoms
         below, above = np.zeros_like(p), np.full_like(p, np.pi)
@@ -91,9 +103,9 @@ class MarchenkoPastur(Law):
         return np.where(wanted <= 0, 0.0 if self.rank_ratio < 1 else low, x)
 
     def _mass_to(self, theta: Reals) -> Reals:
-        """Return the mass up to theta.
+        """Return the mass of the continuous part up to the angle theta of `x = middle - half cos(theta)`.
 
-        It is a multiple of `int_0^theta sin^2 / (A - cos) dtheta`, A = middle/half.
+        It is a multiple of `int_0^theta sin^2 / (A - cos) dtheta` with A = middle/half.
         """
         low, high = (end / self.scale for end in self.intervals[0])
         A, half = (high + low) / (high - low), 0.5 * (high - low)

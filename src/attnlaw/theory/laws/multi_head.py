@@ -1,4 +1,4 @@
-"""The law of multi-head attention at initialisation: of its attention matrices, values or output.
+"""The law of the attention matrices, values or output of multi-head attention at initialisation.
 
 There are n tokens, h heads, head sizes d_K and d_V, and an output of size d_O. Queries and keys have standard
 Gaussian entries, `S_r = Q_r K_r^T / sqrt(d_K)`, `A_r = softmax(beta S_r)` by rows, and
@@ -24,7 +24,7 @@ has the law of one head with the same gK (Prop. C.6), or with `gK / h` if all he
 | y | the transform of the heads' own law at the subordinated point; `y ~ 1/z` far away |
 | u | `z g(z) - 1` |
 
-One rational map replaces the paper's system (C.29):
+One rational function replaces the paper's system (C.29):
 
     u(y) = y [rest + sum_j c_j / (1 - rho_j y)] = N(y)/D(y),    z(y) = prod_a (1 + u/a) / y.
 
@@ -63,19 +63,21 @@ TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 
 @dataclass(frozen=True)
 class MultiHeadLaw(Law):
-    """Squared singular values of centred multi-head attention, its values or its output, as n -> infinity.
+    """The squared singular values of centred multi-head attention, of its values or of its output, as n ->
+    infinity.
 
-    The rank is `min(n, h d_V, d_O)`, so the atom at zero is `1 - min(1, gV, gO)`. The law does not apply to
-    causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest factors are
-    within a percent of each other but not equal, the quadrature loses digits next to zero.
+    The rank is `min(n, h d_V, d_O)`, so the atom at zero has weight `1 - min(1, gV, gO)`. The law does not
+    apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest
+    factors are within a percent of each other but not equal, the quadrature loses digits next to zero.
 
     Args:
         beta: standard deviation of a row's logits.
-        key_ratio: gK, the total size of keys over n tokens.
-        value_ratio: gV; None for the law of the attention matrices.
-        output_ratio: gO; None for the law before the output matrix.
-        head_size: d_K of a finite layer, to keep the second Hermite term (an extension). Narrow heads need
-            it: the noise of the limit is white only if `h d_K^2` is far above 2n.
+        key_ratio: the total size of all keys divided by the number of tokens (gK).
+        value_ratio: the same ratio for values (gV). None means the law of the attention matrices.
+        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
+            output matrix.
+        head_size: the head size d_K of a finite layer, to keep the second Hermite term (an extension). Narrow
+            heads need it: the noise of the limit is white only if `h d_K^2` is far above 2n.
 
     >>> law = MultiHeadLaw(1.0, heads=12, key_ratio=1.5, value_ratio=1.5, output_ratio=1.5)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2) / law.mean**2 - 1, 4)
@@ -109,7 +111,10 @@ class MultiHeadLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The factors a in ascending order: 1 for n, the number of heads, and the given ratios."""
+        """The factors a of the table above, in ascending order.
+
+        They are 1, the number of heads, and the ratios of values and output if these are given.
+        """
         given = (self.value_ratio, self.output_ratio)
         return tuple(sorted((1.0, float(self.heads), *(a for a in given if a is not None))))
 
@@ -119,7 +124,7 @@ class MultiHeadLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals between neighbouring critical values of z in which the density is positive."""
+        """The intervals with a positive density. Their ends are critical values of z."""
         top = float(self.map.z_at(self.map.top))
         ends = np.sort(self.map.z_at(self.map.real_critical))
         ends = ends[(ends > 0) & (ends <= top)]
@@ -135,7 +140,10 @@ class MultiHeadLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals, each split where a gap is about to open, because the density is sharp there."""
+        """The intervals on which quadrature runs.
+
+        An interval is split at points where a gap is about to open, because the density is sharp there.
+        """
         places = self.map.z_at(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
@@ -146,7 +154,10 @@ class MultiHeadLaw(Law):
         return tuple(pieces)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `g = (1 + u)/x`, with u from the rational map below the real line."""
+        """Return the Stieltjes transform `g = (1 + u)/x`.
+
+        The rational function gives u for points below the real line. Points above it use the conjugate.
+        """
         place = np.asarray(z).astype(complex)
         x = place / self.mean
         inside = self.inside(place.real)
@@ -163,14 +174,14 @@ class MultiHeadLaw(Law):
         return self.map.moment(order) * self.mean**order
 
     def spike(self, squared_size: float) -> float | None:
-        """Return where a rank-one term leaves the spectrum, or None if it stays inside.
+        """Return the position at which a rank-one term leaves the bulk, or None if it stays inside.
 
         The term is added to the attention matrices, `sqrt(n/h) [A_r^perp] + l u w^T` with u and w in general
-        position. Values and outputs act on it too. The spike is where `l^2 y = theta`, by subordination (an
-        extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
+        position. Values and outputs then act on it too. The spike is where `l^2 y = theta`, by subordination
+        (an extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
 
         Args:
-            squared_size: l^2.
+            squared_size: the squared size l^2 of the term.
 
         >>> law = MultiHeadLaw(0.7, heads=16, key_ratio=16 * 0.064)
         >>> round(law.spike(0.7**4 / (2 * 0.064)), 3), law.spike(0.1)
@@ -192,7 +203,11 @@ class MultiHeadLaw(Law):
 
 
 def make_piece(low: float, high: float, order: int) -> Piece:
-    """Return a piece for square-root edges, or for a density like `x^(1/order - 1)` at an edge at zero."""
+    """Return a quadrature piece from `low` to `high`.
+
+    Args:
+        order: the density is like `x^(1/order - 1)` at a lower edge at zero. Other edges are square roots.
+    """
     if low == 0:
         return HardEdge(high, order)
     return Bounded(low, high) if low > 0.1 * high else Decades(low, high)
@@ -200,13 +215,15 @@ def make_piece(low: float, high: float, order: int) -> Piece:
 
 @dataclass(frozen=True, eq=False)
 class RationalMap:
-    """The functions `u(y)` and `z(y)` of a multi-head law, with edges, roots and moments.
+    """The functions `u(y)` and `z(y)` of a multi-head law.
+
+    Its methods compute the edges, the transform and the moments of the law.
 
     Args:
         rest: `1 - sum c_j`.
-        shares: c_j of the Hermite terms.
-        rho: `c_j / g_j`.
-        factors: a, ascending, with 1 among them.
+        shares: the shares c_j of the Hermite terms.
+        rho: the ratios `c_j / g_j`.
+        factors: the factors a, in ascending order. One of them is 1.
 
     >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
     >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
@@ -230,7 +247,10 @@ class RationalMap:
         return np.prod([1 + u / a for a in self.factors], axis=0) / y
 
     def moment(self, order: int) -> float:
-        """Return the moment in units of the mean: the coefficient of `z^(-order)` in `z g(z)`."""
+        """Return the moment of this order, in units of the mean.
+
+        It is the coefficient of `z^(-order)` in `z g(z)`.
+        """
         powers = [float((self.shares * self.rho**i).sum()) for i in range(order)]
         u = np.array([0.0, *powers])
         u[1:2] += self.rest
@@ -238,9 +258,9 @@ class RationalMap:
 
     @cached_property
     def critical(self) -> Complexes:
-        """The critical points of z(y): y where `z'(y) = 0` and z is not zero.
+        """The critical points of z(y), at which `z'(y) = 0` and z is not zero.
 
-        They are zeros of `z'/z` times its poles; equal factors enter once.
+        They are the roots of the numerator of `z'/z`. Equal factors enter it once.
         """
         D, B = self._polynomials
         once = dict(zip(self.factors, B, strict=True))
@@ -265,12 +285,15 @@ class RationalMap:
         return float(y[y > 0].min())
 
     def density_is_positive(self, z: Reals) -> NDArray[np.bool_]:
-        """Return whether the density is positive at real z: whether some root off the real line passes."""
+        """Return whether the density is positive at each real z.
+
+        It is positive if some root y off the real line passes the test of the module's docstring.
+        """
         _, passes, residual = self._candidates(z.astype(complex))
         return np.asarray((passes & (residual < 1e-8)).any(-1))
 
     def transform(self, z: Complexes) -> Complexes:
-        """Return the root y that belongs to the law's transform, for Im z <= 0.
+        """Return the root y that belongs to the law, for Im z <= 0.
 
         Rounding may let a false root pass the test, but its residual is larger.
         """
@@ -284,7 +307,7 @@ class RationalMap:
         return np.asarray(np.where(np.abs(z) < self._edge_radius, self._from_zero(z), root))
 
     def refine(self, y: Complexes, z: Complexes) -> Complexes:
-        """Improve y by two steps of Newton's method on `log z(y)`."""
+        """Improve the root y by two steps of Newton's method on `log z(y)`."""
         for _ in range(2):
             u = self.u(y)
             steep = sum(self.slope(y) / (a + u) for a in self.factors) - 1 / y
@@ -295,14 +318,17 @@ class RationalMap:
         return np.asarray(y)
 
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u` for Im z <= 0 from the smallest factor, which keeps its digits where it vanishes."""
+        """Return `1 + u` for Im z <= 0.
+
+        It is computed from the smallest factor `1 + u/a`, which keeps its digits where it is nearly zero.
+        """
         least = self.factors[0]
         w = self._least_factor(y, z)
         return np.asarray(w if least == 1 else 1 - least + least * w)
 
     @cached_property
     def _polynomials(self) -> tuple[Reals, tuple[Reals, ...]]:
-        """The polynomials D and `D + N/a` for each factor a, by ascending coefficients."""
+        """The polynomial D, and `D + N/a` for each factor a, by ascending coefficients."""
         lines = [np.array([1.0, -rho]) for rho in self.rho]
         D = _product(lines)
         N = self.rest * D
@@ -322,7 +348,7 @@ class RationalMap:
         return P, np.append(lead, np.zeros(P.size - lead.size))
 
     def _candidates(self, z: Complexes) -> tuple[Complexes, NDArray[np.bool_], Reals]:
-        """Return all roots y, whether each passes the test for the law's root, and their residuals."""
+        """Return all roots y, whether each passes the test for the law's root, and the residual of each."""
         P, lead = self._equation
         s = monic_roots(P[1:] - z[..., None] * lead[1:])
         others = list(self.factors)
@@ -338,11 +364,14 @@ class RationalMap:
 
     @property
     def _smallest_count(self) -> int:
-        """The number of factors that equal the smallest."""
+        """The number of factors that are equal to the smallest factor."""
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u/a` of the smallest factor a, from `prod_a (1 + u/a) = z y`, on the right branch."""
+        """Return `1 + u/a` for the smallest factor a.
+
+        It comes from `prod_a (1 + u/a) = z y`. Its argument selects the branch of the root.
+        """
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
         turn = np.abs(np.angle(y)) - np.abs(np.angle(z)) - sum(np.abs(np.angle(factor)) for factor in rest)
@@ -350,21 +379,21 @@ class RationalMap:
 
     @cached_property
     def _y_at_zero(self) -> float:
-        """The y at which z is zero, because u equals minus the smallest factor."""
+        """The y at which z is zero. There u equals minus the smallest factor."""
         _, B = self._polynomials
         roots = poly.polyroots(B[0]).astype(complex)
         return float(roots.real[(np.abs(roots.imag) <= 1e-9 * np.abs(roots)) & (roots.real < 0)].max())
 
     @cached_property
     def _edge_radius(self) -> float:
-        """The size of z up to which the smallest factor `1 + u/a` is below 0.03."""
+        """The largest abs(z) at which `1 + u/a` is below 0.03 for the smallest factor a."""
         y, count = np.array(self._y_at_zero, dtype=complex), self._smallest_count
         return float(0.03**count / np.abs(self._least_factor(y, np.array(1.0 + 0j))) ** count)
 
     def _from_zero(self, z: Complexes) -> Complexes:
-        """Return y near a hard edge.
+        """Return the root y for z near a hard edge at zero.
 
-        The smallest factor gives u, and a step of Newton's method gives y; each step gains digits.
+        Each iteration computes u from the smallest factor, and then y from u by a step of Newton's method.
         """
         y = np.full(z.shape, self._y_at_zero, dtype=complex)
         with np.errstate(all="ignore"):
@@ -375,14 +404,14 @@ class RationalMap:
 
 
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
-    """Return the coefficient of `z^(-k)` in `1 + u`, where `z y = F(y)`, by Lagrange's inversion.
+    """Return the coefficient of `z^(-k)` in `1 + u`, where `z y = F(y)`.
 
-    It is `[y^(k-1)] u'(y) F(y)^k / k`.
+    By Lagrange's inversion it is `[y^(k-1)] u'(y) F(y)^k / k`.
 
     Args:
-        u: series in y, by ascending coefficients, at least up to the power k.
-        F: series in y, likewise.
-        order: k.
+        u: the coefficients of the series of u in y, ascending, at least up to the power k.
+        F: the coefficients of the series of F in y, in the same order.
+        order: the power k.
     """
     if order == 0:
         return 1.0

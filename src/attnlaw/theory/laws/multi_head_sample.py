@@ -1,4 +1,4 @@
-"""Draws of finite random attention, compared with their law, their Gaussian equivalent and their spike.
+"""Draws of finite random attention, compared with the law and with a Gaussian equivalent.
 
 Normalisations are those of `multi_head`. The Gaussian equivalent has the same Q, K, V and W^O, but
 `sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXiv
@@ -47,18 +47,18 @@ class MultiHeadSample:
     """Squared singular values of one draw, compared with their law and with the Gaussian equivalent.
 
     Args:
-        of: the matrix, a name from `MATRICES`.
+        of: the name of the matrix, from `MATRICES`.
         values: squared singular values of the softmax layer, n of them, ascending.
         equivalent: squared singular values of the Gaussian equivalent.
         law_distance: Kolmogorov-Smirnov distance of the values to the law.
         law_w1: Wasserstein-1 distance to the law, divided by the law's mean.
         equivalent_distance: Kolmogorov-Smirnov distance to the equivalent.
         equivalent_w1: Wasserstein-1 distance to the equivalent, divided by the law's mean.
-        edge: upper end of the law.
+        edge: the upper edge of the law.
         largest: the largest value.
-        beyond: how many values are above the edge.
-        spike: where one value is expected beyond the edge if only 1/n is subtracted. None if there is none;
-            for K = V it is not predicted.
+        beyond: the number of values above the edge.
+        spike: the expected position of one value beyond the edge if only 1/n is subtracted. None if there is
+            no such value, or if K = V, for which it is not predicted.
         spike_found: the largest value if only 1/n is subtracted.
         warnings: sentences that say why not to trust the law at this size.
     """
@@ -89,12 +89,15 @@ def multi_head_sample(
     centring: str = "columns",
     second_order: bool = False,
 ) -> MultiHeadSample:
-    """Draw a layer with standard Gaussian Q, K, V and W^O of variance 1/(h d_V), and compare it with its law.
+    """Draw one random layer and compare it with its law.
+
+    Queries, keys and values are standard Gaussian, and W^O has entries of variance 1/(h d_V).
 
     Args:
-        of: "attention", "mean", "values" or "output".
-        centring: "columns" subtracts column means. "mean" subtracts 1/n as in the paper, so the spike of
-            unequal keys stays.
+        of: the name of the matrix: "attention", "mean", "values" or "output".
+        centring: "columns" subtracts column means. "mean" subtracts 1/n as in the paper, which keeps the
+        spike of
+            keys of unequal length.
         second_order: whether the law keeps the second Hermite term.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")
@@ -145,14 +148,20 @@ def _distance(values: Reals, others: Reals) -> float:
 
 
 def _values(gram: Reals, rank: int) -> Reals:
-    """Return ascending eigenvalues; set those beyond the rank to zero, because they are rounding errors."""
+    """Return the eigenvalues in ascending order.
+
+    Those beyond the rank are rounding errors and set to zero.
+    """
     values = np.maximum(np.linalg.eigvalsh(gram), 0.0)
     values[: values.size - rank] = 0.0
     return np.asarray(values)
 
 
 def _left_centred(gram: Reals) -> Reals:
-    """Return the gram of F minus the mean of its rows, which subtracts the column means of every A_r."""
+    """Return the gram of F after the mean of its rows is subtracted from each row.
+
+    This subtracts the column means of every A_r.
+    """
     rows = gram.mean(axis=0)
     return np.asarray(gram - rows - rows[:, None] + rows.mean())
 
@@ -173,10 +182,10 @@ def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Genera
 def _heads(
     shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator
 ) -> Iterator[tuple[Reals, Reals]]:
-    """Yield the contribution of each head, softmax and equivalent.
+    """Yield the contribution of each head, as a pair (softmax, Gaussian equivalent).
 
-    A contribution is `A_r^perp`, times the head's values, times its part of W^O, as far as the matrix has
-    them.
+    A contribution is `A_r^perp`, times the head's values, times its part of W^O. The last two factors are
+    present only if the matrix `of` has them.
     """
     n, d, sharing = shape.tokens, shape.head_size, SHARINGS[shape.sharing]
     rest = np.sqrt(np.expm1(beta**2) - beta**2)
@@ -208,7 +217,7 @@ MEASURED = ("equivalent_w1", "equivalent_distance", "law_w1", "law_distance", "s
 class MultiHeadDraws:
     """Means over several draws of the numbers in `MultiHeadSample`, with standard errors.
 
-    All are None without draws, and a single draw has no standard errors.
+    All fields except `layer` are None if there are no draws. A single draw has no standard errors.
 
     Args:
         values: squared singular values of the first draw.
@@ -226,7 +235,9 @@ class MultiHeadDraws:
 def multi_head_draws(
     layer: RandomLayer, draws: int, seed: int, progress: Progress = no_progress
 ) -> MultiHeadDraws:
-    """Draw a layer several times, each with a child of the seed.
+    """Draw a layer several times and average its distances to the law.
+
+    Each draw has a random generator of its own, spawned from the seed.
 
     >>> from attnlaw.theory.laws.attention_shape import AttentionShape
     >>> result = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)
@@ -246,16 +257,16 @@ def multi_head_draws(
 
 @dataclass(frozen=True)
 class AttentionSample:
-    """Squared singular values of one `sqrt(n) A_perp`, compared with two laws.
+    """Squared singular values of one draw of `sqrt(n) A_perp`, compared with two laws.
 
     Args:
         values: squared singular values, ascending.
         law_distance: Kolmogorov-Smirnov distance to `AttentionMatrixLaw`.
         marchenko_pastur_distance: Kolmogorov-Smirnov distance to Marchenko-Pastur of the same mean.
-        edge: upper end of the law.
-        marchenko_pastur_edge: upper end of Marchenko-Pastur.
+        edge: the upper edge of the law.
+        marchenko_pastur_edge: the upper edge of that Marchenko-Pastur law.
         largest: the largest value.
-        beyond: how many values are above `edge`.
+        beyond: the number of values above `edge`.
         warnings: sentences that say why not to rely on the limit.
     """
 
@@ -275,7 +286,9 @@ class AttentionSample:
 def attention_sample(
     tokens: int, head_size: int, beta: float, seed: int | np.random.Generator
 ) -> AttentionSample:
-    """Draw `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q, K (n x d_K); compare it with its law.
+    """Draw one random attention matrix and compare it with its law.
+
+    The matrix is `softmax(beta Q K^T / sqrt(d_K))` with standard Gaussian Q and K of size n x d_K.
 
     >>> drawn = attention_sample(200, 200, 0.5, seed=1)
     >>> drawn.law_distance < drawn.marchenko_pastur_distance, drawn.warnings
@@ -300,11 +313,11 @@ def attention_sample(
 
 
 def attention_spectrum(attention: NDArray[np.float64]) -> Reals:
-    """Return the squared singular values of `sqrt(n) (A - 1 mean_i(A))`, ascending.
+    """Return the squared singular values of `sqrt(n) (A - column means of A)`, in ascending order.
 
-    Column means are subtracted and not 1/n: the bulk is the same, without the spike of unequal keys.
+    The bulk is the same if 1/n is subtracted instead, but then keys of unequal length cause a spike.
 
     Args:
-        attention: A, an n x n attention matrix.
+        attention: an n x n attention matrix (A).
     """
     return np.asarray(np.linalg.svd(centred(attention), compute_uv=False)[::-1] ** 2 * attention.shape[0])

@@ -1,4 +1,4 @@
-"""What a linear readout can learn from random attention features, from their spectral law alone.
+"""The error of a linear readout of random attention features, computed from their spectral law alone.
 
 Features F are n x d_O, the centred output of a random attention layer. Targets are `F theta + noise`, theta
 with unit variance in each coordinate (arXiv 2610.10033, section 5).
@@ -35,8 +35,8 @@ class Readout:
     """The result of ridge regression on attention features.
 
     Args:
-        coefficient_error: `E |estimate - theta|^2 / d_O`; 1 if nothing is learned.
-        degrees_of_freedom: w, the degrees of freedom divided by n.
+        coefficient_error: `E |estimate - theta|^2 / d_O`, which is 1 if nothing is learned.
+        degrees_of_freedom: the degrees of freedom divided by n (w).
     """
 
     coefficient_error: float
@@ -49,9 +49,9 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
     The coefficient error is `1 - w/gO + (lambda/gO - s2) w'(lambda)` (5.2, 5.4).
 
     Args:
-        law: law of the output of a layer; it must have an output ratio.
-        ridge: lambda, in units of the law's mean.
-        noise_variance: variance of a target's noise times `n/(d_O mean)`.
+        law: the law of a layer's output. It must have an output ratio.
+        ridge: the penalty lambda, in units of the law's mean.
+        noise_variance: the variance of a target's noise times `n/(d_O mean)` (s2).
 
     >>> law = MultiHeadLaw(1.0, heads=16, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> result = readout(law, ridge=0.01, noise_variance=0.1)
@@ -72,11 +72,11 @@ def readout(law: OutputLaw, ridge: float, noise_variance: float = 0.0) -> Readou
 def training_loss(law: Law, times: ArrayLike) -> Reals:
     """Return the loss of a readout trained by gradient flow, divided by the loss at the start.
 
-    It is `int e^(-2 t x)` over the spectrum with its zeros. The target is in general position, so it includes
-    the part that the features cannot reach, the atom at zero.
+    It is `int e^(-2 t x)` over the spectrum, including zeros. The target is in general position, so part of
+    it belongs to the zeros and is never learned.
 
     Args:
-        times: t, in units of 1 / mean (any shape).
+        times: the times t, in units of 1 / mean (any shape).
 
     >>> law = MultiHeadLaw(1.0, heads=64, key_ratio=1.0, value_ratio=1.0, output_ratio=2.0)
     >>> training_loss(law, [0.0, 41.224]).round(4).tolist()
@@ -108,6 +108,6 @@ def arrival_time(law: Law, loss: float = 0.1) -> float | None:
 
 
 def _spectrum(law: Law) -> tuple[Reals, Reals]:
-    """Return nodes of the continuous part in units of the mean, and their weights."""
+    """Return the nodes and weights of the law's continuous part, with nodes in units of the mean."""
     x, weights = law.nodes()
     return x / law.mean, weights

@@ -1,4 +1,4 @@
-"""The spectrum of a tied student during training: a Gaussian start evolved by a matrix Riccati equation.
+"""The spectrum of a tied student (W_Q = W_K) during training, which follows a matrix Riccati equation.
 
 The student is `S^-1 = e^(1/2) S0^-1 e^(1/2) + F`, where e and F are functions of one matrix with the law
 `sum p_i delta(x - x_i)`. The start is `S0 = s G G^T/m'` with G Gaussian of size d x m', kappa = m'/d. The
@@ -13,9 +13,9 @@ On the real line off the support, theta is a real root of
 concave below it. An edge is where the root ends. A node without weight, a spike with e_s and F_s, leaves the
 bulk at `1/lambda = theta e_s + F_s`, with squared overlap `1/(1 - e_s dtheta/dw)`.
 
-The nodes of the target stand for a density, but they are visible as a comb at scales below their spacing. So
-the density is evaluated a little off the real line, at `Im z = 0.006 x`, which smears it. The mass is right
-to 2e-3, and the edges come from the real branch.
+The nodes of the target represent a density, but the law shows single nodes at scales below their spacing. So
+the density is evaluated a little off the real line, at `Im z = 0.006 x`, which smears it. The mass is
+accurate to 2e-3, and the edges come from the real branch.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ POINTS = 240  # in the table of the density
 
 @dataclass(frozen=True, eq=False)
 class Riccati(Law):
-    """The law of S. At the start, e = 1 and F = 0, it is Marchenko-Pastur.
+    """The law of the student S.
+
+    At the start, e = 1 and F = 0, it is Marchenko-Pastur.
 
     Args:
-        p: weights of the nodes, (n,).
-        e: values of e on the nodes, (n,).
-        F: values of F on the nodes, (n,).
-        scale: s, the scale of the start.
-        width: kappa = m'/d.
+        p: the weights of the nodes, (n,).
+        e: the values of e on the nodes, (n,).
+        F: the values of F on the nodes, (n,).
+        scale: the scale s of the start.
+        width: kappa = m'/d, the width of the student divided by the dimension.
 
     >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
     >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
@@ -64,7 +66,7 @@ class Riccati(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """A single interval, from the lower to the upper edge of the density. Atoms are not part of it.
+        """A single interval, from the lower to the upper edge of the density.
 
         If the support has gaps, the interval contains them. The density there is near zero.
         """
@@ -72,7 +74,7 @@ class Riccati(Law):
 
     @property
     def top(self) -> float:
-        """The upper edge, where the real theta beyond the bulk ends."""
+        """The upper edge. The real branch of theta beyond the bulk ends there."""
         return 1 / self._upper[1]
 
     @cached_property
@@ -83,7 +85,7 @@ class Riccati(Law):
         return self._edge(self._split(low, high)[0], below=False)
 
     def _bottom(self) -> float:
-        """Return the lower edge; at width 1 there is a hard edge at zero."""
+        """Return the lower edge. It is zero, a hard edge, if the width is 1."""
         if self.width == 1:
             return 0.0
         low, high = 1 / self.top, 2 / self.top
@@ -92,9 +94,10 @@ class Riccati(Law):
         return 1 / self._edge(self._split(low, high, below=True)[1], below=True)[1]
 
     def _split(self, low: float, high: float, below: bool = False) -> tuple[float, float]:
-        """Bisect for the end of a real branch between two w.
+        """Bisect between two values of w for the end of a real branch of theta.
 
-        The branch beyond the bulk exists at smaller w than its end, the branch below the bulk at larger w.
+        The branch beyond the bulk exists at smaller w than its end. The branch below the bulk exists at
+        larger w.
         """
         for _ in range(50):
             middle = 0.5 * (low + high)
@@ -105,10 +108,10 @@ class Riccati(Law):
         return low, high
 
     def _edge(self, w: float, below: bool) -> tuple[float, float]:
-        """Return theta and w where psi and its slope in theta vanish together, by Newton's method.
+        """Return theta and w at an edge, where psi and its slope in theta are both zero.
 
-        Late in time, single nodes make the edge too sharp for Newton's steps. Then the result is that of the
-        bisection, right to 1e-7.
+        Newton's method starts from the result w of a bisection. Late in training, single nodes make the edge
+        too sharp for it. Then the function returns the result of the bisection, which is accurate to 1e-7.
         """
         theta = (self.branch(w, below) or (0.0, 0.0))[0]
         kappa, near = self.width, (theta, w)
@@ -130,10 +133,10 @@ class Riccati(Law):
         return theta, w
 
     def branch(self, w: float, below: bool = False) -> tuple[float, float] | None:
-        """Return theta and dtheta/dw on the real line at w = 1/z off the support, or None inside it.
+        """Return theta and dtheta/dw at a real w = 1/z off the support, or None if w is inside it.
 
-        Newton's steps start from the outer side, where psi is convex (concave below the bulk), so they do not
-        overshoot.
+        Newton's method starts on the outer side. There psi is convex (concave below the bulk), so its steps
+        do not overshoot.
 
         Args:
             below: whether to follow the branch below the bulk instead of the one beyond it.
@@ -162,7 +165,12 @@ class Riccati(Law):
         return None
 
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
-        """Return the place of a spike with this e and F and its squared overlap; None if it is inside."""
+        """Return the position and squared overlap of a spike, or None if it is inside the bulk.
+
+        Args:
+            e: the value of e at the spike.
+            F: the value of F at the spike.
+        """
         theta, high = self._upper
         if theta * e + F > high:
             return None
@@ -178,7 +186,10 @@ class Riccati(Law):
         return None if branch is None else (1 / low, 1 / (1 - e * branch[1]))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `g(z)`; at a real point, the transform a little above it."""
+        """Return the Stieltjes transform `g(z)`.
+
+        At a real point x it is evaluated a little above the line, at `Im z = 0.006 x`.
+        """
         given = np.asarray(z)
         point = given.astype(complex)
         if not np.iscomplexobj(given):
@@ -191,7 +202,10 @@ class Riccati(Law):
         return np.asarray(np.where(side, g.conj(), g))
 
     def _theta(self, z: Complexes) -> Complexes:
-        """Return the root theta in the upper half plane, followed from far above each point down to it."""
+        """Return the root theta in the upper half plane for each z.
+
+        Newton's method follows it from far above each point down to the point.
+        """
         high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
         theta = np.full(z.shape, 1 / self.scale + 0.1j)
         for part in np.linspace(0.0, 1.0, DOWN):
@@ -199,7 +213,11 @@ class Riccati(Law):
         return theta
 
     def _newton(self, theta: Complexes, z: Complexes) -> Complexes:
-        """Take Newton's step if it stays in the half plane, else an averaged step of the fixed point."""
+        """Solve for theta at z, from the given start.
+
+        A step of Newton's method is used if it stays in the upper half plane. Otherwise the step averages
+        theta and its image under the fixed-point equation.
+        """
         rest = self.F - (1 / z)[:, None]
         least = 1 / self.scale
         active = np.arange(z.size)
@@ -215,7 +233,10 @@ class Riccati(Law):
         return theta
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density; x times it is interpolated linearly in a table in the angle of the piece."""
+        """Return the density.
+
+        It is interpolated in a table of x times the density, with points at equal steps of the piece's angle.
+        """
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)
         return np.where(inside, np.interp(x, *self._density_table) / np.where(inside, x, 1.0), 0.0)
@@ -232,7 +253,7 @@ class Riccati(Law):
     def pieces(self) -> tuple[Piece, ...]:
         """One piece, in log x unless it starts at zero.
 
-        A null space that is being forgotten gathers near zero.
+        Training shrinks the eigenvalues in the null space of the target, so they gather near zero.
         """
         low, high = self.intervals[0]
         return (Decades(low, high),) if low > 0 else (HardEdge(high, 4),)

@@ -25,7 +25,10 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero,
 
 @dataclass(frozen=True)
 class SymmetricProduct(Law):
-    """The law of the singular values of `W_Q W_K^T / sqrt(m d)`, `m/d = rank_ratio`, with both signs.
+    """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs.
+
+    Args:
+        rank_ratio: k = m/d.
 
     >>> law = SymmetricProduct(0.5)
     >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
@@ -41,7 +44,7 @@ class SymmetricProduct(Law):
         require_scale("product of factors: scale", self.scale)
 
     def scaled(self, factor: float) -> SymmetricProduct:
-        """Return the law of `factor X`."""
+        """Return the law of `factor X`, where X has this law."""
         return replace(self, scale=self.scale * factor)
 
     @property
@@ -62,7 +65,10 @@ class SymmetricProduct(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `k^2 abs(x) rho(k x^2)`, rho of `HeadNull(k)`; if k > 1, use the transform."""
+        """Return the density `k^2 abs(x) rho(k x^2)`, where rho is the density of `HeadNull(k)`.
+
+        If k > 1, the density comes from the transform.
+        """
         x, k = np.asarray(x, dtype=float), self.rank_ratio
         if k > 1:
             return super().density(x)
@@ -70,7 +76,10 @@ class SymmetricProduct(Law):
         return np.asarray(k * k * np.abs(x) * HeadNull(k).density(k * x * x) / self.scale)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `(1 - k)/z + k^2 z G(k z^2)`, G of `HeadNull(k)`; if k > 1, the cubic's smallest root."""
+        """Return the transform `(1 - k)/z + k^2 z G(k z^2)`, where G is the transform of `HeadNull(k)`.
+
+        If k > 1, it is the smallest root of the cubic in the module's docstring.
+        """
         k, scale = self.rank_ratio, self.scale
         z = np.asarray(z) / scale
         if k > 1:
@@ -94,9 +103,9 @@ class SymmetricProduct(Law):
 
     @cached_property
     def _top(self) -> float:
-        """The upper edge if k > 1, with `W = g^2` and c = 1 - 1/k.
+        """The upper edge if k > 1.
 
-        It is the smallest value of `x = (1 + c W)/(sqrt(W) (1 - W/k))`.
+        It is the smallest value of `x = (1 + c W)/(sqrt(W) (1 - W/k))`, where `W = g^2` and c = 1 - 1/k.
         """
         k = self.rank_ratio
         c = 1 - 1 / k
@@ -108,7 +117,11 @@ class SymmetricProduct(Law):
 
 @dataclass(frozen=True)
 class _Side:
-    """The piece of the positive singular values `scale sqrt(x/k)`, from the piece of their squares x."""
+    """The quadrature piece of the positive singular values `scale sqrt(x/k)`.
+
+    Args:
+        squares: the piece of x.
+    """
 
     squares: Piece
     k: float
@@ -130,7 +143,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Mirror:
-    """A piece mirrored by `x -> -x`."""
+    """The mirror image of a piece under `x -> -x`."""
 
     piece: Piece
 

@@ -56,7 +56,7 @@ class PowerLaw(Law):
         return np.where(x >= self.x_min, value, -np.inf)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return `1 - (x/x_min)^(1 - alpha)`."""
+        """Return the distribution function `1 - (x/x_min)^(1 - alpha)`."""
         at = np.maximum(np.asarray(x, dtype=float), self.x_min)
         return np.asarray(-np.expm1((1 - self.alpha) * np.log(at / self.x_min)))
 
@@ -66,7 +66,10 @@ class PowerLaw(Law):
             return np.asarray(self.x_min * np.exp(-np.log1p(-p) / (self.alpha - 1)))
 
     def moment(self, order: int) -> float:
-        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`, or infinity."""
+        """Return the moment of order k, `x_min^k (alpha - 1)/(alpha - 1 - k)`.
+
+        It is infinite if k is at least alpha - 1.
+        """
         left = self.alpha - 1 - order
         return float(self.x_min**order * (self.alpha - 1) / left) if left > 0 else np.inf
 
@@ -80,7 +83,7 @@ class PowerLaw(Law):
 
 @dataclass(frozen=True)
 class Lognormal(Law):
-    """The law of `exp(mu + sigma N(0, 1))` given that it exceeds `x_min`, which may be zero.
+    """The law of `exp(mu + sigma N(0, 1))`, given that it exceeds `x_min`.
 
     >>> law = Lognormal(0.0, 1.0)
     >>> round(law.moment(2), 9), float(law.cdf(1.0))
@@ -136,7 +139,7 @@ class Lognormal(Law):
     def moment(self, order: int) -> float:
         """Return the moment of order k.
 
-        `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
+        It is `exp(k mu + k^2 sigma^2 / 2) P(s > s_min - k sigma) / P(s > s_min)`.
         """
         tail = scipy.special.log_ndtr(order * self.sigma - self._s_min) - self._log_mass
         with np.errstate(over="ignore"):

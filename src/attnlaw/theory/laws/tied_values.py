@@ -40,15 +40,16 @@ START = 1e3  # the continuation from infinity begins at this multiple of the upp
 
 @dataclass(frozen=True)
 class TiedValuesLaw(Law):
-    """Squared singular values of centred multi-head attention with K = V, or of its output, as n -> infinity.
+    """The squared singular values of centred multi-head attention with K = V, as n -> infinity.
 
-    The atom at zero is `1 - min(1, gK, gO)`. The law does not apply to causal masks, to correlated tokens, or
-    if beta is near `few_rows_beta(n)`.
+    With an output ratio, it is the law of the layer's output. The atom at zero has weight `1 - min(1, gK,
+    gO)`. The law does not apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`.
 
     Args:
         beta: standard deviation of a row's logits.
-        key_ratio: gK, the total size of keys over n tokens.
-        output_ratio: gO; None for the law before the output matrix.
+        key_ratio: the total size of all keys divided by the number of tokens (gK).
+        output_ratio: the output size divided by the number of tokens (gO). None means the law before the
+            output matrix.
 
     >>> law = TiedValuesLaw(1.0, heads=16, key_ratio=16.0, output_ratio=16.0)
     >>> [round(end, 4) for end in law.intervals[0]], round(law.moment(2), 2)
@@ -78,7 +79,10 @@ class TiedValuesLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The values a with `x = 0` at `u = -a`, ascending: 1, the output ratio, the keys' rank over n."""
+        """The values a for which `u = -a` gives `x = 0`, in ascending order.
+
+        They are 1, the output ratio if there is one, and the smaller of gK and the number of heads.
+        """
         given = () if self.output_ratio is None else (self.output_ratio,)
         return tuple(sorted((1.0, *given, min(self.key_ratio, float(self.heads)))))
 
@@ -88,7 +92,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """One interval, whose ends are the extrema of x(v) at real v off the jumps."""
+        """One interval, whose ends are extrema of x(v) at real v outside the range of the jumps."""
         return ((self._lower_edge, self._upper_edge),)
 
     @property
@@ -97,7 +101,10 @@ class TiedValuesLaw(Law):
         return (make_piece(*self.intervals[0], order),)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(1 + u)/x`, continued from far above the real line by Newton's method."""
+        """Return the Stieltjes transform `(1 + u)/x`.
+
+        Newton's method follows it from far above the real line.
+        """
         place = np.asarray(z).astype(complex)
         below = place.imag < 0
         x = np.where(below, place.conj(), place)
@@ -111,7 +118,7 @@ class TiedValuesLaw(Law):
     def moment(self, order: int) -> float:
         """Return the moment of this order, by Lagrange's inversion of `x/v = F(u)`.
 
-        `u = sum_q h m_q v^(-q)`, m_q the moments of the jumps.
+        The series is `u = sum_q h m_q v^(-q)`, where m_q are the moments of the jumps.
         """
         al, b, rate = self._letters
         poisson = [1.0, *(_free_poisson_moment(rate, k) for k in range(1, 2 * order + 1))]
@@ -127,13 +134,13 @@ class TiedValuesLaw(Law):
 
     @property
     def _letters(self) -> tuple[float, float, float]:
-        """The letters al, b and the rate gK/h of the notation table."""
+        """The numbers al and b of the notation table, and the rate gK/h."""
         square = self.beta**2
         al = 0.5 * square**2 * float(scipy.special.hyp1f1(1.0, 3.0, square))
         return al, self.heads * square / self.key_ratio, self.key_ratio / self.heads
 
     def _u(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """Return u at v, and its logarithmic derivative `v du/dv`."""
+        """Return u at v, and the derivative `v du/dv`."""
         al, b, rate = self._letters
         R: Complexes = np.sqrt(al**2 + 4 * b * v)
         G, slope = _free_poisson(2 * v / (al + R), rate)
@@ -154,7 +161,10 @@ class TiedValuesLaw(Law):
         return x, steep
 
     def _inverse(self, x: Complexes) -> Complexes:
-        """Return v above the real line with `x(v) = x`, followed along `x + i height` from far away."""
+        """Return the v above the real line with `x(v) = x`.
+
+        Newton's method follows it along `x + i height`, from far away down to x.
+        """
         size = np.abs(x)
         start = START * self._upper_edge + size
         steps = int(np.log2(1e4 * (start / size).max(initial=1.0))) + 1
@@ -194,7 +204,10 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def _lower_edge(self) -> float:
-        """The lower edge: the maximum of x for u from minus the smallest factor to minus the second."""
+        """The lower edge.
+
+        It is the largest x for u between minus the smallest factor and minus the second smallest.
+        """
         first, second, *_ = self.factors
         if first == second:
             return 0.0
@@ -220,7 +233,10 @@ class TiedValuesLaw(Law):
 
 
 def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:
-    """Return the transform G of the free Poisson law and its slope, `x G^2 - (x + 1 - rate) G + 1 = 0`."""
+    """Return the transform G of the free Poisson law and the slope of G.
+
+    G solves `x G^2 - (x + 1 - rate) G + 1 = 0`.
+    """
     root = np.sqrt(x - (1 - np.sqrt(rate)) ** 2) * np.sqrt(x - (1 + np.sqrt(rate)) ** 2)
     middle = x + 1 - rate
     with np.errstate(all="ignore"):
@@ -231,5 +247,5 @@ def _free_poisson(x: Complexes, rate: float) -> tuple[Complexes, Complexes]:
 
 
 def _free_poisson_moment(rate: float, order: int) -> float:
-    """Return `sum_j N(order, j) rate^j`, N the Narayana numbers."""
+    """Return the moment `sum_j N(order, j) rate^j` of the free Poisson law (N: Narayana numbers)."""
     return sum(comb(order, j) * comb(order, j - 1) * rate**j for j in range(1, order + 1)) / order

@@ -48,7 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of `X - 2 sigma^2 Re g(X)`, X of the law `base`.
+    """The law of `X - 2 sigma^2 Re g(X)`, where X has the law `base` and g is its transform.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Shrunk(FreeConvolution(MarchenkoPastur(0.5), 1.0))
@@ -71,7 +71,7 @@ class Shrunk(Law):
         return points - 2 * self.base.sigma**2 * self.base.stieltjes(points).real, weights
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return `density of X / (dy/dx)`, interpolated in a fine table of the map."""
+        """Return the density of X divided by dy/dx, interpolated in a fine table."""
         x = np.asarray(x, dtype=float)
         total = np.zeros(x.shape)
         for _, y, height in self._maps:
@@ -80,7 +80,10 @@ class Shrunk(Law):
 
     @cached_property
     def _maps(self) -> list[tuple[Reals, Reals, Reals]]:
-        """Tables of x, y(x) and the density of y on each interval, with more points near the edges."""
+        """Tables of x, y(x) and the density of y, one for each interval of the base law.
+
+        Their points are denser near the edges.
+        """
         maps = []
         for low, high in self.base.intervals:
             theta = np.linspace(NEAR_END, np.pi - NEAR_END, 1201)
@@ -100,7 +103,7 @@ SMALL = 1e-4
 class Rectification:
     """The integrals that state evolution needs, one value for each member of a batch.
 
-    J, M1, chi and E are those of the module's formulas. `mass` is the weight above the threshold, and `slope`
+    The module's docstring defines J, M1, chi and E. `mass` is the weight above the threshold, and `slope`
     is the derivative of chi with respect to b.
     """
 
@@ -115,12 +118,15 @@ class Rectification:
 def rectify(
     table: Truncated, b: Reals, which: Indices | None = None, cut: Reals | None = None
 ) -> Rectification:
-    """Integrate `(x - b)_+` against each mu_a, or `(x - b) 1(x > cut)` if the cut is higher.
+    """Compute the integrals of state evolution for `f(x) = (x - b)_+` under each mu_a.
+
+    With a cut above b, `f(x) = (x - b) 1(x > cut)`.
 
     Args:
-        table: the integrals of each mu_a.
+        table: the table of integrals under each mu_a.
         b: thresholds, one for each member.
-        which: the members to compute; all if None.
+        which: the indices of the members to compute. None means all.
+        cut: the values below which f is zero, one for each member. None means no cut.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))
@@ -141,13 +147,15 @@ def rectify(
 
 @dataclass(frozen=True)
 class Rectified(Law):
-    """The law of `scale (X - threshold)_+`, X of the law `base`: an atom at zero and a shifted bulk.
+    """The law of `scale (X - threshold)_+`, where X has the law `base`.
+
+    It has an atom at zero and a shifted bulk.
 
     Args:
         sides: 2 for the law of `scale (abs(X) - threshold)_+` with a symmetric base.
-        cut: values of X below it become zero, so the bulk starts at `scale (cut - threshold)`; None for no
-            cut.
-        kept: the weight of the bulk if it is already known; it is computed if None.
+        cut: the value of X below which the result is zero, so the bulk starts at `scale (cut - threshold)`.
+            None means no cut.
+        kept: the weight of the bulk, if it is already known. None means that it is computed.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Rectified(FreeConvolution(MarchenkoPastur(0.5), 1.0), threshold=0.5)
@@ -197,7 +205,9 @@ class Rectified(Law):
 
 @dataclass(frozen=True)
 class Thresholded(Law):
-    """The law of `X 1(|X| > tau)`, X of the law `base`: an atom at zero, and the base beyond tau.
+    """The law of `X 1(|X| > tau)`, where X has the law `base`.
+
+    It has an atom at zero, and beyond tau it equals the base law.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Thresholded(FreeConvolution(MarchenkoPastur(0.5), 1.0), tau=0.5)
@@ -224,7 +234,7 @@ class Thresholded(Law):
 
     @property
     def distance(self) -> float:
-        """The squared distance E of the thresholded matrix from the matrix without noise, per dimension.
+        """The squared distance E between the thresholded matrix and the matrix without noise, per dimension.
 
         >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
         >>> noise, far = FreeConvolution(MarchenkoPastur(0.5), 1.0), 99.0
@@ -248,7 +258,7 @@ class Thresholded(Law):
 
 @dataclass(frozen=True)
 class Folded(Law):
-    """The law of `abs(X)`, X of a symmetric law `base`.
+    """The law of `abs(X)`, where X has the symmetric law `base`.
 
     >>> from attnlaw.theory.laws.semicircle import Semicircle
     >>> round(Folded(Semicircle(1.0)).mean, 6)  # the quarter circle: 8/(3 pi)
@@ -281,7 +291,7 @@ class Folded(Law):
 
 @dataclass(frozen=True)
 class Mirrored(Law):
-    """The law of `-X`, X of the law `base`: `g(z) = -g_base(-z)`.
+    """The law of `-X`, where X has the law `base`.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Mirrored(MarchenkoPastur(0.5))
@@ -303,9 +313,10 @@ class Mirrored(Law):
         return self.base.density(-np.asarray(x, dtype=float))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return `-g_base(-z)`, or its conjugate at a real point.
+        """Return the Stieltjes transform, `-g_base(-z)` at complex points and its conjugate at real points.
 
-        Inside the support, -z + i0 is the conjugate of what the base law means by -z.
+        A real point means the limit from above. Its mirror image -z approaches the line from below, which
+        gives the conjugate.
         """
         z = np.asarray(z)
         g = -self.base.stieltjes(-z)
