@@ -1,13 +1,14 @@
-"""LoRA adapters (arXiv 2106.09685) in the layout of `peft`: alone, or added to their base model.
+"""Read LoRA adapters (arXiv 2106.09685) as `peft` saves them, alone or added to their base model.
 
 An adapter is a directory with adapter_config.json and adapter_model.safetensors (or .bin). A weight W, stored
 (out, in), becomes W + s B A with A (`lora_A`, r x in), B (`lora_B`, out x r), and s = lora_alpha / r, or
 lora_alpha / sqrt(r) with `use_rslora`. The ranks follow from the shapes, so `rank_pattern` is not read.
-`alpha_pattern` overrides lora_alpha: as in peft, the first pattern counts that is the end of the module's
-name, beginning at a dot; a dot in it matches any character.
 
-Some adapters also change their base (PiSSA keeps the rest of W there). B A alone is not what they add, so
-they are not supported.
+`alpha_pattern` overrides lora_alpha for some modules. As in peft, the first pattern counts that equals the
+end of the module's name, starting after a dot. A dot in a pattern matches any character.
+
+Some adapters also change their base (PiSSA keeps the rest of W there). For them, B A is not the whole change,
+so they are not supported.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ MODULE_NAME = re.compile(r"[A-Za-z0-9_.-]+")  # regular expressions are never ru
 # Ways to initialise an adapter that do not change the base, in addition to True and False.
 KEEP_BASE = ("gaussian", "eva", "orthogonal")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "use_dora", "use_qalora")
-MOST_PARTS = 64  # of a module's name
+MOST_PARTS = 64  # the largest number of parts in a module's name
 MOST_ALPHA = 1e100  # far above any real value, and safe in float64
 
 
 @dataclass(frozen=True)
 class Update:
-    """The update of one weight, `scale * up @ down`; `up` and `down` are names of tensors."""
+    """The update of one weight: `scale * up @ down`.
+
+    `module` is the module that has the weight. `up` and `down` are the names of tensors in the adapter.
+    """
 
     module: str
     down: str
@@ -54,14 +58,17 @@ class Update:
 
     @property
     def layer(self) -> int | None:
-        """The first number in the module's name."""
+        """The number of the layer: the first number in the module's name, or None if it has none."""
         number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
         return int(number[1]) if number else None
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """An open adapter; `transposed` if its config says that weights are stored (in, out)."""
+    """An open adapter.
+
+    `transposed` is true if the adapter's config says that the base model stores its weights as (in, out).
+    """
 
     source: str
     tensors: Tensors
@@ -69,10 +76,11 @@ class Adapter:
     transposed: bool
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
-        """Read the update as a product on row vectors, float64.
+        """Read the two factors of an update in float64.
 
         Returns:
-            The factors (in x r) and (r x out); the first contains the scale.
+            The factors (in x r) and (r x out). Their product, which contains the scale, is the update of a
+            weight that acts on row vectors.
         """
         down, up = (
             require_real(self.tensors.read(name), self.source, name).astype(np.float64)
@@ -82,7 +90,7 @@ class Adapter:
             require_finite(matrix, self.source, name, "training diverged, use an earlier checkpoint")
         with np.errstate(over="ignore"):
             left = update.scale * down.T
-            limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # of the entries of the product
+            limit = np.abs(left).max() * np.abs(up).max() * len(up.T)  # no entry of the product is larger
         if not np.isfinite(limit):
             raise InputError(
                 f"{self.source}: the product of {update.down} and {update.up}, times {update.scale:.3g}, "
@@ -93,7 +101,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class LowRankBlock:
-    """The update of one weight as a block of a model with a single product."""
+    """A block of a model whose only product is the update of one weight."""
 
     adapter: Adapter
     update: Update
@@ -102,7 +110,7 @@ class LowRankBlock:
         yield self.adapter.factors(self.update)
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> None:
-        """Return None: an adapter does not state which norm its weights read."""
+        """Return None, because an adapter does not say which norm comes before its weights."""
 
     def product(self) -> Product:
         shapes = self.adapter.tensors.shapes
@@ -113,7 +121,10 @@ class LowRankBlock:
 
 
 def adapter_model(adapter: Adapter, name: str) -> Model:
-    """Return an adapter as a model without layers, with one matrix for each weight that it changes."""
+    """Return an adapter as a model without layers.
+
+    The model has one matrix for each weight that the adapter changes.
+    """
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
     return Model(printable(name), KIND, adapter.tensors, Network((), (), (), None, tuple(leaves)))
@@ -126,7 +137,11 @@ def is_adapter(path: Path) -> bool:
 
 
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
-    """Read an adapter's config and tensor names, and check that the factors of every update fit together."""
+    """Open the adapter in a directory without reading its weights.
+
+    Raise an `InputError` if the config or the shapes of the factors do not fit together. `open_file` opens a
+    file of weights.
+    """
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
     if file is None:
@@ -207,7 +222,7 @@ def _ends_with_pattern(pattern: str, module: str) -> bool:
 
 
 class AdaptedTensors(Tensors):
-    """The tensors of a base model with the updates of an adapter, which are added when a tensor is read."""
+    """The tensors of a base model, to which the updates of an adapter are added when a tensor is read."""
 
     def __init__(self, model: Model, adapter: Adapter) -> None:
         base = model.tensors
@@ -256,10 +271,10 @@ class AdaptedTensors(Tensors):
 
 
 def _stored_in_out(model: Model) -> dict[str, bool]:
-    """Return which tensors are stored (in, out), according to the layers of the model.
+    """Return, by tensor name, whether the layers of the model store it as (in, out).
 
-    The adapter's `fan_in_fan_out` does not help: peft sets it by the last layer that it met, so in a model
-    with both kinds it is wrong for one of them.
+    The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
+    it is wrong for some layers of a model that stores weights both ways.
     """
     orientations = {}
     for part in (*(view for layer in model.layers for view in layer.views), model.unembedding_view):
@@ -270,7 +285,10 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
 
 
 def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
-    """Return the base model's tensor for each update, by module. Its prefix may be longer or shorter."""
+    """Return the name of the base model's tensor that each update changes, by module.
+
+    The names in the base model may have a longer or a shorter prefix than those in the adapter.
+    """
     fitting: dict[str, list[str]] = {f"{update.module}.weight": [] for update in adapter.updates}
     for name in base.shapes:
         for ending in _endings(name):
@@ -292,7 +310,7 @@ def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
 
 
 def _endings(name: str) -> Iterator[str]:
-    """Yield the name from each of its dots on, shortest first.
+    """Yield the endings of a name that start after a dot, shortest first, and then the whole name.
 
     >>> list(_endings("model.layers.0"))
     ['0', 'layers.0', 'model.layers.0']

@@ -43,7 +43,10 @@ LAYER, RMS, NONE = ("layer", "rms", "none")
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm as it is stored; `gain` and `bias` name its tensors, None if it has none."""
+    """A norm as it is stored.
+
+    `gain` and `bias` are the names of its tensors, or None if it has no such tensor.
+    """
 
     kind: str
     gain: str | None = None
@@ -55,20 +58,21 @@ class Norm:
 
 @dataclass(frozen=True, eq=False)
 class NormFold:
-    """The linear map that a norm puts before a matrix: C diag(gain), or diag(gain) if not `centred`.
+    """The matrix C diag(gain) that a norm puts before the matrix it feeds; diag(gain) if not `centred`.
 
-    It is applied without forming a matrix. `gain` has one entry for each input, or one for all.
+    The product with another matrix is computed without forming this one. `gain` has one entry for each
+    input, or one for all inputs.
     """
 
     gain: Reals
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """Return the product of this linear map and a matrix."""
+        """Return the product of this matrix and another one."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:
-        """Return the product of the transposed map and a matrix."""
+        """Return the product of the transpose of this matrix and another matrix."""
         return self.gain[:, None] * self._centred(columns)
 
     def _centred(self, columns: Reals) -> Reals:
@@ -81,15 +85,15 @@ NO_NORM = Norm(NONE)
 
 @dataclass(frozen=True)
 class Rotary:
-    """Which entries of a head rotary positions turn, and how they are paired.
+    """The entries of a head that rotary positions rotate, and how they are paired.
 
-    The `size` entries from `start` on are turned. Entry i is paired with i + size / 2, or, if `adjacent`, 2i
-    with 2i + 1; the angle is position * base^(-2i / size).
+    The `size` entries from `start` on are rotated in pairs. Entry i is paired with i + size / 2, or, if
+    `adjacent`, 2i with 2i + 1. The angle is position * base^(-2i / size).
 
     Args:
-        base: None if the config does not state it or rescales it.
-        scale: a further factor of the turned entries (yarn, longrope); None if the type of positions is
-            unknown.
+        base: the base of the angles; None if the config does not state it or rescales it.
+        scale: a further factor of the rotated entries (yarn, longrope); None if the type of positions is
+        unknown.
     """
 
     size: int
@@ -101,7 +105,9 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Scores:
-    """How attention computes its scores: norms of queries and keys, positions, `scale * q . k`, then a cap.
+    """How an attention block computes its scores from queries q and keys k.
+
+    It normalises queries and keys, applies positions, computes `scale * q . k`, and then applies a cap.
 
     Args:
         sinks: the tensor with one further score per head that belongs to no token. The weights of tokens then
@@ -124,11 +130,12 @@ UNSCALED = Scores(1.0)
 
 @dataclass(frozen=True)
 class View:
-    """A stored tensor, or some of its columns, as a matrix on row vectors, shape (in, out).
+    """A stored tensor, or some of its columns, read as a matrix of shape (in, out).
 
     Args:
-        start, block, stride: the columns are [start, start + out). With `block` and `stride` they are runs of
-            `block` columns that begin `stride` apart.
+        start, block, stride: the columns to take. Without `block` and `stride`, they are [start, start +
+        out). With
+            them, they are runs of `block` columns that begin `stride` columns apart.
     """
 
     tensor: str
@@ -144,7 +151,7 @@ class View:
 
     @property
     def elements(self) -> int:
-        """How many numbers are in memory when the matrix is read."""
+        """The number of entries in memory while the matrix is read."""
         return self.shape[0] * self.shape[1] + (self.after.elements if self.after else 0)
 
     @property
@@ -162,13 +169,14 @@ class View:
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention block: its four matrices, how they split into heads, and the norms that they read.
+    """One attention block.
 
     Args:
         shared_key: the part of the key that is the same for all heads (latent attention only).
         memory_norm: the norm that keys and values read in cross-attention or from an earlier layer; None if
             it is unknown.
-        value_norm, output_norm: norms of each head's values, and of the mixed values. Not part of VO.
+        value_norm, output_norm: the norms of each head's values, and of the mixed values. They are not part
+        of VO.
     """
 
     query: View
@@ -189,11 +197,14 @@ class Attention:
 
     @property
     def source_norm(self) -> Norm | None:
-        """The norm that keys and values read."""
+        """The norm that keys and values read; None if it is unknown."""
         return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
-        """Return the norms before both sides of the QK or VO products; the output side of VO has none."""
+        """Return the norms on the left and right side of the products of one kind ("qk" or "vo").
+
+        The right side of VO has no norm.
+        """
         return (self.norm, self.source_norm) if KINDS[kind].scores else (self.source_norm, NO_NORM)
 
     @property
@@ -202,7 +213,7 @@ class Attention:
 
     @property
     def latent(self) -> bool:
-        """Whether factors of a head are products of two tensors."""
+        """True if each factor of a head is a product of two tensors (latent attention)."""
         return self.shared_key is not None
 
     def kv_head(self, head: int) -> int:
@@ -210,13 +221,13 @@ class Attention:
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
-        """Return the matrices that the QK or VO products of this block consist of."""
+        """Return the stored matrices of which the products of one kind ("qk" or "vo") consist."""
         if not KINDS[kind].scores:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
 
     def factors(self, model: Model, kind: str) -> Iterator[tuple[Reals, Reals]]:
-        """Yield the thin factors (N x d, d x N) of each head's QK or VO product."""
+        """Yield the two thin factors (N x d and d x N) of each head's QK or VO product."""
         first, second, *shared = (model.read(view) for view in self.views(kind))
         for head in range(self.heads):
             group = self.kv_head(head)
@@ -227,14 +238,14 @@ class Attention:
                 yield _column_block(first, group, self.kv_heads), _column_block(second.T, head, self.heads).T
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
-        """Return the factors of a head with the norms on both sides folded in; None if a norm is unknown."""
+        """Return the two factors of a head with the norms folded in, or None if a norm is unknown."""
         before, behind = self.norms(kind)
         if before is None or behind is None:
             return None
         return model.applied(before, left), right if behind.kind == NONE else model.applied(behind, right.T).T
 
     def products(self) -> Heads[Product]:
-        """Return the QK and VO products of every head. Those of one kind are read together."""
+        """Return the QK and VO products of every head."""
         d, d_v = self.head_size, self.output.shape[0] // self.heads
         qk = Product(self.views("qk"), (self.query.shape[0], self.key.shape[0]), d, self, self.latent)
         vo = Product(self.views("vo"), (self.value.shape[0], self.output.shape[1]), d_v, self, self.latent)
@@ -245,7 +256,7 @@ class Attention:
 class FeedForward:
     """A feed-forward block: x -> phi(x M_in) M_out, or (phi(x M_gate) * x M_in) M_out with a gate.
 
-    `norm` makes x from the stream; None if it is unknown. `outer_norm` is applied before M_out.
+    `norm` is the norm whose output is x, or None if it is unknown. `outer_norm` is the norm before M_out.
     """
 
     inner: View
@@ -261,7 +272,7 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """One layer as it is stored: self-attention, cross-attention and feed-forward block.
+    """One layer as it is stored.
 
     In a mixture of experts, `feed_forward` is the block that every token passes (a shared expert, or None),
     and a router chooses among `experts`. `router_sum` is the largest sum of the router's weights for one
@@ -282,12 +293,12 @@ class StoredLayer:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """All matrices of its blocks."""
+        """The matrices of all blocks of the layer."""
         blocks = [block for block in (self.attention, self.cross, *self.feed_forwards) if block]
         return tuple(view for block in blocks for view in vars(block).values() if isinstance(view, View))
 
     def products(self) -> Layer[Product]:
-        """Return the layer of the network, with its products as leaves."""
+        """Return the layer as a branch of the `Network` tree, with a `Product` for each matrix."""
         attention, cross = self.attention.products(), None if self.cross is None else self.cross.products()
         feed_forward = None if self.feed_forward is None else self.feed_forward.products()
         experts = tuple(expert.products() for expert in self.experts)
@@ -295,23 +306,24 @@ class StoredLayer:
 
 
 class FactorSource(Protocol):
-    """A block from which all products of one kind are read together."""
+    """The interface of a block that reads all its products of one kind together."""
 
     def factors(self, model: Model, kind: str) -> Iterable[tuple[Reals, Reals]]:
-        """Return the thin factors of the products, one pair for each."""
+        """Return a pair of thin factors for each product of one kind."""
 
     def applied(self, model: Model, kind: str, left: Reals, right: Reals) -> tuple[Reals, Reals] | None:
-        """Return a pair of factors with the norms before it folded in; None if they are unknown."""
+        """Return a pair of factors with the norms folded in, or None if a norm is unknown."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """One matrix of a model that is not read yet: a stored matrix, or a product of thin factors of a `block`.
+    """One matrix of a model before it is read: a stored matrix, or a product of thin factors.
 
     Args:
-        inner: inner dimension of the product (d_head, or the rank of an update); None for a stored matrix.
-        norm: the norm that a stored matrix reads; None if it is unknown, and for products, whose block knows
-            it.
+        inner: the inner dimension of a product (d_head, or the rank of an update); None for a stored matrix.
+        block: the block that reads the factors of a product; None for a stored matrix.
+        norm: the norm that a stored matrix reads. It is None if the norm is unknown, and for products,
+            because their block has the norms.
     """
 
     views: tuple[View, ...]  # the stored matrices it consists of
@@ -327,12 +339,12 @@ class Product:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the stored tensors that it consists of."""
+        """The names of the stored tensors of which the matrix consists."""
         return tuple(name for view in self.views for name in view.tensors)
 
     @property
     def elements(self) -> int:
-        """How many numbers are in memory when it is read, together with the others of its kind."""
+        """The number of entries in memory while the stored matrices are read."""
         return sum(view.elements for view in self.views)
 
 
@@ -342,6 +354,6 @@ def _column_block(matrix: Reals, number: int, parts: int) -> Reals:
 
 
 def attention_widths(layers: Sequence[StoredLayer]) -> tuple[int, ...]:
-    """Return the different widths of the attention blocks' inputs, ascending."""
+    """Return the different numbers of inputs of attention matrices, ascending."""
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
     return tuple(sorted({view.shape[0] for block in blocks for view in (block.query, block.key)}))

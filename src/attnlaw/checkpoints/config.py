@@ -1,4 +1,4 @@
-"""Sizes of a model from config.json, or from plain values that a checkpoint contains."""
+"""Read the sizes of a model from config.json, or from values that a checkpoint contains."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ MOST_NUMBER = sys.float_info.max
 
 
 class Config:
-    """The values of a config.json. A missing value is None; a value of the wrong type raises an error.
+    """The values of a config.json. A missing value is None; a value of the wrong type raises an `InputError`.
 
-    `model_types` has the `model_type` of the inner config (such as `text_config`) first, then the outer one.
+    `model_types` lists the `model_type` of the inner config (such as `text_config`), and then that of the
+    outer one.
     """
 
     def __init__(self, values: Mapping[str, Any] | None = None, source: str = "config") -> None:
@@ -38,7 +39,7 @@ class Config:
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
-        """Return the first of `keys` that is present, which must be a positive integer."""
+        """Return the value of the first of `keys` that is present, or None. It must be a positive integer."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -49,7 +50,7 @@ class Config:
         return None
 
     def number(self, key: str) -> float | None:
-        """Return a value that must be a positive number."""
+        """Return the value of `key`, or None if it is missing. It must be a positive number."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -58,7 +59,7 @@ class Config:
         return float(value)
 
     def text(self, *keys: str) -> str | None:
-        """Return the first of `keys` whose value is text."""
+        """Return the first value of `keys` that is text, or None if there is none."""
         return next((value for key in keys if isinstance(value := self.values.get(key), str)), None)
 
     def __contains__(self, key: str) -> bool:
@@ -66,7 +67,7 @@ class Config:
 
 
 def require_value(source: str, key: str, value: Any, fits: bool, expected: str) -> None:
-    """Raise an `InputError` if a value from a file does not fit; the message states what was expected."""
+    """Raise an `InputError` if a value from a file does not fit. `expected` says in words what would fit."""
     if not fits:
         huge = isinstance(value, int) and abs(value) >= MOST_SIZE
         shown = f"an integer of {value.bit_length()} bits" if huge else f"{value!r:.80}"
@@ -74,7 +75,7 @@ def require_value(source: str, key: str, value: Any, fits: bool, expected: str) 
 
 
 def read_config(path: Path) -> Config:
-    """Read a config.json; return an empty `Config` if the file does not exist."""
+    """Read a config.json. Return an empty `Config` if the file does not exist."""
     if not path.is_file():
         return Config(source=str(path))
     remedy = f"restore the model's {path.name} or remove it"
@@ -85,7 +86,7 @@ def read_config(path: Path) -> Config:
 
 
 def read_params(path: Path) -> Config:
-    """Read a params.json of Meta or Mistral, which may keep its values in a table `model`."""
+    """Read a params.json of Meta or Mistral, with some keys renamed as in config.json."""
     values = read_config(path).values
     values = dict(inner) if isinstance(inner := values.get("model"), Mapping) else values
     if "n_kv_heads" in values:

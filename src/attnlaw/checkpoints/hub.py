@@ -31,7 +31,12 @@ def is_hub_id(source: str) -> bool:
 
 
 def fetch(model: str, config_only: bool = False) -> Path:
-    """Return the directory with a model's config and weights, downloading what the cache does not have."""
+    """Return the directory with a model's config and weights.
+
+    Download the files that the cache does not have.
+
+    If `config_only` is true, the weights are not downloaded.
+    """
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
     assert hit is not None, f"{model} is no id on a hub"
@@ -65,7 +70,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
 
 
 def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
-    """Return an earlier download, if the hub cannot be reached."""
+    """Return the directory of an earlier download, because the hub cannot be reached for this `reason`."""
     try:
         return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:
@@ -78,7 +83,7 @@ def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) 
 
 
 def _files_to_fetch(repository: str, names: list[str], config_only: bool) -> list[str]:
-    """Choose the weights in the best format that the repository has, and the config."""
+    """Return the names of the config and of the weights in the best format that the repository has."""
     if config_only:
         if "config.json" not in names:
             raise InputError(f"{repository}: holds no config.json; choose a repository of a Transformer")

@@ -1,4 +1,4 @@
-"""A checkpoint as a Transformer, and how its weight matrices, biases and norms are read."""
+"""The open checkpoint of a Transformer, which reads matrices, biases and norms when they are needed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True, repr=False)
 class Model:
-    """An open checkpoint: `layers` as they are stored, `network` as the theory uses them.
+    """An open checkpoint of a Transformer.
 
     Args:
-        name: what rows call the model.
-        family: the model type, or the family whose tensor names it has.
-        network: the tree of its matrices, none of them read yet.
-        embedding_view, unembedding_view: the token embedding and the output matrix, if they were found.
-        extensions: features beyond the plain post-norm encoder for which the bounds were stated.
-        warnings: sentences about what was not read, or what the numbers do not cover.
+        name: the name of the model in rows.
+        family: the model type, or the name of the family whose tensor names the checkpoint has.
+        network: the tree of the model's matrices, which are not read yet.
+        layers: the layers as they are stored.
+        embedding_view, unembedding_view: the token embedding and the output matrix, or None if not found.
+        extensions: features that the plain post-norm encoder of the bounds does not have.
+        warnings: sentences about what was not read and about what the numbers do not cover.
         config: the values from which the sizes were read.
-        keeps_float32: read weights stored in less than 32 bits as float32 instead of float64.
+        keeps_float32: true to read weights stored in less than 32 bits as float32 instead of float64.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Model:
 
     @property
     def hidden_size(self) -> int | None:
-        """The width N, if all layers have the same."""
+        """The width N of the layers; None if they have different widths."""
         return self.network.hidden_size
 
     def __repr__(self) -> str:
@@ -55,15 +56,18 @@ class Model:
 
     @property
     def heads(self) -> int | None:
-        """The heads of the first layer; None for a model without layers or with several towers."""
+        """The number of heads in the first layer; None for a model without layers or with several towers."""
         return self.layers[0].attention.heads if self.layers and not self.network.towers else None
 
     def layer(self, number: int) -> StoredLayer:
-        """Return the layer with that number. Layers of linear attention count, although they are not read."""
+        """Return the layer with that number. The numbers also count layers of linear attention."""
         return next(layer for layer in self.layers if layer.index == number)
 
     def read(self, view: View) -> Reals:
-        """Read a matrix as float64, shape (in, out). Raise an `InputError` if an entry is NaN or infinite."""
+        """Read a matrix of shape (in, out), as float64 unless `keeps_float32` is set.
+
+        Raise an `InputError` if an entry is NaN or infinite.
+        """
         stored = self._stored(view.tensor, view.member)
         part = stored[view.columns].T if view.stored_out_in else stored[:, view.columns]
         if self.keeps_float32 and self.is_narrow(view):
@@ -76,25 +80,25 @@ class Model:
         return view.after is None and self.tensors.dtype(view.tensor) not in ("float64", "float32")
 
     def bias(self, view: View) -> Reals:
-        """Read the bias of a matrix's outputs; zeros if it has none."""
+        """Read the bias that is added to a matrix's outputs. Without one, return zeros."""
         if view.bias is None:
             return np.zeros(view.shape[1])
         return self._finite(self._stored(view.bias, view.member)[view.columns].astype(np.float64), view.bias)
 
     def gain(self, norm: Norm) -> Reals:
-        """Read the gain of a norm; the number 1 if it has none."""
+        """Read the gain of a norm. Without one, return an array with the single entry 1."""
         return np.ones(1) if norm.gain is None else self._vector(norm.gain) + norm.offset
 
     def shift(self, norm: Norm) -> Reals:
-        """Read the bias of a norm; the number 0 if it has none."""
+        """Read the bias of a norm. Without one, return an array with the single entry 0."""
         return np.zeros(1) if norm.bias is None else self._vector(norm.bias)
 
     def applied(self, norm: Norm, matrix: Reals) -> Reals:
-        """Return the matrix with a norm folded in, so that it acts on the normalised vector without gain."""
+        """Return the matrix with a norm folded in. It then acts on the normalised vector without gain."""
         return matrix if norm.kind == NONE else self.fold(norm)(matrix)
 
     def fold(self, norm: Norm) -> NormFold:
-        """Read a norm as a linear map that is applied before the matrices it feeds."""
+        """Read a norm as the matrix that it puts before the matrices it feeds."""
         return NormFold(self.gain(norm), norm.kind == LAYER)
 
     def _vector(self, name: str) -> Reals:

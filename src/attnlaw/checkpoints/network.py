@@ -1,13 +1,13 @@
 """The tree of a model: layers with heads and feed-forward matrices, and a value for each matrix.
 
-Opening a model gives a tree of products, measuring it a tree of spectra, bounding it a tree of contributions.
-All have the same shape and other leaves. `Layer.map` and `Network.map` alone fix the order of the leaves,
-which is the order of rows in every table.
+Opening a model gives a tree of products, measuring it a tree of spectra, and bounding it a tree of
+contributions. These trees have the same shape and differ in their leaves. `Layer.map` and `Network.map`
+alone fix the order of the leaves, which is the order of rows in every table.
 
 | kind | leaf: a matrix that acts on row vectors |
 |---|---|
 | `qk`, `vo` | products of one head of self-attention |
-| `cross_qk`, `cross_vo` | the same of cross-attention (decoder layers) |
+| `cross_qk`, `cross_vo` | products of one head of cross-attention (decoder layers) |
 | `ffn_in`, `ffn_gate`, `ffn_out` | feed-forward, once per expert in a mixture of experts |
 | `embedding`, `unembedding` | outside the layers, measured on request |
 | `lora` | the update that an adapter adds to one weight |
@@ -60,7 +60,11 @@ LAYER_GROUPS = {group: kinds for group, kinds in GROUPS.items() if KINDS[kinds[0
 
 @dataclass(frozen=True)
 class MatrixLocation:
-    """Where a matrix is in a model: `layer` is None outside the layers, `head` and `expert` may be None."""
+    """The place of a matrix in a model.
+
+    `layer` is None for a matrix outside the layers. `stack`, `head` and `expert` are None if they do not
+    apply.
+    """
 
     layer: int | None
     kind: str
@@ -79,9 +83,10 @@ class Heads(Generic[X]):
 
 @dataclass(frozen=True)
 class Maps(Generic[X]):
-    """One feed-forward block, or one expert of a router.
+    """The matrices of one feed-forward block, or of one expert.
 
-    `gated` distinguishes a gate that was not selected, whose leaf is None, from a block without a gate.
+    `gated` says whether the block has a gate. The leaf `gate` may be None even then, if the gate was not
+    selected.
     """
 
     inner: X
@@ -99,11 +104,11 @@ class Layer(Generic[X]):
     """One layer of a network.
 
     Args:
-        index: its number in the model.
-        cross: cross-attention; None if it has none.
-        feed_forward: the block that every token passes; None if it has none.
+        index: the number of the layer in the model.
+        cross: cross-attention; None if the layer has none.
+        feed_forward: the block that every token passes; None if the layer has none.
         experts: the blocks from which a router chooses.
-        stack: the encoder, decoder or tower that it belongs to, if the model has several.
+        stack: the encoder, decoder or tower to which the layer belongs, if the model has several.
         router_sum: the largest sum of a router's weights for one token.
     """
 
@@ -116,7 +121,10 @@ class Layer(Generic[X]):
     router_sum: float = 1.0
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Layer[Y]:
-        """Return the same layer with changed leaves; `change` is called for them in the order of rows."""
+        """Return the same layer with changed leaves.
+
+        `change` gets a location and a leaf, in the order of rows.
+        """
         return replace(
             cast(Layer[Any], self),
             attention=self._heads(change, self.attention),
@@ -149,9 +157,9 @@ class Layer(Generic[X]):
 
 @dataclass(frozen=True)
 class Tower:
-    """A stack that is a network of its own, such as the text or the image part of CLIP.
+    """A stack that is a separate network, such as the text or the image part of CLIP.
 
-    `layers` are its positions in `Network.layers`.
+    `layers` are the positions of its layers in `Network.layers`.
     """
 
     name: str
@@ -169,11 +177,11 @@ class Network(Generic[X]):
         applications: for each depth, the position in `layers` of the layer that is applied: 0, 1, 2, ...
             unless layers are shared. Its length is the depth L in formulas.
         widths: the different widths of the attention blocks' inputs, ascending; most models have one.
-        activation: of the feed-forward blocks; None for an adapter.
-        outside_layers: embedding, unembedding, or the updates of an adapter.
-        unread: what data pass but the tree does not contain (a stack, a block of each layer), in words.
-        towers: networks that exist next to each other, such as text and image.
-        other_layers: numbers of layers between these that have no softmax attention.
+        activation: the activation of the feed-forward blocks; None for an adapter.
+        outside_layers: the embedding and unembedding, or the updates of an adapter.
+        unread: what data pass through but the tree does not contain, in words; None if there is nothing.
+        towers: the separate networks of the model, such as text and image.
+        other_layers: the numbers of layers in between that have no softmax attention.
 
     >>> layer = Layer(0, Heads(("a",), ("b",)), feed_forward=Maps("c", "d"))
     >>> [leaf for _, leaf in Network((layer,), (0,), (4,), "relu").leaves()]
@@ -195,7 +203,7 @@ class Network(Generic[X]):
 
     @property
     def hidden_size(self) -> int | None:
-        """The width N, if the model is one network whose layers all have the same."""
+        """The width N of the layers; None if they have different widths or if there are towers."""
         return self.widths[0] if len(self.widths) == 1 and not self.towers else None
 
     def tower(self, tower: Tower) -> Network[X]:
@@ -204,7 +212,10 @@ class Network(Generic[X]):
         return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.unread)
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Network[Y]:
-        """Return the same tree with changed leaves: layer by layer, then the matrices outside the layers."""
+        """Return the same tree with changed leaves.
+
+        `change` gets a location and a leaf, in the order of rows.
+        """
         layers = tuple(layer.map(change) for layer in self.layers)
         outside = tuple((location, change(location, leaf)) for location, leaf in self.outside_layers)
         return replace(cast(Network[Any], self), layers=layers, outside_layers=outside)
@@ -219,6 +230,9 @@ class Network(Generic[X]):
         return [*(pair for layer in self.layers for pair in layer.leaves()), *self.outside_layers]
 
     def unroll(self) -> Network[X]:
-        """Return the network with one layer per application; shared layers keep their locations."""
+        """Return the network with one layer per application.
+
+        A shared layer then occurs several times, with the same location.
+        """
         layers = tuple(self.layers[number] for number in self.applications)
         return replace(self, layers=layers, applications=tuple(range(self.depth)))

@@ -31,7 +31,7 @@ from attnlaw.core.files import read_bounded, require_regular_file, require_valid
 
 NOT_WEIGHTS = ("optimizer", "scheduler", "training_args", "rng_state", "scaler", "adapter_model")
 STEP = re.compile(r"checkpoint-([0-9]{1,18})")
-MOST_NAMED = 4  # in a message
+MOST_NAMED = 4  # the largest number of names in a message
 SHARD = re.compile(r"-[0-9]{5}-of-([0-9]{5})\.(safetensors|bin)$")  # one file of several with an index
 POINTER = b"version https://git-lfs"
 
@@ -74,7 +74,10 @@ def open_model(
 
 
 def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
-    """Return the model's name, its tensors, its config, and the number of heads if a module states it."""
+    """Return the model's name, its tensors, its config, and the number of heads.
+
+    The number of heads is None unless a module states it.
+    """
     if isinstance(source, str | os.PathLike):
         tensors, config = _open_path(local_model_path(source))
         # A file that states its architecture (GGUF) comes first; other metadata count without a config.json.
@@ -93,7 +96,7 @@ def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, C
 
 
 def local_model_path(source: str | os.PathLike[str]) -> Path:
-    """Return the path of one model on disk, downloading it if `source` is an id on a hub."""
+    """Return the path of one model on disk. If `source` is an id on a hub, download the model."""
     path = require_valid_path(Path(source))
     is_file = path.suffix in {".json", *_endings()}  # do not ask a hub for a missing file
     if path.exists() or is_file or not is_hub_id(str(source)):
@@ -102,7 +105,7 @@ def local_model_path(source: str | os.PathLike[str]) -> Path:
 
 
 def config_path(source: str | os.PathLike[str]) -> Path:
-    """Return the path of a model's config.json; from a hub, download it without the weights."""
+    """Return the path of a model's config.json. If `source` is an id on a hub, download that file only."""
     path = require_valid_path(Path(source))
     if path.exists() or path.suffix == ".json" or not is_hub_id(str(source)):
         path = single_model_path(path)
@@ -111,7 +114,11 @@ def config_path(source: str | os.PathLike[str]) -> Path:
 
 
 def _module_sizes(module: Any) -> tuple[Config, int | None]:
-    """Read sizes from a Hugging Face config, or from the torch layers inside the module."""
+    """Return a module's config and number of heads.
+
+    They come from a Hugging Face config or, without one, from the torch layers inside the module. The number
+    is None if the config has it or if no layer states it.
+    """
     config = getattr(module, "config", None)
     if config is not None and hasattr(config, "to_dict"):
         return Config(config.to_dict(), f"{type(module).__name__}.config"), None
@@ -131,7 +138,7 @@ def _module_sizes(module: Any) -> tuple[Config, int | None]:
 
 
 def _open_path(path: Path) -> tuple[Tensors, Config]:
-    """Open a file or directory, and read the sizes in the config next to it."""
+    """Open a file or directory, and read the config next to the weights."""
     with (
         as_input_error(f"{path}: cannot be read", "check its permissions"),
         as_input_error(
@@ -152,7 +159,7 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
 
 
 def _refuse_shard(path: Path) -> None:
-    """Raise an `InputError` for one shard of several: it holds some layers, or some matrices of each."""
+    """Raise an `InputError` if a file is one of several shards, because it contains only part of a model."""
     hit = SHARD.search(path.name)
     if hit is None or int(hit[1]) < 2:
         return
@@ -163,7 +170,10 @@ def _refuse_shard(path: Path) -> None:
 
 
 def open_file(path: Path) -> Tensors:
-    """Open one file, all shards that an index names, or all `consolidated.NN.pth` of a directory."""
+    """Open the tensors of a file.
+
+    An index stands for all shards that it names, and one `consolidated.NN.pth` for all in its directory.
+    """
     if path.name.endswith(".index.json"):
         return ShardedTensors(path, open_file)
     if PART.fullmatch(path.name):
@@ -184,7 +194,7 @@ def _by_ending(path: Path) -> Tensors:
 
 
 def _refuse_pointer(path: Path) -> None:
-    """Raise an `InputError` for a Git LFS pointer, which replaces a file that was not downloaded."""
+    """Raise an `InputError` if a file is a Git LFS pointer instead of the weights."""
     with path.open("rb") as file:
         if file.read(len(POINTER)) == POINTER:
             raise InputError(f"{path}: a Git LFS pointer, not the weights; run git lfs pull")
@@ -195,14 +205,21 @@ def _endings() -> list[str]:
 
 
 def expand_run(source: Any) -> list[Any]:
-    """Return the checkpoints of a training run in order of steps; anything else is returned alone."""
+    """Return the checkpoints of a training run in the order of their steps.
+
+    Any other source is returned as the only entry of a list.
+    """
     if not isinstance(source, str | os.PathLike) or not (steps := _steps(Path(source))):
         return [source]
     return [str(step) for step in steps] if isinstance(source, str) else list(steps)
 
 
 def single_model_path(path: Path) -> Path:
-    """Return the path of one model: the snapshot in a hub's cache, a run's only checkpoint, or `path`."""
+    """Return the path of the only model in a directory.
+
+    This is the snapshot in a hub's cache, the only checkpoint of a run, or `path` itself. Raise an
+    `InputError` if a run has several checkpoints.
+    """
     steps = _steps(path)
     if len(steps) > 1:
         raise InputError(
@@ -214,7 +231,10 @@ def single_model_path(path: Path) -> Path:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the folders `checkpoint-STEP` in order of steps, if the directory itself has no weights."""
+    """Return the folders `checkpoint-STEP` in the order of their steps.
+
+    The list is empty if the directory itself contains weights.
+    """
     if not _is_folder(folder):
         return []
     steps = [step for step in folder.glob("checkpoint-*") if STEP.fullmatch(step.name) and step.is_dir()]
@@ -232,7 +252,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _snapshot(cache: Path) -> Path:
-    """Return the revision called main, or the only one that was downloaded.
+    """Return the folder of the revision called main, or of the only revision that was downloaded.
 
     The text in `refs/main` is only compared with the names in `snapshots`, so it cannot lead elsewhere.
     """
@@ -252,7 +272,7 @@ def _snapshot(cache: Path) -> Path:
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """Return the file of weights in a directory, or its index of shards."""
+    """Return the path of the weights in a directory, or of the index of their shards."""
     hits = _candidates(folder)
     if len(hits) == 1:
         return hits[0]
@@ -276,7 +296,7 @@ def _patterns() -> list[str]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """Return the files of a directory that match the first pattern with any match."""
+    """Return the files in a directory that match the first pattern for which there are any."""
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:

@@ -1,4 +1,6 @@
-"""Settings that all verbs on a checkpoint share: the model, how to open it, and which matrices to take."""
+"""The settings that all verbs about a checkpoint share: the model, how to open it, and which matrices to
+take.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ option = partial(setting, panel=CHECKPOINT)
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How precisely matrices are measured.
+    """How precisely attnlaw measures matrices.
 
     Args:
         precision: `storage` computes in float32 if weights are stored in 16 bits or less and float32 is
@@ -40,7 +42,7 @@ DEFAULT_ARITHMETIC = Arithmetic()
 
 
 def model_setting(default: Any) -> Any:
-    """Return the positional setting MODEL; `default` is MISSING if the verb needs a model."""
+    """Return the positional setting MODEL. `default` is MISSING if the verb needs a model."""
     text = "Checkpoint files, directories, shard indexes or hub ids; in Python also a state dict or a module."
     kinds: dict[str, Any] = {"sweepable": True, "is_path": True, "positional": True}
     return option(default, text, expand=expand_run, metavar="MODEL", **kinds)
@@ -71,7 +73,7 @@ class ModelSettings(Settings):
             layer_range(self.layers, depth=1)
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings as a row; a model in memory appears under its title."""
+        """Return the settings as a row. The column `model` has the title of the model."""
         return super().to_row() | {"model": self.title}
 
     @property
@@ -82,7 +84,7 @@ class ModelSettings(Settings):
         return self.name or type(self.model).__name__
 
     def chosen_layers(self, depth: int) -> range | None:
-        """Return the layers that `layers` selects; None for all.
+        """Return the layers that the setting `layers` selects, or None if it is not given.
 
         `layers` is a number or a slice such as "0:4". Negative numbers count from the end.
 
@@ -107,7 +109,7 @@ class ModelSettings(Settings):
 
 
 def require_model_exists(settings: ModelSettings) -> None:
-    """Raise an `InputError` if the path does not exist and is not an id on a hub; read nothing."""
+    """Raise an `InputError` if the model is neither an existing path nor an id on a hub. Nothing is read."""
     model = settings.model
     if isinstance(model, str) and not require_valid_path(Path(model)).exists() and not is_hub_id(model):
         hint = "" if "/" in model else "; an id on a model hub is written owner/name"
@@ -115,7 +117,7 @@ def require_model_exists(settings: ModelSettings) -> None:
 
 
 def layer_range(layers: str | int, depth: int) -> range:
-    """Return the layers of a number or a slice such as "0:-1"; an empty range if there is no such layer."""
+    """Return the layers that a number or a slice such as "0:-1" selects. The range may be empty."""
     try:
         if ":" in str(layers):
             parts = [int(part) if part else None for part in str(layers).split(":")]

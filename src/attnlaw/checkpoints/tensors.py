@@ -1,7 +1,7 @@
-"""Named tensors that are read one at a time: what every file format offers and every family uses.
+"""Named tensors that are read one at a time, the interface between file formats and families.
 
 The readers open a file again for each tensor. `UnchangedFile` makes sure that it is still the file whose
-header was read: a training job saves its next step by renaming a new file over the old one, and tensors read
+header was read. A training job saves its next step by renaming a new file over the old one, so tensors read
 before and after that would belong to two networks.
 """
 
@@ -28,8 +28,8 @@ class Tensors(ABC):
     """Named tensors on disk or in memory.
 
     Attributes:
-        source: the file or object, as messages name it.
-        shapes: shape of each tensor by name, known without reading any tensor.
+        source: the name of the file or object in messages.
+        shapes: the shape of each tensor by name, known without reading any tensor.
         metadata: plain values stored with the tensors, such as sizes of the model.
     """
 
@@ -39,14 +39,17 @@ class Tensors(ABC):
 
     @abstractmethod
     def dtype(self, name: str) -> str:
-        """Return how a tensor is stored: numpy's name (`bfloat16`, `float8_e4m3fn`) or the name of a code."""
+        """Return the type in which a tensor is stored.
+
+        This is numpy's name (`bfloat16`, `float8_e4m3fn`), or the name of a code that numpy does not have.
+        """
 
     @abstractmethod
     def read(self, name: str, member: int | None = None) -> NDArray[Any]:
-        """Return a tensor, or one member along its first axis. Threads may call this at the same time.
+        """Return a tensor, or only one `member` along its first axis. Threads may call this at the same time.
 
-        The array has the stored dtype (any real one, also float8 and bfloat16). If numpy has no such type, it
-        holds decoded numbers.
+        The array has the stored dtype, which may be float8 or bfloat16. If numpy has no such type, the array
+        contains decoded numbers.
         """
 
     def prefetch(self, name: str, member: int | None = None) -> None:  # noqa: B027  (a hint, which few can use)
@@ -77,9 +80,9 @@ class InMemoryTensors(Tensors):
 
 
 def require_real(array: NDArray[Any], source: str, name: str) -> NDArray[Any]:
-    """Return the array if it holds real floating-point numbers; raise an `InputError` if not.
+    """Return the array if it has floating-point numbers. Raise an `InputError` if not.
 
-    Integers where weights are expected are quantised codes, whose spectrum would be a wrong number.
+    Integers in place of weights are quantised codes, and spectra of codes mean nothing.
     """
     if np.issubdtype(array.dtype, np.floating) or array.dtype.name.startswith(("bfloat", "float8")):
         return array
@@ -96,7 +99,7 @@ def require_finite(array: NDArray[Any], source: str, name: str, remedy: str) -> 
 
 
 def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
-    """Return a torch tensor (or an array) as a numpy array of the same precision; bfloat16 keeps its bits."""
+    """Return a torch tensor (or an array) as a numpy array of the same precision, bfloat16 included."""
     if not hasattr(tensor, "detach"):
         return np.asarray(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
@@ -116,7 +119,10 @@ def as_numpy(tensor: Any, source: str, name: str) -> NDArray[Any]:
 
 
 class UnchangedFile:
-    """A plain file whose bytes are read in several steps. Create it before the header is read."""
+    """A file that is read in several steps and must not change in between.
+
+    Create this object before you read the header.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -126,7 +132,7 @@ class UnchangedFile:
         self._state, self.size = _state(status), status.st_size
 
     def read(self, offset: int, count: int, name: str) -> NDArray[np.uint8]:
-        """Return `count` bytes from `offset` on; raise an `InputError` if the file has changed.
+        """Return `count` bytes from `offset` on. Raise an `InputError` if the file has changed.
 
         `name` is the tensor that messages mention.
         """
@@ -146,7 +152,7 @@ class UnchangedFile:
             )
 
     def prefetch(self, offset: int, count: int) -> None:
-        """Ask the operating system to read bytes into its cache ahead of time, if it can do that."""
+        """Ask the operating system to read bytes into its cache ahead of time, if it supports that."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError), self._path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), offset, count, os.POSIX_FADV_WILLNEED)

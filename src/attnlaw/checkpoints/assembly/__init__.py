@@ -1,4 +1,4 @@
-"""Build a `Model` from names and shapes: match a family, split heads, check sizes, collect warnings.
+"""Build a `Model` from the names and shapes of tensors, without reading weights.
 
 | file | content |
 |---|---|

@@ -35,9 +35,10 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class BlockLocation:
-    """Where an attention block is: the prefix of its layer and the layer's number.
+    """The layer of an attention block: the prefix of its tensor names and its number in the stack.
 
-    `source` and `source_depth` are the same of the layer whose keys and values it reads, usually its own.
+    `source` and `source_depth` are the prefix and the number of the layer whose keys and values the block
+    reads. This is usually the same layer.
     """
 
     prefix: str
@@ -48,7 +49,10 @@ class BlockLocation:
 
 
 def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | None) -> Attention:
-    """Return one attention block of a layer, with its scores."""
+    """Return one attention block of a layer, including how it computes its scores.
+
+    `given_heads` is the number of heads that the user gave, if any.
+    """
     stack = shapes.stack
     roles = stack.cross if location.cross else stack.attention
     output = location.prefix + roles["output"]
@@ -93,9 +97,10 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
 
 
 def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
-    """Yield the roles of the block's layer, and those of the layer whose keys and values it reads.
+    """Yield prefixes of layers with the tensor names, by role, that the block reads there.
 
-    Gemma 4 has no values if `attention_k_eq_v` makes them equal to the keys.
+    A block that uses keys and values of another layer reads from two layers. Gemma 4 stores no values if
+    `attention_k_eq_v` makes them equal to the keys.
     """
     if (
         shapes.config.values.get("attention_k_eq_v") is True
@@ -112,7 +117,8 @@ def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> It
 def _build_latent(shapes: Shapes, prefix: str, stack: LayerTable, heads: int, width: int) -> Attention:
     """Return a block of latent attention.
 
-    The narrow width follows from `key,value`, and the width of the shared key from the rest of A.
+    The narrow width is the number of inputs of the tensor `key,value`. The other columns of A are the shared
+    key.
     """
     roles = stack.attention
     norms = {role: shapes.norm(prefix + name) for role, name in stack.inner_norms.items()}
@@ -180,7 +186,7 @@ def _head_count(shapes: Shapes, output: str, width: int, key: str, given: int | 
 
 
 def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size: int) -> int:
-    """Return the number of key heads, which equals that of value heads, stored alone or fused."""
+    """Return the number of key heads, which is also the number of value heads."""
     parts, name = next((keys.split(","), name) for keys, name in roles.items() if "key" in keys.split(","))
     outputs = shapes.matrix(prefix + name)[1]
     width = (outputs - ("query" in parts) * heads * size) // (2 if "value" in parts else 1)
@@ -194,7 +200,10 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
 
 
 def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
-    """Return the tensors with the axis of heads joined to the next one, if they have such an axis."""
+    """Return tensors in which attention weights with a separate axis for heads are plain matrices.
+
+    Such an axis is joined with the one after it. Other tensors stay as they are.
+    """
     names = {
         at + name
         for matched in match.stacks
@@ -208,7 +217,7 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
 
 
 class JoinedHeadAxes(Tensors):
-    """Tensors, some of which are read with their last two axes joined."""
+    """A set of tensors, some of which are read with their last two axes joined."""
 
     def __init__(self, tensors: Tensors, names: set[str]) -> None:
         self.source, self.metadata = tensors.source, tensors.metadata

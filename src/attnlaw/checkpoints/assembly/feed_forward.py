@@ -13,9 +13,10 @@ EXPERT = "{expert}"
 
 
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
-    """Return the block that every token passes, or None if the layer has none of its tensors.
+    """Return the feed-forward block that every token passes, or None if the layer has none.
 
-    Its width must be the one in the config, unless the layer also has `experts`.
+    Raise an `InputError` if its width differs from the config. This is not
+    checked in a layer with `experts`.
     """
     roles = _stored_roles(shapes, prefix, stack.feed_forward)
     if roles is None:
@@ -24,7 +25,10 @@ def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: 
 
 
 def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedForward, ...]:
-    """Return the experts from which a router chooses, stored in separate tensors or stacked."""
+    """Return the experts of a layer, from which its router chooses.
+
+    The experts may be stored in separate tensors or stacked in one.
+    """
     roles = _stored_roles(shapes, prefix, stack.experts)
     if roles is None:
         return ()
@@ -39,7 +43,7 @@ def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedF
 
 
 def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> InputError:
-    """Return the error for a layer without feed-forward tensors if other layers of its stack have them."""
+    """Return the error for a layer without a feed-forward block in a stack whose other layers have one."""
     names = (name for roles in stack.feed_forward or stack.experts for name in roles.values())
     return InputError(
         f"{shapes.tensors.source}: tensor {prefix}{next(names)} is missing; {shapes.missing_remedy}"
@@ -47,7 +51,7 @@ def missing_block_error(shapes: Shapes, prefix: str, stack: LayerTable) -> Input
 
 
 def _stored_roles(shapes: Shapes, prefix: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the role table that names the most tensors of this layer; None if it has none of them."""
+    """Return the table in `ways` that names the most tensors of this layer, or None if no table names any."""
     counts = [sum(prefix + name in shapes for name in _of_expert(roles, number=0).values()) for roles in ways]
     return ways[counts.index(max(counts))] if any(counts) else None
 
@@ -57,7 +61,10 @@ def _of_expert(roles: Roles, number: int) -> Roles:
 
 
 def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
-    """Return how many experts the tensors contain; raise if the config states another number."""
+    """Return the number of experts that the tensors contain.
+
+    Raise an `InputError` if the config states another number.
+    """
     first = prefix + next(iter(roles.values()))
     if EXPERT in first:
         count = 0

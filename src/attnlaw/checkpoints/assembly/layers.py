@@ -1,4 +1,4 @@
-"""Build a `Model` from a matched family: layers in order, their depth checked, extensions and warnings."""
+"""Build a `Model` from a checkpoint: match a family, build its layers in order, and collect warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from attnlaw.checkpoints.network import MatrixLocation, Network, Tower
 from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, printable
 
-MOST_DEPTH = 1000  # of shared layers, whose number the size of a file does not limit
+MOST_DEPTH = 1000  # for shared layers, whose depth the size of the file does not limit
 
 
 def build_model(
@@ -31,11 +31,12 @@ def build_model(
     families: Sequence[Family],
     map_file: str | None = None,
 ) -> Model:
-    """Build a `Model` from names, shapes and sizes, without reading weights.
+    """Build a `Model` from tensor names, shapes and sizes, without reading weights.
 
     Args:
-        heads: the number of heads that the user gave.
-        map_file: the file of a user's family, for messages.
+        heads: the number of heads that the user gave, if any.
+        families: the families that may describe the checkpoint.
+        map_file: the user's file that describes the family, named in messages.
     """
     match = match_family(tensors, config, families, map_file)
     family = match.family
@@ -88,7 +89,7 @@ def build_model(
 
 
 def _activation(shapes: Shapes) -> str:
-    """Return the activation by its name in the config; T5 writes "gated-gelu"."""
+    """Return the name of the activation in the config. T5 writes "gated-gelu" for "gelu"."""
     name = shapes.config.text(*shapes.family.activation) or shapes.family.default_activation
     return printable(name.removeprefix("gated-"))
 
@@ -102,7 +103,14 @@ def _build_layers(
     norms: Sequence[BlockNorms],
     memory: Norm | None,
 ) -> list[StoredLayer]:
-    """Return the layers of one stack; `memory` is the norm at the end of the stack before it."""
+    """Return the layers of one stack.
+
+    Args:
+        label: the name of the stack; None if the model has only one.
+        first: the number of the first layer, counting all layers of the model.
+        norms: the norms that feed the blocks of each layer.
+        memory: the norm at the end of the previous stack, which cross-attention reads.
+    """
     stack = matched.stack
     has_cross = any(at + name in shapes for at in matched.layers for name in stack.cross.values())
     layers = []
@@ -131,7 +139,9 @@ def _attach_norms(
 ) -> StoredLayer:
     """Return the layer with the norm that each of its blocks reads.
 
-    `memory` feeds cross-attention; `earlier` feeds keys and values that come from an earlier layer.
+    Args:
+        memory: the norm whose output cross-attention reads.
+        earlier: the norm of the earlier layer that supplies keys and values, if there is one.
     """
     fit, cross, feed_forward = shapes.require_norm_fits, layer.cross, layer.feed_forward
     attention = replace(layer.attention, norm=fit(norms["attention"], layer.attention.query))
@@ -147,7 +157,7 @@ def _attach_norms(
 
 
 def _router_sum(shapes: Shapes, experts: int) -> float:
-    """Return the largest sum of a router's weights for one token, for softmax and sigmoid routers."""
+    """Return the largest sum of the weights that a router can give to the experts of one token."""
     config = shapes.config
     scale = config.number("routed_scaling_factor") or 1.0
     chosen = min(config.size("num_experts_per_tok") or experts, experts)
@@ -161,7 +171,7 @@ def _router_sum(shapes: Shapes, experts: int) -> float:
 
 
 def _find_view(tensors: Tensors, names: tuple[str, ...], stored_out_in: bool) -> View | None:
-    """Return the first matrix whose name ends with one of `names`."""
+    """Return the first matrix whose name ends with one of `names`, or None if there is none."""
     for ending in names:
         for name, shape in tensors.shapes.items():
             if (name == ending or name.endswith("." + ending)) and len(shape) == 2:
@@ -187,7 +197,11 @@ def _check_depth(shapes: Shapes, matched: MatchedStack) -> None:
 
 
 def _applications(stacks: Sequence[MatchedStack], config: Config) -> tuple[int, ...]:
-    """Return the layer applied at each depth. In ALBERT, depth i applies group int(i / (L / G))."""
+    """Return the position of the layer that is applied at each depth.
+
+    ALBERT applies its layers several times. With depth L and G groups of layers, depth i applies group
+    int(i / (L / G)).
+    """
     positions, layers = stacks[0].positions, sum(len(stack.layers) for stack in stacks)
     depth = config.size("num_hidden_layers")
     if len(positions[0]) < 2 or depth is None:

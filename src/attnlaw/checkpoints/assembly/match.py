@@ -1,4 +1,4 @@
-"""Find the family whose tensor names a checkpoint has, under any prefix, and the layers that it names."""
+"""Find the family whose tensor names a checkpoint has, and the layers that these names belong to."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ ADAPTER = re.compile(r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a
 
 @dataclass(frozen=True)
 class MatchedStack:
-    """A stack found in a checkpoint: its table, and the full prefixes of its layers in order.
+    """A stack of layers found in a checkpoint.
 
     Args:
-        linear: positions of layers in between that have linear attention; they are left out.
+        stack: the table of tensor names that the layers have.
+        layers: the full prefix of each layer's tensor names, in order.
+        linear: the positions of layers with linear attention, which are left out.
     """
 
     stack: LayerTable
@@ -37,14 +39,14 @@ class MatchedStack:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The number of each layer, counting all layers of the stack."""
+        """The number of each layer in `layers`, counting the layers with linear attention too."""
         order = {position: number for number, position in enumerate(sorted((*self.positions, *self.linear)))}
         return tuple(order[position] for position in self.positions)
 
 
 @dataclass(frozen=True)
 class Match:
-    """A family, and those of its stacks that a checkpoint contains."""
+    """A family, and the stacks of it that a checkpoint contains."""
 
     family: Family
     stacks: tuple[MatchedStack, ...]
@@ -53,10 +55,11 @@ class Match:
 def match_family(
     tensors: Tensors, config: Config, families: Sequence[Family], map_file: str | None = None
 ) -> Match:
-    """Return the family that names the most tensors, among those whose attention is complete.
+    """Return the family that names the most tensors of a checkpoint.
 
-    Families that config.json names come first. For them one tensor is enough, so that an incomplete
-    checkpoint is called incomplete instead of unknown. `map_file` is the file of a user's family.
+    Only families whose attention tensors all exist are considered. The exception is a family that
+    config.json names: one tensor is enough, so that attnlaw reports an incomplete checkpoint instead of an
+    unknown one. `map_file` is the user's file that describes the family, named in messages.
     """
     _refuse_adapter(tensors)
     require_decoded(tensors, config)
@@ -88,7 +91,9 @@ def match_family(
 
 
 def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
-    """Return the stack up to the declared depth, if the config says that prediction layers follow."""
+    """Return the stack without the layers after its declared depth, if the config says that they predict
+    tokens.
+    """
     depth = config.size(*matched.stack.depth)
     if not config.values.get("num_nextn_predict_layers") or depth is None:
         return matched
@@ -98,7 +103,7 @@ def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
 
 
 def _named_tensors(match: Match, tensors: Tensors) -> int:
-    """Return how many tensors of layers and embeddings a family names (for experts, those of the first)."""
+    """Return how many tensors of layers and embeddings a family names. Only the first expert counts."""
     names = {at + name for matched in match.stacks for at in matched.layers for name in matched.stack.names}
     linear = sum(len(matched.linear) for matched in match.stacks)  # each has at least one name
     endings = (*match.family.embedding, *match.family.unembedding)
@@ -106,7 +111,10 @@ def _named_tensors(match: Match, tensors: Tensors) -> int:
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
-    """Return whether the query reads the width that the output matrix writes, in the family's orientation."""
+    """Return whether the query matrix has as many inputs as the output matrix has outputs.
+
+    Inputs and outputs are those of the orientation (`stored_out_in`) that the family states.
+    """
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
     query = next(name for roles, name in matched.stack.attention.items() if "query" in roles.split(","))
@@ -116,7 +124,7 @@ def _is_oriented(match: Match, tensors: Tensors) -> bool:
 
 
 def _whole_feed_forward(match: Match, tensors: Tensors) -> bool:
-    """Return whether the first layer's feed-forward tensors are complete, or missing altogether."""
+    """Return whether the first layer has all tensors of a feed-forward block, or none of them."""
     matched = match.stacks[0]
     ways = [
         [matched.layers[0] + name.replace("{expert}", "0") in tensors.shapes for name in roles.values()]
@@ -137,7 +145,7 @@ def _unknown_message(tensors: Tensors, named: str | None, families: Sequence[Fam
 
 
 def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
-    """Name the first tensor of a user's file that the checkpoint does not have."""
+    """Return a message with the first name in a user's file that no tensor of the checkpoint has."""
     for stack in family.stacks:
         for name in stack.attention.values():
             if not any(map(_pattern(stack, [name]).fullmatch, tensors.shapes)):
@@ -149,15 +157,18 @@ def _misnamed_message(tensors: Tensors, family: Family, described: str) -> str:
 
 
 def model_type_of(family: Family, config: Config) -> str:
-    """Return the model type: one of the family's, the one in the config, or the family's name."""
+    """Return the model type in the config, or the family's name if the config has none.
+
+    If the config has several types, one that the family lists comes first."""
     model_types = (name for name in config.model_types if name in family.model_types)
     return next(model_types, None) or config.text("model_type") or family.name
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
-    """Return a model type that the family does not list; None if it lists it or a user's map describes it.
+    """Return the model type in the config if the family does not list it.
 
-    Such a model is read by its tensor names alone.
+    attnlaw reads such a model by its tensor names alone. Return None if the family lists the type or if the
+    user described the family.
     """
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
@@ -173,9 +184,10 @@ def _refuse_adapter(tensors: Tensors) -> None:
 
 
 def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[MatchedStack]:
-    """Return a stack for every prefix under which its attention tensors exist, with the layers in order.
+    """Return one stack for every prefix under which attention tensors of the table exist.
 
-    With `whole`, at least one layer must have all of them, because families share some names.
+    If `whole` is true, at least one layer of the stack must have all attention tensors. This distinguishes
+    families that share some names.
     """
     wanted = stack.attention.values()
     pattern = _pattern(stack, wanted)
@@ -199,7 +211,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
-    """Return, by prefix, the positions of layers with a tensor that marks linear attention."""
+    """Return, by prefix, the positions of the layers that have linear attention."""
     positions: dict[str, set[Position]] = {}
     if stack.linear:
         pattern = _pattern(stack, stack.linear)
@@ -210,7 +222,10 @@ def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Posi
 
 
 def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern for these tensors of any layer, with groups for prefix, layer numbers and tensor."""
+    """Return a regular expression that matches these tensors in any layer and under any prefix.
+
+    Its groups are the prefix, the numbers of the layer, and the tensor.
+    """
     layer = re.escape(stack.layer)
     for placeholder in ("group", "layer"):
         layer = layer.replace(re.escape("{" + placeholder + "}"), rf"({NUMBER})")
@@ -218,12 +233,15 @@ def _pattern(stack: LayerTable, tensors: Iterable[str]) -> re.Pattern[str]:
 
 
 def is_decoder(stack: MatchedStack, tensors: Tensors) -> bool:
-    """Return whether the first layer has cross-attention."""
+    """Return whether the first layer of a stack has cross-attention."""
     return any(stack.layers[0] + name in tensors.shapes for name in stack.stack.cross.values())
 
 
 def _order_stacks(family: Family, stacks: Sequence[MatchedStack], tensors: Tensors) -> Sequence[MatchedStack]:
-    """Return the stacks in the order in which data pass them: encoders before decoders."""
+    """Return the stacks in the order in which data pass through them, encoders before decoders.
+
+    Raise an `InputError` if the stacks have several prefixes and the family does not allow that.
+    """
 
     def order(stack: MatchedStack) -> tuple[bool, list[tuple[int, str]]]:
         parts = stack.prefix.split(".")

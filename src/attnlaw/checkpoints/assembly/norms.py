@@ -6,8 +6,8 @@
 | post-norm | the norm of the sum before it: of the block before, or the norm before the first layer |
 | norms after the blocks only | the stream without a norm |
 
-Norms are unknown (None) if the table does not state any, if the layer has none of the stated ways, or if the
-model's type is not one of the family's.
+A norm is unknown (None) in three cases: the family's table has no norms, the layer has the tensors of none of
+them, or the family does not list the model's type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read 
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Return whether norms come before their blocks. The configs of OPT, wav2vec2 and torch state it."""
+    """Return whether norms come before their blocks, according to the config or else to the family."""
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):
             return declared
@@ -36,9 +36,13 @@ def is_pre_norm(family: Family, config: Config) -> bool:
 def stack_norms(
     shapes: Shapes, matched: MatchedStack, order: Sequence[int]
 ) -> tuple[list[BlockNorms], Norm | None]:
-    """Return the norms of every layer, and the last norm; `order` is that in which layers are applied.
+    """Return the norms of every layer of a stack, and the norm at its end.
 
-    A layer that is applied several times gets the norm of its last application: only the first may differ.
+    A layer that is applied several times gets the norms of its last application, because only the first
+    application may differ.
+
+    Args:
+        order: the positions of the layers, in the order in which they are applied.
     """
     stack = matched.stack
     first, last = (
@@ -68,13 +72,16 @@ def stack_norms(
 
 
 def _has_stream_width(shapes: Shapes, norm: Norm, matched: MatchedStack) -> bool:
-    """Return whether a norm of embeddings has the width of the stream; if not, a matrix follows it."""
+    """Return whether the norm of the embeddings is as wide as the residual stream.
+
+    If it is not, a matrix between the norm and the first layer changes the width.
+    """
     width = shapes.matrix(matched.layers[0] + matched.stack.attention["output"])[1]
     return norm.gain is None or shapes.tensors.shapes[norm.gain] == (width,)
 
 
 def _stored_norms(shapes: Shapes, at: str, ways: Sequence[Roles]) -> Roles | None:
-    """Return the first table of norms whose tensors all exist."""
+    """Return the first table in `ways` whose norms all exist, or None if there is none."""
     stored = (roles for roles in ways if all(not name or shapes.norm(at + name) for name in roles.values()))
     return next(stored, None)
 

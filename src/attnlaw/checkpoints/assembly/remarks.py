@@ -1,4 +1,4 @@
-"""Extensions and warnings: how a model departs from the plain encoder, and what was left out."""
+"""List how a model differs from the plain encoder (extensions), and what was not read (warnings)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from attnlaw.core.errors import printable
 
 # Types whose rounding errors are far below the bulk of a trained spectrum.
 WIDE = ("float16", "float32", "float64", "bfloat16")
-MOST_NAMES = 8  # in one warning
+MOST_NAMES = 8  # the largest number of names in one warning
 TOWERS = ("vision", "audio")
 NUMBERED = re.compile(rf"((?:[^.]+\.)*?){NUMBER}\.", re.DOTALL)  # up to the first number in a name
 ATTENTION = re.compile("attn|attention|[._](qkv|query|q_proj|q_lin)[._]", re.IGNORECASE)
@@ -25,7 +25,10 @@ NORM = re.compile(r"norm|(^|[._])ln([._]|$)", re.IGNORECASE)
 
 
 def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whole: bool) -> tuple[str, ...]:
-    """Return the features beyond the plain post-norm encoder for which the bounds were stated."""
+    """Return the names of features that the plain post-norm encoder of the bounds does not have.
+
+    `whole` is true if everything that data pass through was read.
+    """
     family = match.family
     declared = any(config.values.get(key) is True for key in ("use_parallel_residual", "parallel_attn"))
     blocks = [block for layer in layers for block in (layer.attention, layer.cross) if block]
@@ -49,16 +52,19 @@ def extensions(match: Match, layers: Sequence[StoredLayer], config: Config, whol
 
 
 def _parallel(layer: StoredLayer) -> bool:
-    """Return whether attention and feed-forward read the same norm of the stream, as parallel blocks do."""
+    """Return whether attention and feed-forward block read the same norm, as parallel blocks do."""
     norm = layer.attention.norm
     return bool(layer.feed_forward and norm and norm.gain and norm == layer.feed_forward.norm)
 
 
 @dataclass(frozen=True)
 class UnreadLayers:
-    """Layers that were not read: the common part of their names, and the number of their matrices.
+    """A group of layers that were not read.
 
-    `of_network`: data that pass the layers that were read also pass these.
+    Args:
+        name: the common part of their names.
+        matrices: the number of their matrices.
+        of_network: true if data that pass through the layers that were read also pass through these.
     """
 
     name: str
@@ -74,7 +80,7 @@ def missing_from_network(
     left_out: Sequence[str],
     unread: Sequence[UnreadLayers],
 ) -> str | None:
-    """Return why formulas of whole networks do not cover the model; None if they do."""
+    """Return why formulas about whole networks do not hold for the model, or None if they do."""
     if others:
         return _linear_warning(others)
     # A layer with unread matrices and no feed-forward block has one of an unknown kind.
@@ -99,7 +105,7 @@ def _linear_warning(others: Sequence[int]) -> str:
 def unread_layers(
     match: Match, layers: Sequence[StoredLayer], tensors: Tensors, config: Config
 ) -> list[UnreadLayers]:
-    """Return stacks of layers with attention that no table of the family names."""
+    """Return the groups of layers that have attention but are not in the family's table."""
     read = tuple(at for stack in match.stacks for at in stack.layers)
     known = {name for layer in layers for view in layer.views for name in view.tensors}
     inside = {*_names_with_prefix(read, list(tensors.shapes))} | known
@@ -126,7 +132,7 @@ def model_warnings(
     others: Sequence[int],
     foreign_type: str | None,
 ) -> tuple[str, ...]:
-    """Return sentences about what limits the meaning of the numbers."""
+    """Return sentences about what was not read and about what the numbers do not cover."""
     messages = [_linear_warning(others)] if others else []
     messages += _attention_warnings(layers)
     note = messages.append
@@ -178,7 +184,7 @@ def model_warnings(
 
 
 def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
-    """Return sentences about operations between the attention matrices that QK and VO do not contain."""
+    """Return sentences about operations in attention that the products QK and VO do not contain."""
     blocks = [layer.attention for layer in layers]
     sources = [(block.source,) for block in blocks if block.source is not None]
     sentences = {
@@ -199,7 +205,7 @@ def _attention_warnings(layers: Sequence[StoredLayer]) -> list[str]:
 
 
 def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
-    """Return gains of norms inside layers that the family's table does not name."""
+    """Return the names of gains of norms inside layers that the family's table does not name."""
     known = {
         at + name
         for matched in match.stacks
@@ -217,7 +223,10 @@ def _unread_norms(match: Match, tensors: Tensors) -> list[str]:
 
 
 def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
-    """Return the prefixes in order, if encoders (or decoders) differ in more than numbers."""
+    """Return the prefixes of the stacks in order, if attnlaw chose this order by their names.
+
+    Return an empty list if the prefixes of all encoders, and of all decoders, differ only in numbers.
+    """
     parts = {
         (is_decoder(stack, tensors), re.sub(rf"(?<![^.]){NUMBER}(?=\.)", "", stack.prefix))
         for stack in match.stacks
@@ -229,7 +238,7 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 
 def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tensors) -> list[str]:
-    """Return tensors of two or three axes inside layers that the family's table does not name."""
+    """Return tensors of two or three axes that are inside layers but not in the family's table."""
     views = [view for layer in layers for view in layer.views]
     known = {name for view in views for name in (*view.tensors, view.bias)}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}
@@ -240,8 +249,8 @@ def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tens
 def _names_with_prefix(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the names that begin with one of the prefixes.
 
-    Each name is compared with one prefix only: if no prefix begins with another, only the last one that is
-    not behind the name in sorted order can be its beginning.
+    The prefixes are sorted, and those that begin with another one are dropped. Then only the last prefix
+    that sorts before a name can be its beginning, so each name is compared with one prefix.
     """
     roots: list[str] = []
     for prefix in sorted(prefixes):

@@ -27,9 +27,15 @@ from attnlaw.checkpoints.families import Family
 
 
 def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention, depth: int) -> Scores:
-    """Return how the layer at `depth` of its stack computes scores with the keys of the layer `source`.
+    """Return how a layer computes its attention scores.
 
-    Cross-attention has no positions and no norms. Norms after positions exist only if there are positions.
+    Cross-attention has neither positions nor norms of queries and keys. If norms come after positions, they
+    exist only in layers with positions.
+
+    Args:
+        prefix: the prefix of the layer's tensor names.
+        source: the prefix of the layer whose keys it reads.
+        depth: the number of the layer in its stack.
     """
     scale = score_scale(shapes.config, shapes.family, attention.head_size, depth)
     if attention.shared_key is not None:
@@ -51,7 +57,10 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
 
 
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
-    """Return the norm of queries or keys; `use_qk_norm` says whether norms without tensors exist."""
+    """Return the norm of queries or keys, or None if there is none.
+
+    A norm without tensors exists unless the config sets `use_qk_norm` to false.
+    """
     name = shapes.stack.inner_norms.get(role)
     if not name:
         there = name is not None and shapes.config.values.get("use_qk_norm", True)
@@ -60,18 +69,21 @@ def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None
 
 
 def clip_of(config: Config) -> float | None:
-    """Return the magnitude at which queries, keys and values are clipped (OLMo, MPT)."""
+    """Return the magnitude at which queries, keys and values are clipped, or None (OLMo, MPT)."""
     return config.number("clip_qkv") or config.section("attn_config").number("clip_qkv")
 
 
 def is_rotary(family: Family, config: Config) -> bool:
-    """Return whether positions turn queries and keys; ESM and Falcon may have other positions."""
+    """Return whether the model has rotary positions, which rotate queries and keys.
+
+    Some models of a rotary family, such as ESM and Falcon, have other positions.
+    """
     other = config.values.get("alibi") is True
     return family.rotary and not other and config.text("position_embedding_type") in (None, "rotary", "rope")
 
 
 def _has_rotary(family: Family, config: Config, depth: int) -> bool:
-    """Return whether the layer at `depth` has positions, in models where only some layers do."""
+    """Return whether the layer at `depth` has rotary positions. In some models only some layers do."""
     chosen = config.values.get("no_rope_layers")  # 0 for a layer without positions
     if isinstance(chosen, list) and depth < len(chosen):
         return bool(chosen[depth])
@@ -83,7 +95,10 @@ def _has_rotary(family: Family, config: Config, depth: int) -> bool:
 
 
 def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
-    """Return which part of a head is turned; in latent attention, the shared part of the keys."""
+    """Return which entries of a head are rotated, or None if the layer has no rotary positions.
+
+    In latent attention, these are the entries of the shared key.
+    """
     config, family = shapes.config, shapes.family
     if not is_rotary(family, config) or not _has_rotary(family, config, depth):
         return None
@@ -100,7 +115,7 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
 
 
 def rotary_size(values: Config, family: Family, head_size: int) -> int:
-    """Return how many entries of a head are turned, an even number."""
+    """Return the number of entries of a head that are rotated. It is even."""
     share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # the pairs span the whole head, and many have angle zero
@@ -109,7 +124,7 @@ def rotary_size(values: Config, family: Family, head_size: int) -> int:
 
 
 def _rotary_scale(values: Config) -> float | None:
-    """Return the factor of turned entries for this type of positions; None if it is unknown."""
+    """Return the factor that multiplies rotated entries, or None if the type of positions is unknown."""
     kind = values.text("rope_type", "type")
     if kind in (None, "default", "linear", "dynamic", "llama3", "proportional", "mrope"):
         return 1.0
@@ -134,9 +149,9 @@ def _rotary_scale(values: Config) -> float | None:
 
 
 def rope_values(config: Config, depth: int) -> Config:
-    """Return a config in which the keys of rotary positions are on the top level.
+    """Return a config with the keys of rotary positions at its top level.
 
-    They may be there already, in a table, or in one table for each type of layer.
+    In config.json they may be at the top level, in a table, or in one table for each type of layer.
     """
     values = dict(config.values)
     for key in ("rope_scaling", "rope_parameters"):
@@ -150,7 +165,7 @@ def rope_values(config: Config, depth: int) -> Config:
 
 
 def score_scale(config: Config, family: Family, head_size: int, depth: int) -> float:
-    """Return the factor of self-attention scores in the layer at `depth` of its stack."""
+    """Return the factor that multiplies self-attention scores in the layer at `depth` of its stack."""
     scale = config.number("attention_multiplier")
     if scale is None:
         scaled = family.scaled_scores and config.values.get("scale_attn_weights") is not False
@@ -162,13 +177,13 @@ def score_scale(config: Config, family: Family, head_size: int, depth: int) -> f
 
 
 def _terms(config: Config) -> int:
-    """Return how many terms scores have: QK, and in DeBERTa those of positions and content."""
+    """Return the number of terms in a score: QK and, in DeBERTa, one or two with relative positions."""
     positions = config.values.get("pos_att_type")
     return 1 + sum(kind in positions for kind in ("c2p", "p2c")) if isinstance(positions, str | list) else 1
 
 
 def _yarn_factor(config: Config) -> float:
-    """Return the further factor of latent attention's scores if its rotary positions are stretched."""
+    """Return the further factor of scores in latent attention with yarn positions, or 1 without them."""
     for key in ("rope_parameters", "rope_scaling"):
         values = config.values.get(key)
         if isinstance(values, Mapping) and values.get("mscale_all_dim"):

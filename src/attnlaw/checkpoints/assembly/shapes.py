@@ -1,6 +1,6 @@
-"""Shapes of named tensors, compared with the config and with each other, and sizes that differ by layer.
+"""Check the shapes of named tensors, and find the sizes of layers that differ from the others.
 
-Layers of Gemma 4 have different sizes, and some read keys and values of others:
+Layers of Gemma 4 have different sizes, and some read the keys and values of another layer:
 
 | in config.json | meaning |
 |---|---|
@@ -26,12 +26,12 @@ from attnlaw.core.errors import InputError
 
 @dataclass(frozen=True)
 class Shapes:
-    """The shapes from which attention and feed-forward blocks are built; weights are not read.
+    """The shapes from which attention and feed-forward blocks are built, without reading weights.
 
     Args:
-        foreign_type: a model type that the family does not list, so that the model is read by its names
+        foreign_type: the model type, if the family does not list it. Such a model is read by its tensor names
             alone.
-        map_file: the file of a user's family.
+        map_file: the user's file that describes the family, named in messages.
     """
 
     tensors: Tensors
@@ -45,7 +45,10 @@ class Shapes:
         return name in self.tensors.shapes
 
     def matrix(self, name: str, stacked: bool = False) -> tuple[int, int]:
-        """Return (inputs, outputs) of a matrix, or of each member of a stack of matrices."""
+        """Return the numbers of inputs and outputs of a matrix.
+
+        If `stacked` is true, the tensor is a stack of matrices, and the numbers are those of each member.
+        """
         shape = self.tensors.shapes.get(name)
         if shape is None:
             raise InputError(f"{self.tensors.source}: tensor {name} is missing; {self.missing_remedy}")
@@ -55,7 +58,10 @@ class Shapes:
         return (shape[-1], shape[-2]) if self.stored_out_in(name) else (shape[-2], shape[-1])
 
     def stored_out_in(self, name: str) -> bool:
-        """Return whether a tensor is stored (out, in), as the family says unless it is `turned`."""
+        """Return whether a tensor is stored as (out, in).
+
+        The family says so for all its tensors, except those that the stack lists as `turned`.
+        """
         return self.family.stored_out_in != name.endswith(self.stack.turned)
 
     def views(
@@ -67,14 +73,17 @@ class Shapes:
         member: int | None = None,
         biases: Roles | None = None,
     ) -> dict[str, View]:
-        """Return a `View` for each role; fused parts follow each other along the output axis.
+        """Return a `View` for each role. The parts of a fused tensor follow each other along its output axis.
 
         Args:
-            sizes: outputs by role; a role that is missing has all outputs of its tensor.
-            runs: the output axis of a fused tensor consists of this many runs of all its parts. If the parts
-                alternate, there is a run for each output of a part.
-            member: the number of an expert in stacked tensors.
-            biases: names of biases that are not named like their weights.
+            prefix: the prefix of the layer's tensor names.
+            roles: the tensor names by role.
+            sizes: the numbers of outputs by role. A role that is missing has all outputs of its tensor.
+            runs: the number of runs along the output axis of a fused tensor, each with a piece of every
+            part. If parts
+                alternate, there is one run for each output of a part.
+            member: the number of the expert in stacked tensors.
+            biases: the names, by role, of biases that are not named like their weights.
         """
         views = {}
         for keys, name in roles.items():
@@ -97,7 +106,7 @@ class Shapes:
         return views
 
     def _bias(self, name: str, outputs: int, stacked: bool, given: str | None) -> str | None:
-        """Return the name of the tensor with a matrix's bias, or None if the file has no such tensor."""
+        """Return the name of a matrix's bias, or None if the file has no such tensor."""
         bias = given or name.removesuffix("weight") + ("bias" if name.endswith("weight") else "_bias")
         shape = self.tensors.shapes.get(bias)
         if shape is None:
@@ -107,9 +116,10 @@ class Shapes:
         return bias
 
     def norm(self, name: str, size: int | None = None) -> Norm | None:
-        """Return the norm of that name, without tensors if the name is empty; None if it does not exist.
+        """Return the norm of a name, or None if its gain does not exist.
 
-        A norm of queries or keys with `size` entries normalises all heads together.
+        The empty name stands for a norm without tensors. A norm of queries or keys whose gain has `size`
+        entries normalises all heads together.
         """
         config, family = self.config, self.family
         epsilon = next((config.number(key) for key in family.epsilon if key in config), None)
@@ -127,11 +137,17 @@ class Shapes:
         return Norm(kind, gain, bias, epsilon, offset, joint)
 
     def is_among(self, model_types: Sequence[str]) -> bool:
-        """Return whether the config names one of these types; if it names none, the family's name counts."""
+        """Return whether the model's type is one of these.
+
+        Without a type in the config, the family's name counts.
+        """
         return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
-        """Return the norm; raise if its size differs from the inputs of the matrix."""
+        """Return the norm if its size equals the number of inputs of the matrix.
+
+        Raise an `InputError` if not.
+        """
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
                 wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
@@ -139,7 +155,10 @@ class Shapes:
         return norm
 
     def check_config(self, name: str, what: str, count: int, key: str) -> None:
-        """Raise if a shape contradicts the size that the config declares under `key`."""
+        """Raise an `InputError` if the size that the config declares under `key` is not `count`.
+
+        `what` names in the message what was counted.
+        """
         declared = self.config.size(key)
         if declared not in (None, count):
             raise InputError(
@@ -148,7 +167,7 @@ class Shapes:
             )
 
     def check_layer(self, view: View, what: str, count: int, expected: int) -> None:
-        """Raise if a shape contradicts the other tensors of its layer."""
+        """Raise an `InputError` if a size is not the one that the other tensors of the layer need."""
         if count != expected:
             self._refuse(view.tensor, f"{count} {what}", f"{expected} from the rest of its layer")
 
@@ -158,7 +177,7 @@ class Shapes:
 
     @property
     def remedy(self) -> str:
-        """Advice about shapes that do not fit."""
+        """The advice for shapes that do not fit together."""
         if self.map_file is not None:
             return f"check stored_out_in and the order of the parts in {self.map_file}"
         again = "save or download the weights again, with the config.json that belongs to them"
@@ -166,14 +185,14 @@ class Shapes:
 
     @property
     def missing_remedy(self) -> str:
-        """Advice about missing tensors."""
+        """The advice for a missing tensor."""
         if self.map_file is not None:
             return f"correct its name in {self.map_file}, or save the checkpoint whole"
         return self.foreign_remedy or "the checkpoint is incomplete, save or download it again"
 
     @property
     def foreign_remedy(self) -> str | None:
-        """Advice about a model type that no family lists; None for listed types."""
+        """The advice for a model type that the family does not list, or None if the family lists it."""
         if self.foreign_type is None:
             return None
         return (
@@ -183,14 +202,17 @@ class Shapes:
 
 
 def layer_type(config: Config, number: int) -> str | None:
-    """Return the attention type of a layer in config.json, if it has types of layers."""
+    """Return the attention type of a layer in config.json, or None if it does not state one."""
     types = config.values.get("layer_types")
     kind = types[number] if isinstance(types, list) and number < len(types) else None
     return kind if isinstance(kind, str) else None
 
 
 def layer_config(config: Config, number: int, inner_size: str) -> Config:
-    """Return the config of one layer: that of the model, with the sizes that differ in this layer."""
+    """Return the model's config with the sizes of one layer.
+
+    `inner_size` is the key of the feed-forward width.
+    """
     values = dict(config.values)
     if "global_head_dim" in config and layer_type(config, number) == "full_attention":
         values |= {"head_dim": values["global_head_dim"], "num_key_value_heads": None}
@@ -206,7 +228,7 @@ def layer_config(config: Config, number: int, inner_size: str) -> Config:
 
 
 def key_source(config: Config, number: int) -> int:
-    """Return the number of the layer whose keys and values a layer reads: usually its own.
+    """Return the number of the layer whose keys and values a layer reads. Most layers read their own.
 
     >>> types = ["sliding_attention", "full_attention"] * 2
     >>> config = Config({"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": types})

@@ -34,22 +34,22 @@ Roles = Mapping[str, str]
 
 @dataclass(frozen=True)
 class LayerTable:
-    """A stack of equal layers, as its tensors are named.
+    """The tensor names of a stack of equal layers.
 
     Args:
         feed_forward: the ways in which a layer may store the block that every token passes.
-        experts: the ways in which it may store experts, with `{expert}` for the number or stacked in one
-            tensor.
-        interleaved: the parts of a fused tensor are stored head by head: query, key and value of head 0, then
-            of head 1, and so on.
-        ignored: matrices inside a layer that are known and belong to no block, such as routers.
-        unread: tensors of blocks that no formula here covers; a model that has them gets no proxies.
-        norms: the ways in which a layer may be normalised; the first whose tensors all exist is taken. The
-            norm of a block is before it (`pre_norm`), or after its sum with the stream, where the next block
-            reads it.
-        first_norm, last_norm: norms before and after all layers; false removes one that the file inherits.
-        heads, depth, inner_size: keys of config.json that must agree with the tensors; `depth` has one key
-            for each number in `layer`.
+        experts: the ways in which it may store experts: in separate tensors, with `{expert}` for the number,
+            or stacked in one tensor.
+        interleaved: true if a fused tensor is stored head by head: query, key and value of head 0, then of
+            head 1, and so on.
+        ignored: known matrices inside a layer that belong to no block, such as routers.
+        unread: tensors of blocks that no formula here covers. A model that has them gets no proxies.
+        norms: the ways in which a layer may be normalised. The first whose tensors all exist is taken. The
+            norm of a block is before it (`pre_norm`), or after its sum with the stream.
+        first_norm, last_norm: the norms before and after all layers. In a file, false removes an inherited
+        one. heads, depth, inner_size: the keys of config.json whose values must agree with the tensors.
+        `depth` has one
+            key for each number in `layer`.
     """
 
     layer: str  # the common part of the names, with `{layer}` for the number of the layer
@@ -71,7 +71,7 @@ class LayerTable:
     inner_norms: Roles = field(default_factory=dict)  # norms inside the blocks, by role
     first_norm: str | None = None
     last_norm: str | None = None
-    name: str | None = None  # of the stack, if the model has several
+    name: str | None = None  # the name of the stack, if the model has several
     config: str | None = None  # the table inside config.json with the sizes of this stack
     heads: str = "num_attention_heads"
     depth: tuple[str, ...] = ("num_hidden_layers",)
@@ -79,7 +79,10 @@ class LayerTable:
 
     @property
     def names(self) -> frozenset[str]:
-        """Tensors of a layer that the table names, without norms of blocks and with the first expert only."""
+        """The tensors of a layer that the table names.
+
+        Norms before blocks and experts after the first are left out.
+        """
         tables = (self.attention, self.cross, *self.feed_forward, *self.experts)
         named = [name.replace("{expert}", "0") for roles in tables for name in roles.values()]
         inner = [f"{name}.weight" for name in self.inner_norms.values() if name]
@@ -89,7 +92,7 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Initialiser:
-    """How a library draws the weights of one model type: `[init.TYPE]` in its family's file.
+    """How a library draws the weights of one model type, from `[init.TYPE]` in its family's file.
 
     Every matrix is normal; gains are 1 and biases 0. A type that is `like` another of the same file takes
     from it all keys that it does not have.
@@ -119,15 +122,18 @@ class Initialiser:
 
 @dataclass(frozen=True)
 class Family:
-    """One family of models.
+    """A family of models whose tensors have the same names.
 
     Args:
-        priority: if several families name as many tensors of a checkpoint, the highest priority is taken.
-        hidden_size, activation, epsilon: keys of config.json. `epsilon` is what norms add to the variance.
-        rotary_neighbours: model types that pair neighbouring entries; others pair the two halves.
-        rotary_layers: only layers of this type are turned, if config.json has types of layers.
-        norms_after_rotary: model types whose norms of queries and keys come after the positions.
-        scaled_experts: model types whose routers multiply the inputs of experts, not their outputs.
+        priority: if several families name equally many tensors of a checkpoint, the one with the highest
+        priority is
+            taken.
+        hidden_size, activation, epsilon: keys of config.json. `epsilon` is the number that norms add to the
+            variance.
+        rotary_neighbours: the model types that pair neighbouring entries; others pair the two halves.
+        rotary_layers: the only type of layers with rotary positions, if config.json has types of layers.
+        norms_after_rotary: the model types whose norms of queries and keys come after the positions.
+        scaled_experts: the model types whose routers multiply the inputs of experts, not their outputs.
         init: an `Initialiser` for each model type whose law at initialisation is known.
     """
 

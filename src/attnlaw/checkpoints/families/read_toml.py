@@ -41,7 +41,7 @@ COMPLETE_ROLES: dict[str, tuple[set[str], ...]] = {
     "experts": ({"in", "out"}, {"gate", "in", "out"}),
 }
 BLOCKS = ("attention", "cross", "feed_forward", "experts")
-NOT_INHERITED = ("name", "model_types", "priority", "init")  # by `like`
+NOT_INHERITED = ("name", "model_types", "priority", "init")  # the keys that `like` does not pass on
 # Tables that may have any of these roles.
 OPTIONAL_ROLES: dict[str, set[str]] = {
     "norms": {*BLOCKS, *(f"after_{block}" for block in BLOCKS)},
@@ -53,7 +53,7 @@ Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class FieldKind(NamedTuple):
-    """Which values a field accepts: in words for messages, and as a test of a TOML value."""
+    """The values that a field accepts, in words for messages and as a function that tests a TOML value."""
 
     expected: str
     fits: Fits
@@ -82,7 +82,7 @@ def _list_of(fits: Fits) -> Fits:
 POSITIVE = FieldKind("a positive number", lambda value: isinstance(value, float) and value > 0)
 STACKS = FieldKind("tables [[stacks]]", _list_of(_is_table))
 INIT = FieldKind("tables [init.TYPE]", lambda value: _is_table(value) and all(map(_is_table, value.values())))
-# By the declared type of a field.
+# The accepted values, by the declared type of a field.
 KINDS: dict[Any, FieldKind] = {
     str: FieldKind("text", _is_text),
     str | None: FieldKind("text or false", lambda value: _is_text(value) or value is False),
@@ -115,13 +115,15 @@ def known_families() -> tuple[Family, ...]:
 
 @cache
 def families_in(folder: Path) -> tuple[Family, ...]:
-    """Return the family of every TOML file in a folder, highest priority first."""
+    """Return the families of all TOML files in a folder, highest priority first."""
     shipped = (read_family(file) for file in sorted(folder.glob("*.toml")))
     return tuple(sorted(shipped, key=lambda family: -family.priority))
 
 
 def read_family(path: str | os.PathLike[str]) -> Family:
-    """Read a family from a TOML file; raise an `InputError` that names the file and the key.
+    """Read a family from a TOML file.
+
+    Raise an `InputError` that names the file and the key if a value is wrong.
 
     >>> read_family(Path(__file__).with_name("gpt_neox.toml")).stacks[0].interleaved
     True
@@ -141,7 +143,7 @@ def _expect(fits: bool, place: str, value: Any, wanted: str) -> None:
 
 
 def _merge_base_file(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return the keys of a file together with those of the shipped file that it is `like`."""
+    """Return the keys of a file together with the keys that it inherits through `like`."""
     like = values.get("like")
     if not _is_text(like):
         return dict(values)
@@ -167,7 +169,7 @@ def _read_shipped_file(file: Path) -> dict[str, Any]:
 
 
 def _record(record: type[Record], values: Mapping[str, Any], place: str) -> Record:
-    """Return a record from a table of TOML, with every key and type checked."""
+    """Return a record made from a TOML table. Raise an `InputError` if a key or a type is wrong."""
     kinds = FIELDS[record]
     for key in values:
         if key not in kinds:
@@ -191,7 +193,7 @@ def _value(value: Any, kind: FieldKind, place: str) -> Any:
 
 
 def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialiser:
-    """Return the initialiser of one model type, with the keys of the type that it is `like`."""
+    """Return the initialiser of one model type, including the keys that it inherits through `like`."""
     table = tables[name]
     like = table.get("like")
     is_other = like is None or (like in tables and like != name)
@@ -204,7 +206,11 @@ def _initialiser(name: str, tables: Mapping[str, Any], place: str) -> Initialise
 
 
 def _layer_table(values: Mapping[str, Any], place: str) -> LayerTable:
-    """Return a stack after checking its roles, and that `depth` has a key for each number in `layer`."""
+    """Return a stack made from a TOML table.
+
+    Raise an `InputError` if its roles are not complete or if `depth` does not have one key for each number
+    in `layer`.
+    """
     table = _record(LayerTable, values, place)
     blocks = [("attention", table.attention), ("cross", table.cross)]
     blocks += [("feed_forward", roles) for roles in table.feed_forward]

@@ -1,6 +1,6 @@
-"""File formats of checkpoints. A format is a file here, a subclass of `Tensors`, and a line of `FORMATS`.
+"""The file formats of checkpoints. Each has a reader, a subclass of `Tensors`, and an entry in `FORMATS`.
 
-A reader imports its library when it opens a file, so that this table costs nothing until then.
+A reader imports its library when it opens a file, so importing this table is fast.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from attnlaw.core.errors import require_extra
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: the endings of its files, and the class that reads them.
+    """A file format.
 
     Args:
         endings: endings of file names, with the dot.
-        extra: the extra of attnlaw that installs what the reader needs.
+        reader: the class that opens a file of this format.
+        extra: the extra of attnlaw that installs what the reader needs; None if it needs nothing.
         in_directory: patterns of the files to look for in a directory, best first.
-        on_hub: groups of patterns, best first. The first one that a repository has is downloaded.
+        on_hub: groups of patterns, best first. attnlaw downloads the first group that a repository has.
     """
 
     endings: tuple[str, ...]

@@ -1,12 +1,12 @@
-"""GGUF, the file format of llama.cpp: sizes from the header, tensors decoded by the package `gguf`.
+"""Read GGUF files, the format of llama.cpp. The package `gguf` decodes the tensors.
 
 The layout is little-endian: magic `GGUF`, version (u32), the number of tensors and of values (u64 each).
 Every value is a key, a type (u32) and its bytes. Every tensor is a name, its dimensions (fastest first), a
 type and an offset into the data, which start at the next multiple of `general.alignment`. Texts have a length
 (u64).
 
-attnlaw parses the header itself: the reader of the `gguf` package keeps every token of the vocabulary as
-arrays. This takes milliseconds, and a damaged length cannot lead past the end of the file.
+attnlaw parses the header itself, because the reader of the `gguf` package keeps every token of the
+vocabulary as arrays. Parsing takes milliseconds, and a damaged length cannot lead past the end of the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VERSIONS = (2, 3)
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
 MOST_ARRAY_ENTRIES = 4096  # longer arrays belong to the tokenizer
-MOST = 2**26  # bytes of a header; the largest vocabularies need 20 MB
+MOST = 2**26  # the most bytes in a header; the largest vocabularies need 20 MB
 MOST_DIMENSIONS, MOST_TEXTS = 8, 2**22
 MOST_ENTRIES = 10**5  # tensors, and values; the largest models have thousands
 # Types that numpy can read; all others are decoded to float32.
@@ -73,7 +73,7 @@ Header = tuple[dict[str, Any], dict[str, Entry]]  # values by key, tensors by na
 
 
 def read_header(data: Any) -> Header:
-    """Parse the header of a mapped file; raise `ValueError` or `struct.error` if it is damaged."""
+    """Parse the header of a mapped file. Raise `ValueError` or `struct.error` if it is damaged."""
     cursor = _Cursor(data)
     if bytes(data[:4]) != MAGIC:
         raise ValueError("it does not begin with GGUF")
@@ -106,7 +106,7 @@ def read_header(data: Any) -> Header:
 
 
 class _Cursor:
-    """A position in the bytes that advances with each value read."""
+    """A reader of bytes that moves forward with each value."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
@@ -124,7 +124,10 @@ class _Cursor:
         return bytes(self.data[begin : self.at]).decode("utf-8", "replace")
 
     def name(self) -> str:
-        """Return a text; raise if it is empty: a hole in a file would give empty names without end."""
+        """Return a text that is not empty.
+
+        Zeros in a damaged file would otherwise be read as an endless list of empty names.
+        """
         text = self.text()
         if not text:
             raise ValueError("a value or a tensor has no name")
@@ -136,7 +139,7 @@ class _Cursor:
         self.at += count
 
     def value(self, kind: int) -> Any:
-        """Return a number, a text or a short list of numbers; None for arrays that cannot be sizes."""
+        """Return a number, a text or a short list of numbers, or None for other arrays."""
         if kind == TEXT:
             return self.text()
         if kind == ARRAY:
@@ -161,7 +164,7 @@ class _Cursor:
 
 
 class GgufFile(Tensors):
-    """The tensors of one `.gguf` file; `metadata` has its sizes under the names of config.json."""
+    """The tensors of one `.gguf` file. `metadata` has the sizes under the names of config.json."""
 
     def __init__(self, path: Path) -> None:
         import gguf
@@ -227,7 +230,10 @@ def _header(path: Path) -> Header:
 
 
 def _sizes(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the sizes under config.json's names; a list that repeats one number becomes that number."""
+    """Return the sizes in a header under the names of config.json.
+
+    A list that repeats one number becomes that number.
+    """
     architecture = values.get("general.architecture")
     sizes: dict[str, Any] = {"model_type": architecture, "hidden_act": ACTIVATIONS.get(str(architecture))}
     for key, name in SIZES.items():

@@ -1,4 +1,4 @@
-"""ONNX graphs: their weights under the names of the parameters from which they were exported.
+"""Read the weights of ONNX graphs under the names that they had before the export.
 
 PyTorch's exporter stores the weight of a linear layer transposed, for `MatMul`, under a name such as
 `onnx::MatMul_268`. The node that uses it is named after the module, such as
@@ -20,8 +20,8 @@ from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import links_outside
 
 MOST = 2**31  # bytes; protobuf cannot store a larger graph
-MOST_DIGITS = 19  # of an offset
-MOST_STEPS = 4  # from a product back to its weight, through copies and transposes
+MOST_DIGITS = 19  # the largest number of digits in an offset
+MOST_STEPS = 4  # copies and transposes between a product and its weight
 
 
 class OnnxFile(Tensors):
@@ -98,7 +98,7 @@ def _load(path: Path) -> tuple[Any, Any]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a text of the graph, which protobuf gives as bytes if it is not valid UTF-8."""
+    """Return a text of the graph as a string. protobuf gives it as bytes if it is not valid UTF-8."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -114,7 +114,7 @@ def _constants(graph: Any) -> dict[str, Any]:
 
 
 def _branch(graph: Any) -> str | None:
-    """Return the type of a node (`If`, `Loop`) whose inner graphs contain matrices."""
+    """Return the type of a node (`If`, `Loop`) with matrices in its inner graphs, or None."""
     for node in graph.node:
         for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
             held = [*inner.initializer, *_constants(inner).values()]
@@ -124,7 +124,10 @@ def _branch(graph: Any) -> str | None:
 
 
 def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return parameters equal to others: the exporter stores them once and copies them by `Identity`."""
+    """Return the parameters that the exporter stored as an `Identity` of an equal one.
+
+    Each name maps to the stored tensor and False, because the tensor is not transposed.
+    """
     return {
         _text(node.output[0]): (_text(node.input[0]), False)
         for node in graph.node
@@ -133,7 +136,10 @@ def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
 
 
 def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return parameters named after the `MatMul` nodes that multiply by them from the right."""
+    """Return the weights of linear layers, named after the `MatMul` nodes that use them.
+
+    Each name maps to the stored tensor and to whether it is stored transposed.
+    """
     before = {
         _text(node.output[0]): (_text(node.input[0]), node.op_type == "Transpose")
         for node in graph.node
@@ -155,7 +161,10 @@ def _linear_layers(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, b
 
 
 def _external(path: Path, tensor: Any) -> tuple[Path, int]:
-    """Return a tensor's file and its offset there; refuse files outside the graph's directory."""
+    """Return the file that contains a tensor, and the tensor's offset in it.
+
+    Raise an `InputError` if the file is outside the graph's directory.
+    """
     entries = {_text(entry.key): _text(entry.value) for entry in tensor.external_data}
     location = entries.get("location", "")
     relative = PurePosixPath(location.replace("\\", "/"))

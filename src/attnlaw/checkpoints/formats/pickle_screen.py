@@ -1,4 +1,4 @@
-"""A check of pickles before they are loaded: how large and how deep their values would become.
+"""Check how large and how deep the values in a pickle would become, before it is loaded.
 
 `torch.load(weights_only=True)` runs no foreign code, but a few hundred bytes can still make it hang (the hash
 of a tuple of ten tuples of ten tuples ...), end the process (a tuple a million deep) or fill the memory
@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-MOST_VALUES = 10**8  # in one value, counting each reference
+MOST_VALUES = 10**8  # the most values inside one value, counting each reference
 MOST_NESTED = 200
 LEGACY_PICKLES = 5  # magic number, version, system, the weights' table, the storages' keys
 ZIP = b"PK\x03\x04"
@@ -32,11 +32,13 @@ MARK: Size = (0, 0)  # compared by identity
 
 
 class SuspiciousPickle(ValueError):
-    """A pickle or archive made to need far more memory than its bytes, or to be read in two ways."""
+    """The error for a pickle or archive that is made to fill the memory, or that two readers would read
+    differently.
+    """
 
 
 def screen_file(path: Path) -> None:
-    """Check all pickles that `torch.load` would read; raise `ValueError` if one is damaged or suspicious."""
+    """Check all pickles that `torch.load` would read. Raise `ValueError` if one is damaged or suspicious."""
     with path.open("rb") as file:
         if file.read(len(ZIP)) == ZIP:
             _screen_archive(path)
@@ -62,10 +64,11 @@ def _screen_archive(path: Path) -> None:
 
 
 def _require_torch_layout(path: Path, entries: list[zipfile.ZipInfo]) -> None:
-    """Raise unless the archive is laid out as `torch.save` does, so that `torch.load` finds the same records.
+    """Raise `ValueError` unless the archive has the layout that `torch.save` writes.
 
-    Torch's reader ignores the case of names, treats an archive with two directories in its own way, and takes
-    the bytes of a compressed record for weights when a file is mapped.
+    With another layout, `torch.load` could find other records than this check. Torch's reader ignores the
+    case of names, handles an archive with two directories differently, and takes the bytes of a compressed
+    record for weights if the file is mapped.
     """
     names = [entry.orig_filename.lower() for entry in entries]
     size, total = path.stat().st_size, sum(entry.file_size for entry in entries)

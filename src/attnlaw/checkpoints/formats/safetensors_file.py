@@ -1,7 +1,7 @@
-"""Safetensors files: the library checks the header, then each tensor is read by its offsets.
+"""Read safetensors files. The library checks the header, then each tensor is read by its offsets.
 
-The file is not kept mapped: pages of a memory map count as memory of the process, and an audit should need no
-more memory than the matrices it is working on.
+The file is not kept mapped, because pages of a memory map count as memory of the process. An audit should
+need no more memory than the matrices it is working on.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SafetensorsFile(Tensors):
         self._file.prefetch(*self._byte_range(name, member))
 
     def _byte_range(self, name: str, member: int | None) -> tuple[int, int]:
-        """Return the offset of the first byte, and the number of bytes."""
+        """Return the offset of a tensor's first byte, and the number of its bytes."""
         begin, end = self._header[name]["data_offsets"]
         if member is None:
             return self._start + begin, end - begin
@@ -70,9 +70,9 @@ class SafetensorsFile(Tensors):
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the header as {name: {dtype, shape, data_offsets}}, and where the data start.
+    """Return the header as {name: {dtype, shape, data_offsets}}, and the offset at which the data start.
 
-    `safe_open` refuses a header with wrong sizes, offsets or lengths, so that the plain parse is safe.
+    The library's `safe_open` first checks all sizes and offsets, so this function does not check them again.
     """
     try:
         with path.open("rb") as file:
@@ -96,7 +96,10 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; raise if a key occurs twice, because readers would choose different tensors."""
+    """Return a JSON object as a dict. Raise `ValueError` if a key occurs twice.
+
+    Readers would otherwise choose different tensors for that name.
+    """
     entries = dict(pairs)
     if len(entries) != len(pairs):
         raise ValueError("a name stands there twice")

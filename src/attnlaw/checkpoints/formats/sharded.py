@@ -23,7 +23,7 @@ from attnlaw.checkpoints.tensors import Tensors
 from attnlaw.core.errors import InputError, as_input_error
 from attnlaw.core.files import links_outside, read_bounded
 
-MOST_NAME = 255  # bytes in the name of a file
+MOST_NAME = 255  # the most bytes in the name of a file
 PART = re.compile(r"consolidated\.([0-9]{2})\.pth")
 PARAMS = "params.json"
 WORDS = "tok_embeddings"
@@ -32,7 +32,7 @@ AXES = {"wq": 0, "wk": 0, "wv": 0, "w1": 0, "w3": 0, "output": 0, "wo": 1, "w2":
 
 
 class ShardedTensors(Tensors):
-    """The tensors of all shards that an index names. Every shard must be in the index's directory."""
+    """The tensors of all shards that an index names. Every shard must be in the directory of the index."""
 
     def __init__(self, index: Path, open_file: Callable[[Path], Tensors]) -> None:
         self.source = str(index)
@@ -88,7 +88,7 @@ def _inside(index: Path, file: str) -> Path:
 
 
 class ConsolidatedTensors(Tensors):
-    """The tensors of all `consolidated.NN.pth` in a directory; parts are joined when a tensor is read."""
+    """The tensors of all `consolidated.NN.pth` in a directory. Reading a tensor joins its parts."""
 
     def __init__(self, folder: Path, open_part: Callable[[Path], Tensors]) -> None:
         files = _files(folder)
@@ -116,7 +116,7 @@ class ConsolidatedTensors(Tensors):
         return joined if member is None else joined[member]
 
     def _axis(self, name: str) -> int | None:
-        """Return the axis along which the parts are joined; None if each part has the whole tensor."""
+        """Return the axis along which the parts are joined, or None if each part has the whole tensor."""
         shape, module = self._parts[0].shapes[name], name.split(".")[-2:][0]
         if len(self._parts) == 1 or len(shape) < 2:
             return None
@@ -142,7 +142,10 @@ class ConsolidatedTensors(Tensors):
         return tuple(joined)
 
     def _require_all(self, folder: Path) -> None:
-        """Raise if parts are missing. The shape of the output matrices shows how many there should be."""
+        """Raise an `InputError` if parts are missing.
+
+        The shape of the output matrices shows how many parts there should be.
+        """
         shapes = self._parts[0].shapes
         name = next((name for name in shapes if name.endswith("attention.wo.weight")), None)
         if name is None or len(shapes[name]) != 2 or 0 in shapes[name]:
@@ -159,7 +162,7 @@ class ConsolidatedTensors(Tensors):
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the parts in order; raise if one between them is missing."""
+    """Return the files of the parts in order. Raise an `InputError` if a number is missing."""
     files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
     missing = set(range(max(files) + 1)) - set(files)
     if missing:

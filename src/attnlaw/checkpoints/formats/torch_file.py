@@ -1,15 +1,18 @@
-"""PyTorch pickles (`.bin .pt .pth .ckpt`), which are only read with `weights_only=True`.
+"""Read PyTorch pickles (`.bin .pt .pth .ckpt`), only with `weights_only=True`.
 
 In addition to the plain types of PyTorch, `argparse.Namespace` is allowed, because Lightning and fairseq keep
-the arguments of a training in one. Creating and filling a Namespace calls nothing that a file could not call
-without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. The attributes of a
-tensor are not enough: a Namespace with chosen attributes could pass for an array at any address.
+the training arguments in one. Creating and filling a Namespace calls nothing that a file could not call
+without it. A value from a pickle counts as a weight only if it is a `torch.Tensor`. It is not enough that a
+value has the attributes of a tensor: a Namespace with chosen attributes could pass for an array at any
+address.
 
 If the weights are nested in the file (under `state_dict`, `model`, ...), the tables next to them become
-`metadata`, by name and with their plain entries only; single values such as an epoch are left out. In fairseq
-checkpoints these are the arguments of the training: `args` is a Namespace, or `cfg` is a table whose `model`
-is a Namespace or a table. Their names begin with `encoder_` and `decoder_` (`encoder_attention_heads`); here
-each side becomes a table without that prefix. The metadata stand in for a config.json.
+`metadata`, by name and with their plain entries only. Single values such as an epoch are left out. attnlaw
+uses the metadata if there is no config.json.
+
+A fairseq checkpoint contains the training arguments: `args` is a Namespace, or `cfg` is a table whose `model`
+is a Namespace or a table. Their names begin with `encoder_` and `decoder_` (`encoder_attention_heads`). In
+`metadata`, each side becomes a table without that prefix.
 """
 
 from __future__ import annotations
@@ -48,8 +51,8 @@ DAMAGE = (
 class TorchFile(InMemoryTensors):
     """The tensors of one pickled checkpoint.
 
-    The file is mapped, so bytes are read when a tensor is. A file from before PyTorch 1.6 cannot be mapped
-    and is read whole.
+    The file is mapped, so a tensor's bytes are loaded when it is read. A file from before PyTorch 1.6 cannot
+    be mapped and is loaded as a whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,9 +68,10 @@ class TorchFile(InMemoryTensors):
         return super().read(name, member)
 
     def _require_stored(self, tensor: Any, name: str) -> None:
-        """Raise if a tensor has more entries than its storage, which would fill the memory when it is read.
+        """Raise an `InputError` if a tensor has more entries than its storage.
 
-        Strides of zero let a few stored bytes stand for many weights.
+        With strides of zero, a few stored bytes can stand for so many entries that reading them fills the
+        memory.
         """
         if str(getattr(tensor, "layout", "")) != "torch.strided" or tensor.device.type == "meta":
             return  # `as_numpy` refuses it
@@ -79,14 +83,16 @@ class TorchFile(InMemoryTensors):
 
 
 def import_torch(reason: str) -> Any:
-    """Return the torch module, or raise an `InputError` that says how to install it."""
+    """Return the torch module. Raise an `InputError` that says how to install it if it is missing."""
     with require_extra(reason, "torch"):
         import torch
     return torch
 
 
 def _require_closed_holes(torch: Any, source: str) -> None:
-    """Raise if this version of PyTorch is known to run code from a pickle in spite of `weights_only=True`."""
+    """Raise an `InputError` if this version of PyTorch can run code from a pickle despite
+    `weights_only=True`.
+    """
     if torch.__version__ < OLDEST_SAFE:  # `TorchVersion` compares versions, not text
         raise InputError(
             f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
@@ -96,7 +102,10 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Screen the pickle, then load tensors and plain containers only, mapped if the layout allows it."""
+    """Check a pickle, and then load its tensors and plain containers.
+
+    The file is mapped if its layout allows that.
+    """
     try:
         screen_file(path)
     except ValueError as error:
@@ -115,13 +124,13 @@ def _load(path: Path, torch: Any) -> Any:
 
 
 def _allow_plain_classes(serialization: Any) -> Any:
-    """Return a context in which `ALLOWED` may be unpickled; classes that the user allowed stay allowed."""
+    """Return a context in which torch also unpickles the classes in `ALLOWED`."""
     before = serialization.get_safe_globals()
     return serialization.safe_globals([kind for kind in ALLOWED if kind not in before])
 
 
 def _reason(error: BaseException) -> str:
-    """Return one line for the many lines of an error of `torch.load`."""
+    """Return one line that explains an error of `torch.load`."""
     text = str(error)
     foreign = re.search(r"GLOBAL (\S+)", text)
     if foreign:
@@ -136,10 +145,11 @@ def _reason(error: BaseException) -> str:
 
 
 def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the mapping of names to tensors, and the metadata found next to it on the way.
+    """Return the tensors by name, and the metadata found next to them.
 
-    While a mapping has a mapping under one of `NESTED_UNDER`, the search goes on in the first of these, at
-    most three levels down. Tensors next to it are left out. Old names of fairseq tensors become current ones.
+    If a mapping contains another one under a key of `NESTED_UNDER`, the search continues there, at most
+    three levels down. Tensors next to such a mapping are left out. Old names of fairseq tensors are replaced
+    by current ones.
     """
     metadata: dict[str, Any] = {}
     rename: Callable[[str], str] = str
@@ -165,7 +175,7 @@ def _weights(loaded: Any, tensor: type, source: str) -> tuple[dict[str, Any], di
 
 
 def table_of(value: Any) -> Mapping[str, Any]:
-    """Return the entries of a mapping or a Namespace by name; an empty mapping for other values."""
+    """Return the entries of a mapping or a Namespace by name. Other values give an empty mapping."""
     entries = vars(value) if isinstance(value, Namespace) else value
     return {str(key): entry for key, entry in entries.items()} if isinstance(entries, Mapping) else {}
 
@@ -180,10 +190,12 @@ def plain_entries(value: Any) -> dict[str, Any]:
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in a fairseq checkpoint in the form of a config; nothing for other checkpoints.
+    """Return the arguments in a fairseq checkpoint in the form of a config.
 
-    Each side is a table with fairseq's own names. Next to the sides are the arguments that are texts,
-    `norm_first`, and the `model_type` by which a family is chosen.
+    Other checkpoints give an empty dict.
+
+    The encoder and the decoder each have a table with fairseq's names. Next to them are the arguments that
+    are texts, `norm_first`, and the `model_type` by which attnlaw chooses a family.
 
     >>> arguments = Namespace(encoder_embed_dim=8, encoder_attention_heads=2, encoder_normalize_before=True)
     >>> fairseq_sizes({"args": arguments, "model": {}})["encoder"]
@@ -209,14 +221,20 @@ def current_name(name: str) -> str:
 
 
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of the model; for a fine-tuned model, those of the wav2vec model inside it."""
+    """Return the arguments of the model.
+
+    For a fine-tuned wav2vec model, these are the inner model's arguments.
+    """
     arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
     inner = table_of(arguments.get("w2v_args"))
     return table_of(inner.get("model")) or inner or arguments
 
 
 def _side(arguments: Mapping[str, Any], side: str) -> dict[str, Any]:
-    """Return the arguments of one side without its prefix, its activation, and whether norms come first."""
+    """Return the arguments of the encoder or decoder without its prefix.
+
+    The result also has the activation, and says under `norm_first` whether norms come before the blocks.
+    """
     start = f"{side}_"
     sizes = {key.removeprefix(start): value for key, value in arguments.items() if key.startswith(start)}
     both = {"activation_fn": arguments["activation_fn"]} if "activation_fn" in arguments else {}

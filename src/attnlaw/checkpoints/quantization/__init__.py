@@ -1,4 +1,4 @@
-"""Quantized weights: attnlaw decodes the schemes in `SCHEMES`, each a file here, and refuses all others."""
+"""Decode quantized weights. attnlaw supports the schemes in `SCHEMES` and raises an error for all others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Scheme:
 
     Args:
         methods: values of `quant_method` in the `quantization_config` of config.json.
-        decode: makes weights of codes when they are read, and leaves tensors of other schemes as they are.
+        decode: a function that returns tensors whose codes of this scheme are read as weights.
     """
 
     methods: tuple[str, ...]
@@ -34,14 +34,14 @@ CODES = re.compile(
 
 
 def decode(tensors: Tensors, config: Config) -> Tensors:
-    """Return tensors that read as weights, for every scheme in the table."""
+    """Return the tensors with the codes of all known schemes read as weights."""
     for scheme in SCHEMES:
         tensors = scheme.decode(tensors, config)
     return tensors
 
 
 def require_decoded(tensors: Tensors, config: Config) -> None:
-    """Raise an `InputError` if tensors are still codes, whose spectra would be wrong numbers."""
+    """Raise an `InputError` if tensors are still codes, because spectra of codes mean nothing."""
     code = next((name for name in tensors.shapes if CODES.search(name)), None)
     declared = config.values.get("quantization_config")
     method = declared.get("quant_method") if isinstance(declared, dict) else declared

@@ -83,7 +83,7 @@ class ScaledTensors(Tensors):
         self._tensors.prefetch(name, member)
 
     def _spread(self, scale: NDArray[np.float64], shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-        """Return the scale of every entry, in a shape that broadcasts to the weight."""
+        """Return an array that broadcasts to the weight and has the scale of every entry."""
         if scale.size == 1:
             return scale.reshape(())
         if scale.shape in ((shape[0],), (shape[0], 1)):
@@ -101,7 +101,7 @@ class ScaledTensors(Tensors):
 
 
 def _blocks(config: Config) -> tuple[int, int]:
-    """Return rows and columns of a block: `weight_block_size` in the quantization_config, else 128 x 128."""
+    """Return the numbers of rows and columns of a block: `weight_block_size` in the config, or 128 x 128."""
     declared = config.values.get("quantization_config")
     size = declared.get("weight_block_size") if isinstance(declared, dict) else None
     if isinstance(size, list) and len(size) == 2 and all(isinstance(part, int) and part > 0 for part in size):
