@@ -136,8 +136,8 @@ class AttentionShape:
 
         Args:
             of: the name of the matrix, from `MATRICES`.
-            second_order: whether to keep the second Hermite term (an extension of the paper). There
-                is no such law of values or outputs with K = V.
+            second_order: whether to keep the second Hermite term (an extension of the paper). There is no
+                such law of values or outputs with K = V.
         """
         check_value("of", of, str, choices=MATRICES)
         n, h, matrix, sharing = self.tokens, self.heads, MATRICES[of], SHARINGS[self.sharing]

@@ -59,10 +59,9 @@ class Nodes:
     Arrays have the shape (batch, intervals, nodes) unless stated otherwise.
 
     Args:
-        low: lower edges of the intervals, (batch, intervals). An interval that a member of the batch does
-        not have is empty:
-            `low == high` and its mass is 0.
-        high: upper edges of the intervals, (batch, intervals).
+        low: the lower edges of the intervals, (batch, intervals). If a member of the batch has fewer
+            intervals than others, the missing ones are empty (`low == high`) and have mass 0.
+        high: the upper edges of the intervals, (batch, intervals).
         x: the nodes.
         mass: the density times `dx/dtheta` at the nodes.
         re_g: the real part of the transform g at the nodes.

@@ -44,9 +44,8 @@ class Truncated:
 
     Args:
         a: standard deviations of the semicircle, (batch,).
-        sides: 1, or 2 for a symmetric base law and b >= 0. With 2, the integrals are over `abs(x) > b`, of
-        1, abs(x),
-            x^2, abs(Re g) and x Re g. Re g has the sign of x, so they are twice those over `x > b`.
+        sides: 1, or 2 for a symmetric base law and b >= 0. With 2, the integrals are over `abs(x) > b`, of 1,
+            abs(x), x^2, abs(Re g) and x Re g. Re g has the sign of x, so they are twice those over `x > b`.
 
     >>> table = Truncated(MarchenkoPastur(0.5), np.array([0.3, 1.0]))
     >>> table.above(np.array([-9.0, -9.0]))[2].round(10).tolist()  # second moments 1 + kappa0 + a^2

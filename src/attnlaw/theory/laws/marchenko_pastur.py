@@ -50,8 +50,9 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, where x- and x+ are the
-        edges.
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`.
+
+        Here x- and x+ are the edges.
         """
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]

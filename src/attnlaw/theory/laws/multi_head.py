@@ -63,8 +63,9 @@ TINY = 1e-12  # a lower edge below this part of the upper edge counts as zero
 
 @dataclass(frozen=True)
 class MultiHeadLaw(Law):
-    """The squared singular values of centred multi-head attention, of its values or of its output, as n ->
-    infinity.
+    """The squared singular values of centred multi-head attention as n -> infinity.
+
+    The ratios that are given decide whether it is the law of the attention matrices, values or output.
 
     The rank is `min(n, h d_V, d_O)`, so the atom at zero has weight `1 - min(1, gV, gO)`. The law does not
     apply to causal masks, to correlated tokens, or if beta is near `few_rows_beta(n)`. If the smallest

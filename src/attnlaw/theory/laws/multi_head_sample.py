@@ -96,8 +96,7 @@ def multi_head_sample(
     Args:
         of: the name of the matrix: "attention", "mean", "values" or "output".
         centring: "columns" subtracts column means. "mean" subtracts 1/n as in the paper, which keeps the
-        spike of
-            keys of unequal length.
+            spike of keys of unequal length.
         second_order: whether the law keeps the second Hermite term.
 
     >>> drawn = multi_head_sample(AttentionShape(200, 4, 100), 0.5, seed=0, of="attention")

@@ -52,12 +52,13 @@ MLPS = {name: entry for name, entry in ACTIVATIONS.items() if entry.kernel is no
 
 @dataclass(frozen=True, eq=False)
 class Depth:
-    """A stack of `depth` copies of one layer, each with its own random weights.
+    """A stack of `depth` layers with equal settings and independent random weights.
 
     Args:
         layer: the attention layer.
         residual: whether each block's input is added to its output.
-        mlp: activation of an MLP block after each attention block (one of `MLPS`); None for no MLP blocks.
+        mlp: the activation of an MLP block after each attention block, one of `MLPS`. None means no MLP
+            blocks.
         normalise: whether RMSNorm comes before each block.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
@@ -83,7 +84,10 @@ class Depth:
 
     @property
     def is_layer(self) -> bool:
-        """Whether this is the layer alone, whose law needs only one token's row of scores."""
+        """Whether the stack is a single attention layer without MLP or residual.
+
+        The law of such a layer needs only one token's row of scores.
+        """
         return self.depth == 1 and self.mlp is None and not self.residual
 
 
@@ -93,7 +97,7 @@ class StackSample:
 
     Args:
         grams: Gram matrices over n after 0, 1, ..., depth layers, (draws, depth + 1, s, s).
-        scores: scores of the last attention block, (draws, H, s, s).
+        scores: scores of the last attention block with H heads, (draws, H, s, s).
         outputs: m output coordinates of each token, (draws, s, m).
     """
 
@@ -104,11 +108,11 @@ class StackSample:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The tokens after `depth` layers, as means over the draws.
+    """The length and similarity of the tokens after `depth` layers, as means over the draws.
 
     Args:
-        squared_length: Sigma_ii of the token that is read.
-        cosine: mean cosine between different tokens; None if there is only one token.
+        squared_length: the squared length over n (Sigma_ii) of the token that is read.
+        cosine: the mean cosine between different tokens, or None if there is only one token.
     """
 
     depth: int
@@ -118,12 +122,12 @@ class PathPoint:
 
 @dataclass(frozen=True, eq=False)
 class StackLaw:
-    """The law of one output coordinate of a stack, with two numbers of the Gram matrix after each layer.
+    """The law of one output coordinate of a stack, with the length and similarity of tokens after each layer.
 
     Args:
-        squared_lengths: Sigma_ii of the token that is read, (draws, depth + 1).
-        cosines: mean cosine between different tokens, (draws, depth + 1); 1 if all tokens are parallel. None
-            if there is only one token.
+        squared_lengths: the squared length over n (Sigma_ii) of the token that is read, (draws, depth + 1).
+        cosines: the mean cosine between different tokens, (draws, depth + 1). It is 1 if all tokens are
+            parallel. None if there is only one token.
     """
 
     law: OutputLaw
@@ -147,9 +151,9 @@ class StackLaw:
 class _State:
     """One chunk of draws on its way through the blocks.
 
-    At finite width, the root holds the m kept coordinates too. At infinite width they are in `in_view`.
-    `scores` are those of the last attention block, and `read` is the root of the tokens that it read. `r` is
-    R of the last block, and `before` are the coordinates before it.
+    At finite width, `root` also contains the m kept coordinates. At infinite width, `in_view` contains them.
+    `scores` are the scores of the last attention block, and `read` is the root of the tokens that it read.
+    `r` is the root R of the last block, and `before` are the coordinates before that block.
     """
 
     stack: Depth
@@ -186,7 +190,7 @@ class _State:
         return unit_rows(self.tokens) if self.stack.normalise else self.tokens
 
     def block(self, kind: str) -> Array:
-        """Return the root R (draws, s, k) of the next block's output covariance."""
+        """Return the root R (draws, s, k) of the output covariance of the next block."""
         return {"attention": self._attention, "mlp": self._mlp}[kind]()
 
     def _attention(self) -> Array:
@@ -204,7 +208,11 @@ class _State:
         return root_of_rows(apply(self.stack.mlp, hidden)) / math.sqrt(n)
 
     def pass_blocks(self) -> Array:
-        """Pass all blocks and return the Gram matrices after each layer, (draws, depth + 1, s, s)."""
+        """Pass the tokens through all blocks.
+
+        Returns:
+            The Gram matrices after 0, 1, ..., depth layers, (draws, depth + 1, s, s).
+        """
         path = [gram_of(self.tokens)]
         for i, kind in enumerate(self.stack.blocks, 1):
             self.r, self.before = self.block(kind), self.coordinates()
@@ -214,7 +222,7 @@ class _State:
         return np.stack(path, axis=1)
 
     def advance(self, r: Array) -> None:
-        """Add the block's output `R Z` to the tokens, or replace the tokens by it if there is no residual."""
+        """Add the block's output `R Z` to the tokens. Without a residual, the output replaces the tokens."""
         k, old = r.shape[-1], self.tokens
         if not self.finite:
             noise = r @ self.draw.normals.standard_normal((self.draws, k, self.m))
@@ -232,10 +240,10 @@ class _State:
 
 
 def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> StackSample:
-    """Draw Gram matrices, the last scores and output coordinates of a stack jointly.
+    """Draw the Gram matrices, the last scores and some output coordinates of a stack jointly.
 
     Args:
-        coordinates: number m of output coordinates, at most the width.
+        coordinates: the number m of output coordinates, at most the width.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> drawn = sample_stack(Depth(AttentionLayer(RandomInputs(3), width=10**9), depth=2), 5, seed=0)
@@ -253,13 +261,15 @@ def sample_stack(stack: Depth, draws: int, seed: int, coordinates: int = 1) -> S
 
 
 def stack_law(stack: Depth, draws: int, seed: int, token: int = 0) -> StackLaw:
-    """Compute the law of one output coordinate of one token after the last block, and the tokens' path.
+    """Compute the law of one output coordinate of a stack.
+
+    The result also has the lengths and cosines of the tokens after each layer.
 
     Given everything before the last block's output weights, the coordinate is N(mu, (R R^T)_ii). Here mu is
     its value before that block, which is zero without a residual.
 
     Args:
-        token: the token whose output is read, from 0.
+        token: the index of the token whose output is read, from 0.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), depth=2, residual=True), 100, seed=0)

@@ -13,9 +13,9 @@ works if the density is singular at zero, as at width 1. The ends of the grid co
 
 With a residual, normals N(mu, v) have means off zero, where the grid points are h |mu| apart. The integral of
 such a normal can be off by `2 exp(-2 pi^2 v / (h mu)^2)`: 5e-9 if its standard deviation equals that spacing,
-and everything if it is far narrower. Neither this grid nor so few draws can represent an average of very
-narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay smooth,
-so W1 and KS remain valid.
+and completely wrong if it is far narrower. Neither this grid nor so few draws can represent an average of
+very narrow normals. So KL is left out if an integral is off by more than 1e-2. Distribution functions stay
+smooth, so W1 and KS remain valid.
 
 The module also has the paper's distance between samples, for comparison: KL of two kernel density estimates.
 arXiv 2506.00846 uses a Gaussian kernel (Scott's bandwidth) on 500 points over the pooled range, and adds
@@ -49,13 +49,16 @@ _CELLS = 32
 
 @dataclass(frozen=True)
 class Distances:
-    """KL divergence, Wasserstein-1 and Kolmogorov-Smirnov distance of a law to a reference.
+    """Distances between a law and a reference.
 
     Args:
-        kl: None if one of the laws is exactly zero in some draws and so has no density, or if `residual` is
-            above 1e-2.
-        residual: error of KL's quadrature: how far the integral of either density is from its known value. It
-            is large if a residual connection makes the normals of many draws too narrow for the grid.
+        kl: the KL divergence. None if the output is exactly zero in some draws of a law, which then has no
+            density, or if `residual` is above 1e-2.
+        w1: the Wasserstein-1 distance.
+        ks: the Kolmogorov-Smirnov distance.
+        residual: the error of the quadrature for KL: the larger difference between the integral of a density
+            and its known value. It is large if a residual connection makes the normals of many draws too
+            narrow for the grid.
     """
 
     kl: Estimate | None
@@ -65,15 +68,14 @@ class Distances:
 
 
 def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
-    """Compute how far the law of one coordinate is from a reference.
+    """Compute three distances between the law of one output coordinate and a reference.
 
     `KL = integral p log(p/q) - p + q`, `W1 = integral |F - G|`, `KS = sup |F - G|`. Standard errors come from
-    the jackknife over K = 40 batches of draws. The same batches of both laws are left out together, so laws
-    drawn with one seed, which share their normals, can be compared.
+    the jackknife over K = 40 batches of draws. Each step leaves out the same batch of both laws, so the
+    error is valid for laws that share a seed and so their normals.
 
     KL is corrected for its bias of order 1/draws, so it may be negative if it is within its error of zero. W1
-    and KS are absolute values and not smooth: they are not corrected, and biased upwards if they are as small
-    as their errors.
+    and KS are not smooth and not corrected, so they are biased upwards if they are as small as their errors.
 
     >>> wide, narrow = (OutputLaw(np.full(80, v), None, np.ones(80)) for v in (2.0, 1.0))
     >>> result = distances(wide, narrow)
@@ -110,7 +112,8 @@ def distances(law: OutputLaw, reference: OutputLaw) -> Distances:
 def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
     """Return points y > 0, evenly spaced in log y.
 
-    They reach from 1e-3 deviations of the narrowest normal to 11 deviations of the widest.
+    They reach from 1e-3 standard deviations of the narrowest normal to 11 standard deviations of the widest,
+    plus the largest mean.
     """
     variances = np.concatenate([law.variances, reference.variances])
     variances = variances[variances > 0]
@@ -121,14 +124,26 @@ def _half_line(law: OutputLaw, reference: OutputLaw) -> Array:
 
 
 def _weights(y: Array) -> Array:
-    """Return the weights of the trapezoidal rule in log y; densities are constant below the first point."""
+    """Return the weights of the trapezoidal rule in log y.
+
+    The first weight includes the integral from zero to the first point, where densities are taken as
+    constant.
+    """
     weights = _STEP * y
     weights[0] /= 1 - math.exp(-_STEP)  # the geometric series of the points left out
     return weights
 
 
 def _leave_one_out(table: Array, average: Callable[[Array], Array]) -> Array:
-    """Average over all K batches, then without each of them: (K, points) to (K + 1, points)."""
+    """Average a table over all K batches, then over all batches except each one.
+
+    Args:
+        table: one row for each batch, (K, points).
+        average: a function that averages the rows of a table.
+
+    Returns:
+        An array (K + 1, points).
+    """
     rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
     return np.stack(rows)
 
@@ -146,10 +161,10 @@ def _kl(log_p: Array, log_q: Array, weights: Array) -> Array:
 
 
 def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
-    """Return the integral over y and the supremum of each row of |difference| on one half line.
+    """Return the integral and the supremum of |difference| on one half line, for each row.
 
-    Both use a cubic spline in u = log |y| on a grid of step h = 0.005. The error of the supremum is below
-    (h/2)^2 / 2 = 3e-6 times the second derivative in u.
+    Both use a cubic spline in u = log |y| on a grid of step 0.005. The error of the supremum is below
+    0.0025^2 / 2 = 3e-6 times the second derivative in u.
     """
     u = np.log(y)
     fine = np.linspace(u[0], u[-1], _REFINE * (len(u) - 1) + 1)
@@ -161,11 +176,12 @@ def _gaps(y: Array, difference: Array) -> tuple[Array, Array]:
 def gaussian_kde(sample: Array, points: Array) -> Array:
     """Return a Gaussian kernel density estimate with Scott's bandwidth `std n^(-1/5)`.
 
-    The sample is binned linearly on a fine grid and convolved with the kernel there, which costs the same for
-    every sample size. The result agrees with the direct sum up to the error of the binning.
+    The function bins the sample linearly on a fine grid and convolves it with the kernel there. So the cost
+    hardly depends on the sample size. The result differs from the direct sum only by the error of the
+    binning.
 
     Args:
-        points: where to evaluate it; they must be evenly spaced.
+        points: the points at which to evaluate the density. They must be evenly spaced.
 
     >>> bool(gaussian_kde(np.array([-1.0, 1.0]), np.linspace(-3, 3, 61)).argmax() in (28, 29, 30, 31, 32))
     True
@@ -190,7 +206,9 @@ def gaussian_kde(sample: Array, points: Array) -> Array:
 
 
 def kernel_kl(sample: Array, reference: Array, points: int = 500) -> float:
-    """Return KL(sample, reference) by the paper's kernel estimates, on a grid over the pooled range.
+    """Return the paper's estimate of the KL divergence between two samples.
+
+    It uses kernel density estimates on a grid over the range of both samples.
 
     >>> rng = np.random.default_rng(0)
     >>> 0 < kernel_kl(rng.standard_normal(5000), rng.standard_normal(5000)) < 0.05

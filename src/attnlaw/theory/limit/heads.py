@@ -55,7 +55,7 @@ from attnlaw.theory.limit.wishart import (
 
 
 def score_matrices(layer: AttentionLayer, root: Array, draws: int, draw: Streams) -> Array:
-    """Draw the scores of all tokens, (draws, H, s, s).
+    """Draw the scores of all tokens in all H heads, (draws, H, s, s).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -105,7 +105,9 @@ def _phases(layer: AttentionLayer) -> ComplexArray:
 
 
 def score_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw: Streams) -> Array:
-    """Draw the scores of one token's query, (draws, s, H), with one chi variable for each head.
+    """Draw the scores of one token's query in all H heads, (draws, s, H).
+
+    At finite head width, each head needs only one chi variable.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -139,10 +141,12 @@ def _rotary_row(layer: AttentionLayer, root: Array, token: int, draws: int, draw
 
 
 def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Array:
-    """Draw roots of `W_V^T W_O^T W_O W_V` of each head, as the last output weights see them.
+    """Draw a root of `W_V^T W_V` for each head, in the r directions that the tokens span.
+
+    The root V is scaled so that the mean of `V V^T` is the identity.
 
     Returns:
-        `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide; (draws or 1, H or 1, r, q).
+        `Bart(r, n_H) / sqrt(n_H)`, or the identity if heads are infinitely wide, (draws or 1, H or 1, r, q).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -156,9 +160,10 @@ def value_roots(layer: AttentionLayer, r: int, draws: int, draw: Streams) -> Arr
 
 
 def attention_root(layer: AttentionLayer, root: Array, scores: Array, draw: Streams) -> Array:
-    """Return R (draws, s, H q): given R, each output coordinate of the tokens is `R z`, z standard normal.
+    """Return the root R of the tokens' output covariance, (draws, s, H q).
 
-    `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`. Coordinates are independent given R.
+    Given R, the output coordinates are independent, and each is `R z` with z standard normal. With the value
+    roots V_a, `R = H^(-1/2) [A_1 L V_1, ..., A_H L V_H]`.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.wishart import streams
@@ -178,7 +183,11 @@ MANY = 64
 
 
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
-    """Whether a layer's tokens are many, more than its heads, independent normals and not normalised."""
+    """Return whether `draw_row` can be used for a layer.
+
+    Its tokens must be independent normals without RMSNorm or rotary positions. There must be at least 64 of
+    them, and at least as many as heads. The width must be larger than the number of heads plus one.
+    """
     inputs = layer.inputs
     return (
         isinstance(inputs, RandomInputs)
@@ -191,11 +200,11 @@ def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
 
 
 def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tuple[Array, Array]:
-    """Draw the squared lengths of what each head reads for one token, and of the token itself.
+    """Draw the squared length of the weighted sum of tokens that each head reads for one token.
 
     Returns:
-        The squared lengths |L^T a_h|^2, (draws, H), and the squared length |L_i|^2 of token i, (draws,). Here
-        a_h are the attention weights of head h.
+        The squared lengths |L^T a_h|^2, (draws, H), where a_h are the attention weights of head h, and the
+        squared length |L_i|^2 of the token itself, (draws,).
 
     >>> from attnlaw.theory.limit.wishart import streams
     >>> lengths, squares = draw_row(AttentionLayer(RandomInputs(100), heads=2, width=50), 0, 5, streams(0))
@@ -226,7 +235,12 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
 
 
 def _weights(layer: AttentionLayer, token: int, keys: Array, squares: Array, draw: Streams) -> Array:
-    """Return the attention weights of a token, (draws, s, H), from L Z and the token's squared length."""
+    """Return the attention weights of a token, (draws, s, H).
+
+    Args:
+        keys: the products L Z, (draws, s, H).
+        squares: the squared length of the token, (draws,).
+    """
     length = layer.score_scale * np.sqrt(squares)[:, None, None]
     if layer.narrow:
         n_h = int(layer.inner_width)

@@ -46,15 +46,16 @@ LARGEST = 1e15
 
 @dataclass(frozen=True)
 class RandomInputs:
-    """Random tokens x^i = psi(W^i h) of arXiv 2506.00846, h ~ N(0, I_n), W^i with N(0, 1/n) entries.
+    """Random tokens x^i = psi(W^i h) of arXiv 2506.00846, with h ~ N(0, I_n) and N(0, 1/n) entries of W^i.
 
-    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). For the identity,
-    `L = Bart(s, n) sqrt(r / n)`. Other activations draw X itself, at a cost of O(s n).
+    Given r = |h|^2 / n ~ chi2_n / n, all entries of X are independent psi(N(0, r)). If psi is the identity,
+    a root is `L = Bart(s, n) sqrt(r / n)`, so X is not drawn. For other activations X is drawn, at a cost of
+    O(s n).
 
     Args:
         tokens: the number s of tokens.
-        activation: psi, a name from `ACTIVATIONS` such as `relu` or `clip:2`.
-        shared: whether the tokens share h. If not, r = 1, and their entries are independent psi(N(0, 1)).
+        activation: the name of psi, from `ACTIVATIONS`, such as `relu` or `clip:2`.
+        shared: whether the tokens share h. If not, r = 1, and all entries are independent psi(N(0, 1)).
 
     >>> RandomInputs(2, "relu").limit_root().shape
     (2, 2)
@@ -74,17 +75,26 @@ class RandomInputs:
         return 1
 
     def limit_root(self) -> Array:
-        """Return the symmetric root of the Gram matrix with E psi^2 on and (E psi)^2 off the diagonal."""
+        """Return the symmetric root of the limiting Gram matrix.
+
+        That matrix has E psi^2 on the diagonal and (E psi)^2 off the diagonal.
+        """
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
         return symmetric_root(off + (second_moment - squared_mean) * np.eye(self.tokens))
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw psi of independent standard normals, because r tends to 1."""
+        """Draw m coordinates of the tokens at infinite width, (draws, s, m).
+
+        They are psi of independent standard normals, because r tends to 1.
+        """
         return apply(self.activation, draw.inputs.standard_normal((draws, self.tokens, m)))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Draw a root of X X^T / n for each draw."""
+        """Draw a root of X X^T / n for each draw.
+
+        With m > 0, its first m columns are `X[:, :m] / sqrt(n)`.
+        """
         r = draw.inputs.chisquare(width, draws) / width if self.shared else np.ones(draws)
         scale = np.sqrt(r)[:, None, None]
         if activation(self.activation).linear:
@@ -96,7 +106,10 @@ class RandomInputs:
         return np.concatenate(parts)
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Count a root for each draw, or X itself if it is drawn and larger."""
+        """Return how many numbers the arrays of `roots` hold.
+
+        This is a root for each draw, or X if it is drawn and larger.
+        """
         drawn = 0 if activation(self.activation).linear else self.tokens * width
         return max(draws * self.tokens * min(self.tokens, width), drawn)
 
@@ -112,16 +125,16 @@ class RandomInputs:
 class GivenInputs:
     """Fixed tokens, given by their Gram matrix.
 
-    A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. If single
-    coordinates of the tokens matter (with a residual), the rotation is uniform: a coordinate is read along a
-    random direction.
+    A Gram matrix determines the tokens up to a rotation, and so the law of a layer's output. With a residual,
+    single coordinates of the tokens matter too. Then the rotation is drawn uniformly, so that a coordinate is
+    along a random direction.
 
-    Directions that hold less than 1e-12 of the squared lengths, after each token is scaled to length 1, are
-    rounding errors and left out.
+    Tokens are scaled to length 1 before their rank is computed. Directions that hold less than 1e-12 of the
+    squared lengths are rounding errors and left out.
 
     Args:
-        gram: `Sigma_ij = x^i . x^j / n`, (s, s), at every width. An `InputError` is raised unless it is
-            square, finite, symmetric and positive semi-definite.
+        gram: the Gram matrix `Sigma_ij = x^i . x^j / n`, (s, s), which is the same at every width. An
+            `InputError` is raised unless it is square, finite, symmetric and positive semi-definite.
 
     >>> GivenInputs(np.eye(3)).tokens
     3
@@ -137,7 +150,10 @@ class GivenInputs:
 
     @classmethod
     def from_tokens(cls, tokens: Array) -> GivenInputs:
-        """Return inputs with `Sigma = X X^T / N` for tokens given as rows of an s x N matrix.
+        """Return inputs with the Gram matrix `X X^T / N` of the given tokens.
+
+        Args:
+            tokens: a matrix X with one token in each row, (s, N).
 
         >>> GivenInputs.from_tokens(np.ones((2, 8))).gram.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
@@ -166,7 +182,7 @@ class GivenInputs:
         return np.asarray(lengths[:, None] * vectors[:, keep] * np.sqrt(values[keep]))
 
     def least_width(self) -> int:
-        """Return the rank of Sigma: no narrower tokens have this Gram matrix."""
+        """Return the rank of Sigma, which is the smallest width in which such tokens exist."""
         return max(1, int(self._root.shape[1]))
 
     def limit_root(self) -> Array:
@@ -174,13 +190,14 @@ class GivenInputs:
         return self._root
 
     def limit_coordinates(self, draws: int, m: int, draw: Streams) -> Array:
-        """Draw coordinates along random directions, N(0, Sigma)."""
+        """Draw m coordinates of the tokens along random directions, which have the law N(0, Sigma)."""
         return self._root @ draw.inputs.standard_normal((draws, self._root.shape[1], m))
 
     def roots(self, width: int, draws: int, draw: Streams, m: int = 0) -> Array:
-        """Return the same root at every width; with m > 0, its first columns are along m random directions.
+        """Return a root of Sigma, which is the same at every width.
 
-        The rows of the random rotation U are `B^-1 Z`, Z standard normal r x n with `Z Z^T = B B^T`.
+        With m > 0, its first m columns are coordinates along random directions. The rows of the random
+        rotation U are `B^-1 Z`, where Z is standard normal, r x n, and `Z Z^T = B B^T`.
         """
         if m == 0:
             return self._root[None]
@@ -193,7 +210,7 @@ class GivenInputs:
         return np.asarray(self._root @ np.linalg.solve(b, z))
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Count a root for each draw, the most that `roots` returns."""
+        """Return how many numbers `roots` returns at most: a root for each draw."""
         return draws * self._root.size
 
 
@@ -202,7 +219,7 @@ Inputs = RandomInputs | GivenInputs
 
 
 def check_tokens(tokens: int) -> None:
-    """Raise a `BadSetting` for tokens whose Gram matrix and its root would need too much memory."""
+    """Raise a `BadSetting` if the Gram matrix of so many tokens and its root need too much memory."""
     if tokens > MOST_TOKENS:
         memory = f"their Gram matrix and its root take more than {MOST_MEMORY // 2**30} GiB of memory"
         raise BadSetting("tokens", f"expected at most {MOST_TOKENS}: {memory}", tokens)
@@ -241,9 +258,9 @@ def _check_gram(gram: Array) -> None:
 
 
 def _normalised_gram(gram: Array) -> Array:
-    """Return the Gram matrix of tokens divided by their lengths.
+    """Return the Gram matrix of the tokens after each is divided by its length.
 
-    A zero token is divided by the root of the largest entry.
+    A token of length zero is divided by the root of the largest entry instead.
     """
     squares = np.diagonal(gram)
     lengths = np.sqrt(np.where(squares > 0, squares, float(np.abs(gram).max()) or 1.0))
@@ -251,12 +268,14 @@ def _normalised_gram(gram: Array) -> Array:
 
 
 def gram_of(root: Array) -> Array:
-    """Return `L L^T` for roots L (..., s, r)."""
+    """Return the Gram matrices `L L^T` of roots L (..., s, r)."""
     return np.asarray(root @ np.swapaxes(root, -1, -2))
 
 
 def cosine_matrix(gram: Array) -> Array:
-    """Return the cosines between tokens from Gram matrices (..., s, s); zero tokens count as orthogonal.
+    """Return the cosines between tokens from their Gram matrices (..., s, s).
+
+    Tokens of length zero count as orthogonal to all others.
 
     >>> cosine_matrix(np.array([[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))[0].tolist()
     [1.0, 0.5, 0.0]
@@ -288,7 +307,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 def read_gram(path: Path) -> Array:
     """Read a matrix from an `.npy` file, or from a text file with one row in each line.
 
-    `GivenInputs` checks whether it is a Gram matrix.
+    The function does not check that it is a Gram matrix; `GivenInputs` does.
     """
     wanted = "expected .npy, or text with one row a line"
     with (
@@ -305,7 +324,10 @@ def _read_text_gram(path: Path) -> Array:
 
 
 def _read_binary_gram(path: Path) -> Array:
-    """Read the array of an `.npy` file if the file is as large as its header says."""
+    """Read the array of an `.npy` file.
+
+    Raises a ValueError if the file is not as large as its header says.
+    """
     require_exists(require_valid_path(path), REMEDY)
     with require_regular_file(path).open("rb") as file:
         with warnings.catch_warnings(action="ignore"):
@@ -326,7 +348,7 @@ def _read_binary_gram(path: Path) -> Array:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, whether the array is stored by columns, and the type."""
+    """Return the shape, whether the array is stored by columns, and the data type."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)

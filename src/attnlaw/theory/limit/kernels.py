@@ -42,12 +42,13 @@ class Activation:
     """An activation psi with its closed forms.
 
     Args:
-        function: psi(x, *parameters), entry by entry.
-        kernel: E[psi(u) psi(v)] as a function of Var u, Var v and Cov(u, v); None if there is no closed form.
-        moments: E psi(g)^2 and (E psi(g))^2, g standard normal, as a function of the parameters. Give it if
-            there is no kernel and Mehler's series converges too slowly.
-        linear: whether Gaussian tokens stay Gaussian.
-        example: how a user writes an activation that has a parameter, such as `clip:2`.
+        function: the function psi(x, *parameters), which acts entry by entry.
+        kernel: a function of Var u, Var v and Cov(u, v) that returns E[psi(u) psi(v)]. None if there is no
+            closed form.
+        moments: a function of the parameters that returns E psi(g)^2 and (E psi(g))^2 for a standard normal
+            g. It is needed if there is no kernel and Mehler's series converges too slowly.
+        linear: whether psi is linear, so that Gaussian tokens stay Gaussian.
+        example: an example of the name with a parameter, such as `clip:2`. None if there is no parameter.
     """
 
     name: str
@@ -63,12 +64,15 @@ class Activation:
 
 
 def gelu(x: Array) -> Array:
-    """Return the exact GELU, x Phi(x)."""
+    """Return the exact GELU, x Phi(x), where Phi is the normal distribution function."""
     return np.asarray(x * scipy.special.ndtr(x))
 
 
 def gelu_new(x: Array) -> Array:
-    """Return GELU by a hyperbolic tangent, as in GPT-2 and Gemma: within 5e-4 of x Phi(x)."""
+    """Return the approximation of GELU by a hyperbolic tangent, as in GPT-2 and Gemma.
+
+    It is within 5e-4 of x Phi(x).
+    """
     inner = math.sqrt(2 / math.pi) * (x * (1 + 0.044715 * (x * x)))
     return np.asarray(0.5 * x * (1 + np.tanh(inner)))
 
@@ -78,9 +82,10 @@ def clip(x: Array, bound: float) -> Array:
 
 
 def clip_moments(bound: float) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 = 0 of clipping to [-C, C], C the bound.
+    """Return E psi(g)^2 and (E psi(g))^2 for psi that clips to [-C, C], where C is the bound.
 
-    `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`.
+    The second is zero. The first is `E min(g^2, C^2) = P(|g| < C) - 2 C phi(C) + C^2 P(|g| > C)`, where phi
+    is the normal density.
     """
     tail = 2 * float(scipy.special.ndtr(-bound))
     density = math.exp(-bound * bound / 2) / math.sqrt(2 * math.pi)
@@ -103,9 +108,9 @@ def relu_kernel(a: Array, b: Array, c: Array) -> Array:
 
 
 def gelu_kernel(a: Array, b: Array, c: Array) -> Array:
-    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x), in closed form.
+    """Return E[gelu(u) gelu(v)] for the exact GELU x Phi(x).
 
-    `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi))
+    It is `c (1/4 + asin(c/sqrt((1+a)(1+b)))/(2 pi))
     + (a b + c^2 (1/(1+a) + 1/(1+b) - 1)) / (2 pi sqrt((1+a)(1+b) - c^2))`.
 
     >>> one = np.ones(1)
@@ -149,7 +154,7 @@ def apply(name: str, x: Array) -> Array:
 
 
 def moments(name: str) -> tuple[float, float]:
-    """Return E psi(g)^2 and (E psi(g))^2 for a standard normal g.
+    """Return E psi(g)^2 and (E psi(g))^2 of an activation psi for a standard normal g.
 
     >>> second, squared_mean = moments("relu")
     >>> second, round(squared_mean * 2 * math.pi, 12)
@@ -166,7 +171,11 @@ def moments(name: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def _rule() -> tuple[Array, Array]:
-    """Return nodes (points,), and weights times the normalised Hermite polynomials there, (points, terms)."""
+    """Return a quadrature rule for Hermite coefficients.
+
+    Returns:
+        The nodes, (points,), and the weights times the normalised Hermite polynomials there, (points, terms).
+    """
     nodes, weights = scipy.special.roots_hermitenorm(POINTS)
     weights = weights / weights.sum()
     rows = [np.ones(POINTS), nodes]
@@ -176,7 +185,9 @@ def _rule() -> tuple[Array, Array]:
 
 
 def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
-    """Return the Hermite coefficients c_k of psi at each variance, (*shape of the variances, terms).
+    """Return the Hermite coefficients c_k(a) of psi for each variance a.
+
+    The result has the shape of `variances` with one more axis, which counts the terms k.
 
     >>> coefficients(lambda x: x, np.array([4.0]))[0, :2].round(9).tolist()
     [0.0, 2.0]
@@ -188,7 +199,9 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
 
 
 def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
-    """Return E[psi(u_i) psi(u_j)] for normals of covariance `gram` (..., s, s), by Mehler's series.
+    """Return E[psi(u_i) psi(u_j)] for normals u with covariance `gram`, by Mehler's series.
+
+    Both arrays have the shape (..., s, s).
 
     >>> gram = np.array([[1.0, 0.3], [0.3, 2.0]])
     >>> bool(np.allclose(mehler_kernel(lambda x: x, gram), gram))
@@ -205,7 +218,10 @@ def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
 
 
 def kernel_map(name: str, gram: Array) -> Array:
-    """Return the Gram matrices (..., s, s) after an MLP block of infinite width with activation `name`.
+    """Return the Gram matrices after an MLP block of infinite width with activation `name`.
+
+    Args:
+        gram: the Gram matrices before the block, (..., s, s).
 
     >>> kernel_map("relu", 2 * np.eye(2)).round(6).tolist()
     [[1.0, 0.31831], [0.31831, 1.0]]
@@ -220,12 +236,12 @@ def kernel_map(name: str, gram: Array) -> Array:
 
 
 def linearised(name: str, variance: float) -> tuple[float, float]:
-    """Return slope and remainder of an activation's kernel around uncorrelated inputs of one variance v.
+    """Return the slope and the remainder of an activation's kernel around uncorrelated inputs of variance v.
 
     `K(v, v, c) = K(v, v, 0) + slope c + ...` and `remainder = K(v, v, v) - K(v, v, 0) - slope v`. If the
     number of samples grows like the dimension, the kernel acts as a linear one with a ridge of size
     `remainder` (El Karoui, 2010). By Price's theorem the slope is (E psi'(g))^2, g ~ N(0, v). The function
-    takes a finite difference of order four of the kernel.
+    computes it by a finite difference of order four.
 
     >>> slope, remainder = linearised("relu", 2.0)
     >>> round(slope, 9), round(remainder - 2 * (1 / 4 - 1 / (2 * math.pi)), 9)

@@ -58,7 +58,8 @@ class ScoreFunction:
     """A function that turns scores into attention weights.
 
     Args:
-        weights: `weights(p, allowed, axis)` takes scores, the mask, and the axis of the keys.
+        weights: a function; `weights(p, allowed, axis)` returns the attention weights for scores p, the mask
+            and the axis of the keys.
         normalised: whether the weights of a query add up to 1.
     """
 
@@ -69,9 +70,9 @@ class ScoreFunction:
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of the scores: the factor 1/sqrt(n_H) of p, divided by `divisor(n_H)`.
+    """A scaling of the scores, which divides p by `divisor(n_H)` in addition to sqrt(n_H).
 
-    Names of scalings write n for the head width n_H. With `1/n`, all scores are zero in the limit.
+    The names of scalings write n for the head width n_H. With `1/n`, all scores are zero in the limit.
     """
 
     name: str
@@ -80,11 +81,12 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Mask:
-    """A rule for which tokens a token sees.
+    """A rule that says which tokens a token sees.
 
     Args:
-        allows: `allows(i, j, *parameters)` on arrays of positions: whether token i sees token j.
-        example: how a user writes a mask that has a parameter, such as `band:2`.
+        allows: a function; `allows(i, j, *parameters)` returns whether token i sees token j, for arrays of
+            positions.
+        example: an example of the name with a parameter, such as `band:2`. None if there is no parameter.
     """
 
     name: str
@@ -93,7 +95,10 @@ class Mask:
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
-        """Return the mask with this parameter; raise a ValueError if it is not a whole number."""
+        """Return the mask with this parameter.
+
+        Raises a ValueError if it is not a whole number.
+        """
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
         return with_parameter(self, parameter, int(parameter))
@@ -118,13 +123,13 @@ class ScoreSettings:
     """Settings for how scores are scaled, rotated, masked and turned into attention weights.
 
     Args:
-        function: a name from `SCORES`. Functions other than softmax act entry by entry, without
-            normalisation.
-        scaling: a name from `SCALINGS`.
+        function: the name of the score function, from `SCORES`. Functions other than softmax act entry by
+            entry, without normalisation.
+        scaling: the name of the scaling, from `SCALINGS`.
         mask: `none`, `causal` (j <= i), `band:K` (|i - j| <= K), or an s x s array that is true if token i
             sees token j.
-        frequencies: rotary frequencies; none for a layer without rotary positions. At finite head width n_H,
-            the F frequencies share its n_H / 2 planes evenly, so 2 F must divide n_H.
+        frequencies: the rotary frequencies. It is empty for a layer without rotary positions. At finite head
+            width n_H, the F frequencies share the n_H / 2 planes evenly, so 2 F must divide n_H.
 
     >>> ScoreSettings(mask="causal").allowed(2).tolist()
     [[True, False], [True, True]]
@@ -144,7 +149,7 @@ class ScoreSettings:
             raise InputError(f"rotary frequencies {self.frequencies} are not all finite; give finite numbers")
 
     def allowed(self, tokens: int) -> BoolArray:
-        """Return the mask as an s x s array.
+        """Return the mask as an s x s array, which is true if token i sees token j.
 
         Raises an `InputError` if the function is softmax and a token sees no token at all.
         """
@@ -170,13 +175,16 @@ class ScoreSettings:
         return SCORES[self.function].weights(p, allowed, axis)
 
     def divisor(self, head_width: float) -> float:
-        """Return what divides scores in addition to sqrt(n_H); 1 for the scaling 1/sqrt(n)."""
+        """Return the factor that divides scores in addition to sqrt(n_H).
+
+        It is 1 for the scaling 1/sqrt(n).
+        """
         return SCALINGS[self.scaling].divisor(head_width)
 
 
 @dataclass(frozen=True)
 class WeightVariances:
-    """Factors sigma^2 of the weight variances; the paper has 1 for all."""
+    """Factors sigma^2 of the weight variances. The paper has 1 for all."""
 
     query: float = 1.0
     key: float = 1.0
@@ -195,10 +203,11 @@ class AttentionLayer:
 
     Args:
         inputs: the tokens, `RandomInputs` or `GivenInputs`.
-        heads: H, of any number: H n_H need not be the width.
-        width: n, a positive integer or infinity for the limit. It must be at least the rank of given tokens.
-        head_width: n_H, a divisor of the width; None means the width. With infinite width and a finite head
-            width, the tokens are those of the limit, and the heads are narrow.
+        heads: the number H of heads. H n_H need not be the width.
+        width: the width n, a positive integer, or infinity for the limit. It must be at least the rank of
+            given tokens.
+        head_width: the head width n_H, a divisor of the width. None means the width. If the width is infinite
+            and the head width is not, the tokens are those of the limit.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> layer = AttentionLayer(RandomInputs(4), heads=2, width=64)
@@ -239,35 +248,44 @@ class AttentionLayer:
 
     @property
     def inner_width(self) -> float:
-        """n_H: the head width, or the width if no head width is given."""
+        """The head width n_H, which is the width if no head width is given."""
         return self.width if self.head_width is None else self.head_width
 
     @property
     def narrow(self) -> bool:
-        """Whether n_H is finite (it may equal n), so that scores are not Gaussian given the tokens."""
+        """Whether the head width n_H is finite (it may equal n).
+
+        If so, the scores are not Gaussian given the tokens.
+        """
         return self.inner_width != math.inf
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """The mask, s x s."""
+        """The mask as an s x s array."""
         return self.scores.allowed(self.tokens)
 
     @property
     def score_scale(self) -> float:
-        """The factor of scores that weight variances of 1 and the scaling 1/sqrt(n) give.
+        """The factor by which scores differ from those with weight variances 1 and the scaling 1/sqrt(n).
 
-        It is the product of the weight deviations of W_Q and W_K, over sqrt(n_H) for the scaling 1/n.
+        It is the square root of the query variance times the key variance. The scaling 1/n also divides it by
+        sqrt(n_H).
         """
         deviation = math.sqrt(self.variances.query * self.variances.key)
         return deviation / self.scores.divisor(self.inner_width)
 
     @property
     def output_scale(self) -> float:
-        """The factor of the sum over heads: H^(-1/2) and the weight deviations."""
+        """The factor in front of the sum over heads.
+
+        It is H^(-1/2) times the square root of the value variance times the output variance.
+        """
         return math.sqrt(self.variances.value * self.variances.output / self.heads)
 
     def at_width(self, width: float) -> AttentionLayer:
-        """Return the same layer at another width; infinity widens the heads too (the limit).
+        """Return the same layer at another width.
+
+        At infinite width, the heads are infinitely wide too.
 
         >>> from attnlaw.theory.limit.inputs import RandomInputs
         >>> AttentionLayer(RandomInputs(4), width=64, head_width=16).at_width(math.inf).inner_width
@@ -287,7 +305,12 @@ def check_head_width(head_width: int, width: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Joint draws of a layer: scores (draws, H, s, s) and m output coordinates (draws, s, m)."""
+    """Joint draws of a layer.
+
+    Args:
+        scores: the scores of all heads, (draws, H, s, s).
+        outputs: m output coordinates of each token, (draws, s, m).
+    """
 
     scores: Array
     outputs: Array

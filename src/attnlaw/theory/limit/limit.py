@@ -45,10 +45,10 @@ from attnlaw.theory.limit.wishart import Array, streams
 
 
 def peak_bytes(stack: Depth, draws: int) -> int:
-    """Return the most bytes that the law of one output coordinate needs, at the stack's width.
+    """Return how many bytes of memory the law of one output coordinate of a stack needs at most.
 
-    Memory that does not grow with the tokens is left out: a few numbers for each draw, and tables over points
-    y.
+    The number leaves out memory that does not grow with the tokens: a few numbers for each draw, and tables
+    over values y of the coordinate.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.layer import AttentionLayer
@@ -73,11 +73,11 @@ def peak_bytes(stack: Depth, draws: int) -> int:
 
 
 def score_covariance(layer: AttentionLayer) -> Array:
-    """Return Cov(p_ij, p_kl) in the limit, as an array (s, s, s, s) over i, j, k, l.
+    """Return the covariance Cov(p_ij, p_kl) of scores in the limit, (s, s, s, s) over i, j, k, l.
 
     It is `Sigma_ik Sigma_jl mean_f cos(theta_f ((j - i) - (l - k)))` times the query and key variances. The
-    mean is over the rotary frequencies, and 1 without them. If scores are scaled by 1/n, the covariance is
-    zero.
+    mean is over the rotary frequencies. It is 1 if there are none. If scores are scaled by 1/n, the
+    covariance is zero.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> cov = score_covariance(AttentionLayer(RandomInputs(2, "relu")))
@@ -97,12 +97,13 @@ def score_covariance(layer: AttentionLayer) -> Array:
 
 
 def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
-    """Return the covariance of one output coordinate given the scores, in the limit.
+    """Return the covariance between tokens of one output coordinate, given the scores, in the limit.
 
-    `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`.
+    It is `(sigma_V^2 sigma_O^2 / H) sum_a A^a Sigma A^aT`, where sigma_V^2 and sigma_O^2 are the variances
+    of the value and output weights.
 
     Args:
-        scores: (draws, H, s, s).
+        scores: the scores of all heads, (draws, H, s, s).
 
     Returns:
         An array (draws, s, s).
@@ -116,10 +117,13 @@ def conditional_covariance(layer: AttentionLayer, scores: Array) -> Array:
 
 
 def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[Array, Array]:
-    """Return the covariance E[A Sigma A^T] (s, s) of the Gaussian limit H -> infinity, and its errors.
+    """Estimate the covariance E[A Sigma A^T] of the Gaussian limit H -> infinity.
 
     Args:
-        draws: at least 2, because a single draw has no standard error.
+        draws: the number of draws. It is at least 2, because a single draw has no standard error.
+
+    Returns:
+        The covariance and its standard errors, (s, s) each.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> value, error = gaussian_covariance(AttentionLayer(RandomInputs(2)), 4000, seed=0)
@@ -140,7 +144,11 @@ def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[A
 
 @dataclass(frozen=True, eq=False)
 class LawAtWidth:
-    """The law of one output coordinate, and the path of the tokens (None for a single layer)."""
+    """The law of one output coordinate at one width.
+
+    Args:
+        path: the lengths and cosines of the tokens after each layer. None for a single layer.
+    """
 
     law: OutputLaw
     path: StackLaw | None
@@ -148,15 +156,17 @@ class LawAtWidth:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WidthRow(BriefRepr):
-    """The law of one output coordinate at one width: its moments and its distances to the limit.
+    """The law of one output coordinate at one width, with its moments and its distances to the limit.
 
     Args:
         width: an integer, or infinity.
-        score_variance: Var p_ii of the last attention block.
-        kl_to_limit: None for the limit itself, like the other distances.
-        residual_of_distances: error of the quadrature behind the distances.
-        path: the tokens after each layer; None for a single layer.
-        kl_to_other_limit: None unless it was requested, like the next two distances.
+        score_variance: the variance of the score p_ii in the last attention block.
+        kl_to_limit: the KL divergence to the limit. This and the next three fields are None for the limit
+            itself.
+        residual_of_distances: the error of the quadrature that computes the KL divergence.
+        path: the lengths and cosines of the tokens after each layer. None for a single layer.
+        kl_to_other_limit: the KL divergence to the limit of another scaling. This and the next two fields are
+            None unless they were requested.
         laws_by_width: the laws of all widths of the table, including this one. Their densities are evaluated
             at the same points.
     """
@@ -178,12 +188,15 @@ class WidthRow(BriefRepr):
 
     @cached_property
     def path_squared_length(self) -> list[Estimate] | None:
-        """Sigma_ii of the token that is read, by depth."""
+        """The squared length over n of the token that is read, by depth. None for a single layer."""
         return None if self.path is None else [point.squared_length for point in self.path.path()]
 
     @cached_property
     def path_cosine(self) -> list[Estimate | None] | None:
-        """The mean cosine between tokens, by depth; None entries if there is only one token."""
+        """The mean cosine between tokens, by depth. None for a single layer.
+
+        The entries are None if there is only one token.
+        """
         return None if self.path is None else [point.cosine for point in self.path.path()]
 
 
@@ -205,15 +218,17 @@ def compare_widths(
     All widths use the same seed and so share their normals, which makes distances to the limit precise.
 
     Args:
-        stack: the layers. Their own width is not used.
+        stack: the layers. Their width is not used.
         widths: integers, or infinity for the limit.
         draws: draws for each width.
-        token: the token whose output is read, from 0.
-        other_scaling: also compute the KL divergence to the limit of this scaling of the scores.
-        gaussian: also compute the KL divergence to the Gaussian of the same mean and variance.
-        kernel: also compute the paper's estimate of the KL divergence, by kernel density estimates.
-        errors: where to put the error of a width that fails. That width then has no row. If it is None, the
-            first error is raised, before anything is drawn if a law would need more than 4 GiB of memory.
+        token: the index of the token whose output is read, from 0.
+        other_scaling: the name of another scaling of the scores, from `SCALINGS`. If it is given, the KL
+            divergence to its limit is computed too.
+        gaussian: whether to compute the KL divergence to the Gaussian of the same mean and variance too.
+        kernel: whether to compute the paper's kernel estimate of the KL divergence too.
+        errors: a dictionary that collects the error of each width that fails. Such a width has no row. None
+            means that the first error is raised. This happens before any draw if a law would need more than 4
+            GiB of memory.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> from attnlaw.theory.limit.layer import AttentionLayer
@@ -302,11 +317,15 @@ def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRo
 
 
 def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dict[str, float | None]]:
-    """Return densities within four and a half deviations of the mean.
+    """Return the densities of several laws, within 4.5 standard deviations of their means.
+
+    Args:
+        laws: the law at each width.
 
     Returns:
         Rows with `width`, `y`, `density`, `gaussian_density` (of the Gaussian with the same mean and
-        variance) and `ratio` (to the density at infinite width; None if that width is not among the laws).
+        variance) and `ratio`. The ratio is the density divided by that at infinite width, or None if that
+        width is not among the laws.
 
     >>> from attnlaw.theory.limit.mixture import gaussian_law
     >>> rows = density_rows({16: gaussian_law(1.0), math.inf: gaussian_law(1.0)}, points=3)
@@ -319,7 +338,10 @@ def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dic
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """Return the rows of one width, at points that all laws share."""
+    """Return the rows of `density_rows` for one width.
+
+    The points y are the same for all widths.
+    """
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()

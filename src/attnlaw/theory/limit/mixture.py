@@ -41,7 +41,10 @@ CELL = 0.05
 
 
 def merge_variances(variances: Array) -> tuple[Array, Array]:
-    """Replace many variances of equal weight by few variances with weights that add up to one.
+    """Replace many variances of equal weight by a few variances with different weights.
+
+    Returns:
+        The variances, and their weights, which add up to one.
 
     >>> merge_variances(np.array([1.0, 0.0, 1.0, 1.0]))
     (array([0., 1.]), array([0.25, 0.75]))
@@ -74,12 +77,12 @@ _SLAB = 2**17
 
 @dataclass(frozen=True, eq=False)
 class OutputLaw:
-    """The law of one output coordinate: an average of normals N(mu, v) over draws of (mu, v).
+    """The law of one output coordinate, an average of normals N(mu, v) over draws of (mu, v).
 
     Args:
-        variances: v, (draws,). An `InputError` is raised if all are zero.
-        means: mu, (draws,), or None if all are zero.
-        score_variances: Var(p_ii given the tokens) of the same draws.
+        variances: the variances v, (draws,). An `InputError` is raised if all are zero.
+        means: the means mu, (draws,), or None if all are zero.
+        score_variances: the variance of the score p_ii given the tokens, for the same draws.
 
     >>> law = OutputLaw(np.ones(80), None, np.ones(80))
     >>> law.variance(), law.kurtosis()
@@ -98,15 +101,21 @@ class OutputLaw:
 
     @property
     def has_density(self) -> bool:
-        """Whether no draw is exactly zero. ReLU tokens of small width may all be zero in a draw."""
+        """Whether the variance is positive in every draw.
+
+        ReLU tokens of small width may all be zero in a draw. Then the variance is zero.
+        """
         return bool((self.variances > 0).all())
 
     def score_variance(self) -> Estimate:
-        """Return Var p_ii, including the randomness of the inputs."""
+        """Return the variance of the score p_ii, including the randomness of the inputs."""
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """Return the mean E y, which is zero unless inputs with a mean pass a residual."""
+        """Return the mean E y.
+
+        It is zero unless a residual passes on inputs whose mean is not zero.
+        """
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:
@@ -117,7 +126,10 @@ class OutputLaw:
         return jackknife(_kurtosis, self._moments())
 
     def _moments(self) -> Array:
-        """Return E y, E y^2, E y^3, E y^4 given (mu, v), (draws, 4), for y minus its mean over all draws."""
+        """Return the first four moments of the coordinate in each draw, (draws, 4).
+
+        They are E y, E y^2, E y^3 and E y^4 given (mu, v), where y is measured from the mean of all draws.
+        """
         v = self.variances
         mu = np.zeros_like(v) if self.means is None else self.means - self.means.mean()
         return np.stack([mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
@@ -133,15 +145,20 @@ class OutputLaw:
         return y if self.means is None else y + self.means
 
     def log_density(self, y: Array) -> Array:
-        """Return log p(y) of each of the K batches, (K, points), without underflow in the tails."""
+        """Return log p(y) for each of the K batches of draws, (K, points).
+
+        It does not underflow in the tails.
+        """
         return _by_batch(self, y, _log_normals, log_mean)
 
     def distribution(self, y: Array) -> Array:
-        """Return P(Y <= y) of each of the K batches, (K, points)."""
+        """Return P(Y <= y) for each of the K batches of draws, (K, points)."""
         return _by_batch(self, y, _normal_distribution, lambda table, weights: weights @ table)
 
     def density(self, y: Array) -> Array:
-        """Return p(y) without atoms, averaged over the batches, whose sizes differ by at most one draw.
+        """Return the density p(y).
+
+        It is an average over batches of draws and leaves out draws with zero variance.
 
         >>> round(float(OutputLaw(np.ones(80), None, np.ones(80)).density(np.zeros(1))[0]), 6)
         0.398942
@@ -157,8 +174,8 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
     the bias of order 1/draws.
 
     Args:
-        statistic: a function of the mean (k,).
-        values: (draws, k), with at least 40 draws.
+        statistic: a function that computes the result from the means of the columns, (k,).
+        values: the draws, (draws, k). There must be at least 40.
 
     >>> round(jackknife(lambda mean: float(mean[0]), np.arange(80.0)[:, None]).value, 9)
     39.5
@@ -175,7 +192,7 @@ def jackknife(statistic: Callable[[Array], float], values: Array) -> Estimate:
 
 
 def mean_of(values: Array) -> Estimate:
-    """Return the mean of `values` (draws,) with its standard error from the same batches.
+    """Return the mean of `values` (draws,) with its standard error from the jackknife.
 
     >>> mean_of(np.full(80, 2.0))
     Estimate(value=2.0, error=0.0)
@@ -184,9 +201,11 @@ def mean_of(values: Array) -> Estimate:
 
 
 def combine(whole: float, left_out: list[float], corrected: bool = True) -> Estimate:
-    """Return the jackknife's estimate from the statistic of all draws and those without each batch.
+    """Return the jackknife's estimate of a statistic.
 
     Args:
+        whole: the statistic of all draws.
+        left_out: the statistics without each batch.
         corrected: whether to remove the bias. Statistics that are not smooth keep the plain value.
 
     >>> round(combine(1.0, [0.9, 1.1]).error, 6)
@@ -224,8 +243,9 @@ def _by_batch(
     """Average a function of the normals over each batch of draws, (K, points).
 
     Args:
-        table: returns the function at the points y for the normals N(mu, v), (normals, points).
-        reduce: averages such a table over the normals, with the weights that it is given.
+        table: a function; `table(y, mu, v)` returns the values at points y for the normals N(mu, v),
+            (normals, points).
+        reduce: a function; `reduce(table, weights)` averages such a table over the normals.
     """
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES
@@ -244,7 +264,10 @@ def _by_batch(
 
 
 def _log_normals(y: Array, mu: Array, v: Array) -> Array:
-    """Return log N(y; mu, v), (draws, points). An atom (v = 0) has no density: minus infinity."""
+    """Return the log-densities log N(y; mu, v), (draws, points).
+
+    A normal of variance zero has no density, so its row is minus infinity.
+    """
     positive = np.where(v > 0, v, 1.0)
     table: Array = (y - mu[:, None]) ** 2
     table *= (-0.5 / positive)[:, None]
@@ -256,10 +279,10 @@ def _log_normals(y: Array, mu: Array, v: Array) -> Array:
 def log_mean(table: Array, weights: Array | None = None) -> Array:
     """Return the logarithm of the mean of exp(table) over its rows, without underflow.
 
-    A column of minus infinities, made of atoms only, gives minus infinity.
+    A column that holds only minus infinity gives minus infinity.
 
     Args:
-        weights: of the rows, with sum one; equal if None.
+        weights: the weights of the rows, with sum one. None means equal weights.
 
     >>> log_mean(np.array([[-1000.0, -np.inf], [-1000.0, -np.inf]])).tolist()
     [-1000.0, -inf]

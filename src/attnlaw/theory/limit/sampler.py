@@ -29,7 +29,7 @@ _CHUNK = 2**15
 
 
 def chunk_size(draws: int, numbers_per_draw: int) -> int:
-    """Return how many draws the first and largest chunk has.
+    """Return the number of draws in a full chunk. The last chunk may be smaller.
 
     >>> chunk_size(100_000, 8), chunk_size(3, 10**9)
     (4096, 1)
@@ -49,7 +49,10 @@ def chunks(draws: int, numbers_per_draw: int) -> list[int]:
 
 
 def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) -> Array:
-    """Return roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, m + r).
+    """Return roots of the tokens' Gram matrix at the layer's width, (draws or 1, s, columns).
+
+    Args:
+        m: the number of coordinates of the tokens that the first columns hold at finite width.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> token_roots(AttentionLayer(RandomInputs(3), width=2), 5, streams(0)).shape
@@ -63,10 +66,10 @@ def token_roots(layer: AttentionLayer, draws: int, draw: Streams, m: int = 0) ->
 def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -> Sample:
     """Draw all scores and some output coordinates of every token jointly.
 
-    Coordinates share the scores and the values' lengths: they are uncorrelated, but not independent.
+    Coordinates share the scores and the lengths of the values. So they are uncorrelated but not independent.
 
     Args:
-        coordinates: number m of output coordinates, at most the width.
+        coordinates: the number m of output coordinates, at most the width.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> drawn = sample(AttentionLayer(RandomInputs(4), heads=2, width=10**9), draws=5, seed=0, coordinates=3)
@@ -88,13 +91,13 @@ def sample(layer: AttentionLayer, draws: int, seed: int, coordinates: int = 1) -
 def output_law(
     layer: AttentionLayer, draws: int, seed: int, token: int = 0, normalise: bool = False
 ) -> OutputLaw:
-    """Compute the law of one output coordinate of one token, as normals N(0, v) over draws of v.
+    """Compute the law of one output coordinate of one token.
 
-    `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`, from the token's own row of scores. The chi-squared factor
-    is missing if heads are infinitely wide.
+    It is an average of normals N(0, v) over draws of `v = (1/H) sum_a |A^a_i L|^2 chi2_{n_H} / n_H`, which
+    needs only the token's row of scores. If heads are infinitely wide, there is no chi-squared factor.
 
     Args:
-        token: the token whose output is read, from 0.
+        token: the index of the token whose output is read, from 0.
         normalise: whether each token is divided by its length first (RMSNorm).
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
@@ -122,7 +125,7 @@ def output_law(
 def _row_of_all(
     layer: AttentionLayer, token: int, draws: int, draw: Streams, normalise: bool
 ) -> tuple[Array, Array]:
-    """Return the two results of `heads.draw_row`, from a root of all tokens."""
+    """Return the same two results as `heads.draw_row`, computed from a root of all tokens."""
     root = token_roots(layer, draws, draw)
     if normalise:
         root = unit_rows(root)
@@ -142,7 +145,9 @@ def squared_length(root: Array, token: int) -> Array:
 
 
 def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
-    """Return Var(p_ii given the tokens) = sigma_Q^2 sigma_K^2 Sigma_ii^2, (draws or 1,).
+    """Return the variance of the score p_ii given the tokens, (draws or 1,).
+
+    It is Sigma_ii^2 times the query and key variances.
 
     >>> from attnlaw.theory.limit.inputs import RandomInputs
     >>> score_variance(AttentionLayer(RandomInputs(3)), 2 * np.eye(3)[None], 0).tolist()
@@ -152,9 +157,9 @@ def score_variance(layer: AttentionLayer, root: Array, token: int) -> Array:
 
 
 def unit_rows(root: Array) -> Array:
-    """Divide tokens by their root mean square (RMSNorm); zero tokens stay zero.
+    """Divide tokens by their root mean square (RMSNorm).
 
-    The rows of L then have length 1.
+    The rows of the root then have length 1. Tokens that are zero stay zero.
 
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
@@ -164,5 +169,8 @@ def unit_rows(root: Array) -> Array:
 
 
 def check_token(token: int, tokens: int) -> None:
-    """Raise an `InputError` unless 0 <= token < tokens. Its message counts tokens from 1."""
+    """Raise an `InputError` unless 0 <= token < tokens.
+
+    The message counts tokens from 1, as users do.
+    """
     check_value("token", token + 1, int, minimum=1, maximum=tokens)

@@ -27,12 +27,12 @@ class Streams(NamedTuple):
     """Separate random generators for one chunk of draws.
 
     Samplers of different widths that use the same seed share their normals (common random numbers).
-    Differences between widths are then far less noisy than either law.
+    So the difference between two widths is far less noisy than each law alone.
 
     Args:
-        normals: for numbers that the limit draws too.
-        widths: for numbers that only a finite width needs (Bartlett's factors).
-        inputs: for the tokens.
+        normals: the generator of numbers that the limit draws too.
+        widths: the generator of numbers that only a finite width needs (Bartlett's factors).
+        inputs: the generator of the tokens.
     """
 
     normals: np.random.Generator
@@ -51,10 +51,12 @@ def streams(seed: int, chunk: int = 0) -> Streams:
 
 
 def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draw Bartlett's factor of a Wishart matrix, for every integer df >= 0 (also df < rows).
+    """Draw Bartlett's factor of a Wishart matrix.
 
-    Entry (i, i), i from 0, is a chi variable with df - i degrees of freedom, and entries below the diagonal
-    are normal.
+    The degrees of freedom `df` may be any integer from 0 on, even fewer than the rows.
+
+    Entry (i, i), counted from 0, is a chi variable with df - i degrees of freedom. Entries below the
+    diagonal are standard normal.
 
     Returns:
         An array (*shape, rows, min(rows, df)).
@@ -73,7 +75,9 @@ def bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generato
 
 
 def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw the factor for complex normals with E|z|^2 = 1: squared diagonal entries are Gamma(df - i).
+    """Draw Bartlett's factor for complex normals z with E|z|^2 = 1.
+
+    The squares of its diagonal entries are Gamma(df - i) variables.
 
     >>> complex_bartlett(3, 1, (5,), np.random.default_rng(0)).shape
     (5, 3, 1)
@@ -88,7 +92,7 @@ def complex_bartlett(rows: int, df: int, shape: tuple[int, ...], rng: np.random.
 
 
 def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> ComplexArray:
-    """Draw complex standard normals, E|z|^2 = 1.
+    """Draw complex standard normals z, for which E|z|^2 = 1.
 
     >>> complex_normals((2, 3), np.random.default_rng(0)).shape
     (2, 3)
@@ -98,9 +102,10 @@ def complex_normals(shape: tuple[int, ...], rng: np.random.Generator) -> Complex
 
 
 def compress(root: Array) -> Array:
-    """Return a root with the same `L L^T` and no more columns than rows, by QR.
+    """Return a root with the same `L L^T` and no more columns than rows.
 
-    Rank deficiency does no harm. Shapes: (..., S, c) to (..., S, min(S, c)).
+    The QR decomposition turns a root (..., S, c) into one (..., S, min(S, c)). It works for roots of any
+    rank.
 
     >>> wide = np.arange(6.0).reshape(2, 3)
     >>> narrow = compress(wide)
@@ -131,7 +136,9 @@ def symmetric_root(gram: Array) -> Array:
 
 
 def root_of_rows(rows: Array) -> Array:
-    """Return a root of `X X^T` for X (..., s, n): X itself if n <= s, else the symmetric root.
+    """Return a root of `X X^T` for matrices X (..., s, n).
+
+    It is X itself if n <= s, and otherwise the symmetric root.
 
     >>> root_of_rows(np.ones((2, 5))).round(6).tolist()
     [[1.581139, 1.581139], [1.581139, 1.581139]]

@@ -181,7 +181,10 @@ QUANTITIES = (
 
 
 def run(cases: Sequence[LimitSettings], progress: Progress) -> Iterator[WidthRow | InputError]:
-    """Compute each case; cases that differ only in their width share the limit, draws and density points."""
+    """Yield the result of each case.
+
+    Cases that differ only in their width share the limit, the draws and the points of the densities.
+    """
     tables: dict[tuple[Any, ...], list[LimitSettings]] = {}
     for case in cases:
         tables.setdefault(_key_without_width(case), []).append(case)
@@ -200,7 +203,12 @@ def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
 def _solve_widths(
     cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
-    """Compute cases that differ only in their width, when `before` of `total` cases are done."""
+    """Compute cases that differ only in their width.
+
+    Args:
+        before: the number of cases that are already done, for the progress.
+        total: the number of all cases.
+    """
     first = cases[0]
     errors: dict[float, InputError] = {}
     try:
@@ -246,7 +254,7 @@ def _inputs(case: LimitSettings) -> Inputs:
 def precheck(case: LimitSettings) -> None:
     """Raise an `InputError` for a layer that cannot exist or needs too much memory.
 
-    It opens no checkpoint, so tokens of an embedding are not checked.
+    The function does not open checkpoints, so it does not check tokens from an embedding.
     """
     if case.embeddings is None:
         stack = _stack(case)

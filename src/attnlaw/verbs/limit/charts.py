@@ -35,7 +35,10 @@ DASHES = {INFINITE: [5, 3], GAUSSIAN: [1.5, 2]}
     "Gaussian of the same mean and variance); lines that approach the limit show how wide a layer must be.",
 )
 def densities(view: ChartView) -> Drawings:
-    """Draw a line for each width and a panel for each number of heads, from the first repetition."""
+    """Draw the densities, with a line for each width and a panel for each number of heads.
+
+    If the seeds differ, only the first repetition is drawn.
+    """
     for case, case_rows in view.cases(view.frame("densities", "y", "density"), ["width", "heads"]):
         if case_rows["width"].is_finite().any():
             # A panel with only the limit would compare nothing.
@@ -51,7 +54,12 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Draw densities for each number of heads, and next to them their ratios to the density of the limit."""
+    """Draw a panel of densities for each number of heads.
+
+    Args:
+        names: the name of each width in the legend.
+        with_ratio: whether a second panel shows the ratios to the density of the limit.
+    """
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
         name: "#000000" if name == INFINITE else PALETTE[i % (len(PALETTE) - 1)]
@@ -80,9 +88,9 @@ def _draw_densities(
 
 
 def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
-    """Fill missing ratios by interpolating the density of the limit.
+    """Fill missing ratios to the density of the limit, which is interpolated.
 
-    A task of a study knows only its own law, so its rows have no ratio.
+    Each task of a study computes one width alone, so its rows have no ratio.
     """
     limit = rows.filter(pl.col("width").is_infinite() & (pl.col("density") > 0)).sort("y")
     if not limit.height or not rows["ratio"].null_count():
@@ -95,11 +103,14 @@ def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
 def draw_densities(
     rows: pl.DataFrame, x: str, colours: Mapping[str, str], legend: str, ratio: str | None, title: str
 ) -> alt.HConcatChart:
-    """Draw densities of several laws.
+    """Draw the densities of several laws.
 
     Args:
-        rows: with the columns x, density, ratio and series.
-        ratio: title of a second panel with the column `ratio`; None for no second panel.
+        rows: a table with the columns x, density, ratio and series.
+        x: the title of the horizontal axis.
+        colours: the colour of each series.
+        ratio: the title of the axis of a second panel, which shows the column `ratio`. None means no second
+            panel.
     """
     hues = alt.Scale(domain=list(colours), range=list(colours.values()))
     dashes = alt.Scale(domain=list(colours), range=[DASHES.get(name, [1, 0]) for name in colours])
@@ -152,7 +163,10 @@ def distances(result: Result) -> list[Figure]:
 
 
 def _lines(view: ChartView, rows: pl.DataFrame, x: str, column: str, by: list[str]) -> pl.DataFrame:
-    """Return the points of every line: the distance to the limit, and KL to another limit or by kernels."""
+    """Return the points of every line of a chart of distances.
+
+    A chart of the KL divergence also has lines for the limit of another scaling, or for the kernel estimate.
+    """
     means = _means(view, rows, x, column, by)
     if column != "kl_to_limit":
         return means
@@ -196,7 +210,10 @@ def gaussian(view: ChartView) -> Drawings:
 
 @chart("Along the depth", "Squared length of tokens, and how alike they become (cosine 1: rank collapse).")
 def path(view: ChartView) -> Drawings:
-    """Draw the squared length of a token and the mean cosine against depth, from the first repetition."""
+    """Draw the squared length of a token and the mean cosine between tokens against depth.
+
+    If the seeds differ, only the first repetition is drawn.
+    """
     names = [f"path_{name}{end}" for name in PATHS for end in ("", "_error")]
     rows = view.rows.drop_nulls(names)
     by = varying_settings(rows, view.settings)

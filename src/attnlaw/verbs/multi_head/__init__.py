@@ -86,7 +86,10 @@ class MultiHeadSettings(Settings):
 
 @dataclass(frozen=True)
 class MultiHeadSpectrum:
-    """The law of a case with its draws and its readout."""
+    """The law of one case, its draws, and the readout of its output.
+
+    The numbers of the readout are None if the matrix is not the output.
+    """
 
     draws: MultiHeadDraws
     coefficient_error: float | None = None
@@ -149,7 +152,7 @@ POINTS = 200
 
 
 def _density(spectrum: MultiHeadSpectrum) -> list[dict[str, Any]]:
-    """Return the law's density over each interval, with more points near the ends."""
+    """Return the law's density on each interval. The points are denser near the ends."""
     law = spectrum.draws.layer.law
     rows = []
     for number, (low, high) in enumerate(law.intervals):

@@ -52,7 +52,7 @@ def readout(view: ChartView) -> Drawings:
     "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """Draw the time of a readout, unless there is a chart of its error."""
+    """Draw the time of a readout, unless there is already a chart of its error."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 
@@ -64,9 +64,10 @@ def _error_lines(view: ChartView) -> Drawings:
 def _panel_data(
     view: ChartView, row: dict[str, Any], laws: pl.DataFrame, values: pl.DataFrame, settings: list[str]
 ) -> dict[str, Any]:
-    """Return what one panel shows, as singular values s with `s^2 = x/mean`.
+    """Return the title, bars, line and spike of one panel.
 
-    The density of s is less steep at a hard edge than the density of x.
+    They are in singular values s with `s^2 = x/mean`, because the density of s is less steep at a hard edge
+    than the density of x.
     """
     key, mean, atom = row["case"], row["mean"], row["atom_at_zero"]
     every = (values.filter(pl.col("case") == key)["value"] / mean).sqrt().to_numpy()
