@@ -11,13 +11,13 @@ from attnlaw.core.settings import check_value
 
 
 def generators(seed: int, seeds: int) -> Iterator[np.random.Generator]:
-    """Return `seeds` random generators, the children of one seed in order."""
+    """Return `seeds` independent random generators that are derived from one seed."""
     count = check_value("seeds", seeds, int, minimum=1)
     return (np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(count))
 
 
 def mean_of(values: Sequence[float]) -> Estimate:
-    """Return the mean with its standard error; a single value has no error.
+    """Return the mean with its standard error. A single value has no error.
 
     >>> str(mean_of([1.0, 2.0, 3.0]))
     '2.0(6)'

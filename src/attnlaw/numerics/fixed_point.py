@@ -19,7 +19,7 @@ LARGEST_STEP = 1.0
 
 @dataclass(frozen=True)
 class Roots:
-    """Roots of a batch of scalar equations, with the residuals there and the widths of the final brackets."""
+    """Roots of a batch of scalar equations, with their residuals and the widths of the final brackets."""
 
     x: Reals
     residual: Reals
@@ -39,11 +39,11 @@ def bracketed_roots(
     """Solve `function(x, which) = 0` for each member of a batch by Chandrupatla's method (1997).
 
     Args:
-        function: takes the points of the members that are still active and their indices, and returns the
-            values there.
+        function: a function of two arrays, the points of the members that are still active and the indices of
+            these members. It returns the values there.
         low: lower ends of the brackets.
-        high: upper ends. If the signs at both ends of a member agree, its result is the end with the smaller
-            absolute value.
+        high: upper ends of the brackets. If the signs at both ends of a member agree, its result is the end
+            with the smaller absolute value.
         ends: values at `low` and `high`, if they are known.
         tolerance: width of the final bracket relative to |x|.
 
@@ -78,7 +78,10 @@ def bracketed_roots(
 
 
 def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, least: Reals) -> Reals:
-    """Return an inverse quadratic step if it is safe, else bisection, away from the ends of the bracket."""
+    """Return an inverse quadratic step if it is safe, else a bisection step.
+
+    The step stays away from the ends of the bracket.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         xi = (a - b) / (c - b)
         phi = (fa - fb) / (fc - fb)
@@ -94,7 +97,8 @@ class Iteration:
     """The end of a fixed-point iteration.
 
     Args:
-        error: estimated distance from the fixed point: the next step or the residual, whichever is larger.
+        error: the estimated distance from the fixed point. It is the larger one of the next step and the
+            residual.
     """
 
     state: Reals  # the fixed point, or the best state if the iteration did not converge
@@ -121,10 +125,10 @@ def accelerated_iteration(
     Args:
         damping: share of the old state in a plain step.
         tolerance: largest residual `max |update(x) - x|` of a converged state.
-        patience: the iteration gives up if the residual has not halved for so many steps.
+        patience: number of steps after which the iteration gives up if the residual has not halved.
 
     Returns:
-        The fixed point; if the iteration gave up, the best state with `converged` False.
+        The fixed point. If the iteration gave up, the best state with `converged` False.
 
     >>> result = accelerated_iteration(np.cos, np.array([1.0]))
     >>> result.converged, float(result.state[0].round(6)), result.steps < 10
@@ -156,7 +160,10 @@ def accelerated_iteration(
 
 
 def _anderson_step(points: Reals, misses: Reals, damping: float) -> Reals:
-    """Return the plain step from the point that secants of past steps predict (rows, the last is now)."""
+    """Return a plain step from the point at which the secants of past steps predict the fixed point.
+
+    The rows of `points` and `misses` are steps, and the last row is the current one.
+    """
     if len(points) == 1:
         return np.asarray((1 - damping) * misses[-1])
     moved, changed = np.diff(points, axis=0).T, np.diff(misses, axis=0).T

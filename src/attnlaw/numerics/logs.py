@@ -1,4 +1,4 @@
-"""Numbers on a logarithmic scale: sums of numbers given as logarithms, and exponents of power laws."""
+"""Computations with logarithms: sums of numbers that are given as logarithms, and exponents of power laws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ LN10 = float(np.log(10.0))
 
 
 def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """Return ln of the sum of exponentials along the last axis, each counted `counts` times.
+    """Return the logarithm of the sum of exponentials along the last axis.
+
+    If `counts` is given, each exponential counts that many times.
 
     >>> log_sums(np.array([[0.0, -np.inf], [-np.inf, -np.inf], [1000.0, 1000.0]]))
     array([   0.        ,         -inf, 1000.69314718])
@@ -25,14 +27,14 @@ def log_sums(logs: NDArray[np.float64], counts: NDArray[np.float64] | None = Non
 
 
 def log_sum(logs: Sequence[float] | NDArray[np.float64]) -> float:
-    """Return ln of the sum of exponentials of a list."""
+    """Return the logarithm of the sum of exponentials of all numbers."""
     return float(log_sums(np.asarray(logs, dtype=np.float64)))
 
 
 def fit_exponent(ratios: Sequence[float], errors: Sequence[float]) -> tuple[float, float | None]:
     """Return the least-squares slope of log error against log ratio, and its standard error.
 
-    The standard error is None below three points.
+    The standard error is None if there are fewer than three points.
 
     >>> slope, error = fit_exponent([1, 2, 4, 8], [1, 0.5, 0.25, 0.125])
     >>> round(slope, 12), error < 1e-12

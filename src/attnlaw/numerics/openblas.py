@@ -1,4 +1,4 @@
-"""Routines of the OpenBLAS in SciPy's wheels, called by ctypes, which releases Python's lock meanwhile.
+"""Calls of the OpenBLAS library in SciPy's wheels by ctypes, which releases Python's lock during a call.
 
 SciPy's wrappers of `?syrk`, `?sytrd` and `dsterf` keep the lock, so every other thread waits for them. The
 two stages of a tridiagonalisation have no wrapper at all. If the library is missing (other builds, other
@@ -40,7 +40,7 @@ def blas(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
 
 
 def lapack(dll: ctypes.CDLL, name: str, *arguments: Argument) -> None:
-    """Call a LAPACK routine that ends with a status; raise a `LinAlgError` if the status is not zero."""
+    """Call a LAPACK routine that ends with a status. Raise a `LinAlgError` if the status is not zero."""
     status = np.zeros(1, dtype=np.intc)
     blas(dll, name, *arguments, status)
     if status[0]:

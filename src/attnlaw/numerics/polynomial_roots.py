@@ -1,4 +1,7 @@
-"""Stieltjes transforms that are roots of a polynomial: compute all roots, then choose the physical one."""
+"""Stieltjes transforms that are roots of a polynomial.
+
+`monic_roots` computes all roots, and `smallest_root` chooses the physical one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from attnlaw.core.arrays import Complexes
 def monic_roots(coefficients: Complexes) -> Complexes:
     """Return the roots of `y^n + c_1 y^(n-1) + ... + c_n`, for coefficients of shape (..., n).
 
-    They are eigenvalues of companion matrices, improved by two Newton steps if these reduce the residual.
+    The roots are computed as eigenvalues of companion matrices. Two Newton steps follow if they reduce the
+    residual.
 
     >>> monic_roots(np.array([[0.0, -4.0]], dtype=complex)).real.tolist()
     [[2.0, -2.0]]
@@ -32,7 +36,7 @@ def monic_roots(coefficients: Complexes) -> Complexes:
 
 
 def _horner(coefficients: Complexes, y: Complexes) -> tuple[Complexes, Complexes]:
-    """Return value and slope of the monic polynomial at `y` of shape (..., roots)."""
+    """Return the value and the slope of a monic polynomial at points `y` of shape (..., roots)."""
     value, slope = np.ones_like(y), np.zeros_like(y)
     for k in range(coefficients.shape[-1]):
         slope = slope * y + value
@@ -51,7 +55,7 @@ def smallest_root(
     lower half plane mirrors the upper one. At real z outside the support the root is real.
 
     Args:
-        candidates: returns all roots at z, shape (..., roots).
+        candidates: a function that returns all roots at z, shape (..., roots).
         intervals: support of the law, as (low, high) pairs.
     """
     z = np.asarray(z)

@@ -27,8 +27,8 @@ class Loss:
     """A convex loss l(y, z) with its derivatives in z and its proximal operator.
 
     Args:
-        corners: returns, for a given V, the values of the product y omega near which the proximal operator
-            bends. Integrals over omega are split there.
+        corners: a function of V that returns the values of y omega near which the proximal operator bends.
+            Integrals over omega are split there.
     """
 
     name: str
@@ -41,7 +41,9 @@ class Loss:
     signs: bool = False  # true if labels are -1 and 1
 
     def pull(self, y: Reals, omega: Reals, V: float) -> tuple[Reals, Reals]:
-        """Return g = (prox - omega)/V and its curvature -dg/domega; for V = 0, those of the loss itself.
+        """Return g = (prox - omega)/V and its curvature -dg/domega.
+
+        For V = 0, these are minus the first and plus the second derivative of the loss at omega.
 
         >>> g, bend = HINGE.pull(np.ones(3), np.array([-3.0, 0.5, 2.0]), 1.0)
         >>> g.tolist(), bend.tolist()
@@ -58,10 +60,11 @@ class Loss:
 
 
 def _logistic_prox(y: Reals, omega: Reals, V: float) -> Reals:
-    """Return y z, where z = u + V/(1 + e^z) in [u, u + V] and u = y omega, by Newton's method from z = 0.
+    """Return the proximal operator of the logistic loss by Newton's method.
 
-    From other starts the method falls into cycles of two for V above about 4, even inside a bracket. The
-    equation is convex below 0 and concave above. So from 0 (or the end of the interval next to it), every
+    It is y z, where z solves z = u + V/(1 + e^z) in [u, u + V] and u = y omega. Newton's method starts at
+    z = 0, because from other starts it falls into cycles of two for V above about 4, even inside a bracket.
+    The equation is convex below 0 and concave above. So from 0 (or the end of the interval next to it), every
     step goes towards the root, and no step goes beyond it.
 
     >>> z = _logistic_prox(np.ones(2), np.array([-30.0, 3.0]), 26.0)

@@ -19,7 +19,9 @@ from attnlaw.core.arrays import Reals
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[Reals, Reals]:
-    """Return nodes and weights on [0, 1], as read-only arrays that are computed once.
+    """Return the nodes and the weights of Gauss-Legendre quadrature on [0, 1].
+
+    The arrays are read-only, because later calls return the same ones.
 
     >>> x, w = gauss_legendre(5)
     >>> round(float(w @ x**9), 12)
@@ -33,7 +35,9 @@ def gauss_legendre(count: int) -> tuple[Reals, Reals]:
 
 
 def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
-    """Return nodes and weights from the smallest to the largest cut, with `count` nodes between neighbours.
+    """Return Gauss-Legendre nodes and weights from the smallest to the largest cut.
+
+    There are `count` nodes between neighbouring cuts.
 
     >>> x, w = panels([2.0, 0.0, 1.0], 3)
     >>> x.size, round(float(w @ np.abs(x - 1)), 12)
@@ -47,14 +51,17 @@ def panels(cuts: ArrayLike, count: int) -> tuple[Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def midpoint_angles(count: int) -> Reals:
-    """Return `theta_j = (j + 1/2) pi / count` as a read-only array."""
+    """Return the angles `theta_j = (j + 1/2) pi / count` as a read-only array."""
     theta = np.asarray((np.arange(count) + 0.5) * (np.pi / count), dtype=float)
     theta.setflags(write=False)
     return theta
 
 
 def cosine_coefficients(values: Reals) -> Reals:
-    """Return c with `F(theta) = sum_k c_k cos(k theta)`, from values at the midpoints along the last axis."""
+    """Return the coefficients c of `F(theta) = sum_k c_k cos(k theta)`.
+
+    The last axis of `values` has the values of F at the midpoints.
+    """
     count = values.shape[-1]
     coefficients = scipy.fft.dct(values, type=2, axis=-1) / count
     coefficients[..., 0] *= 0.5
@@ -62,7 +69,11 @@ def cosine_coefficients(values: Reals) -> Reals:
 
 
 def integral_above(coefficients: Reals, theta: Reals) -> Reals:
-    """Return `int_theta^pi F` of cosine series, shape (functions, ..., count), at angles of shape (...).
+    """Return the integral of cosine series F from theta to pi.
+
+    Args:
+        coefficients: the coefficients of the series, shape (functions, ..., count).
+        theta: the angles, shape (...).
 
     >>> F = np.sin(midpoint_angles(32)) ** 2
     >>> value = integral_above(cosine_coefficients(F)[None], np.array(np.pi / 2))
@@ -77,10 +88,14 @@ def integral_above(coefficients: Reals, theta: Reals) -> Reals:
 
 
 def angle_of(coefficients: Reals, level: Reals) -> Reals:
-    """Return the angle where an increasing cosine series, shape (..., count), reaches `level`, shape (...).
+    """Return the angle at which an increasing cosine series reaches a level.
 
-    The level must be in the range of the series. Newton's method stays inside a bracket. It starts at the
-    angle of the first two terms, which is exact for `x = middle - half cos(theta)`.
+    Newton's method stays inside a bracket. It starts at the angle of the first two terms, which is exact for
+    `x = middle - half cos(theta)`.
+
+    Args:
+        coefficients: the coefficients of the series, shape (..., count).
+        level: the levels, shape (...). They must be in the range of the series.
     """
     theta = np.arccos(np.clip((level - coefficients[..., 0]) / coefficients[..., 1], -1.0, 1.0))
     if coefficients.shape[-1] == 2:

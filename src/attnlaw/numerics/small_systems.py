@@ -1,7 +1,8 @@
-"""Small symmetric linear systems for many draws at once, `A = L D L^T`, with the draws on the last axis.
+"""Small symmetric linear systems for many draws at once. The last axis of all arrays runs over the draws.
 
-There is no pivoting, so the result is exact to rounding if A is positive definite. Otherwise a pivot may be
-tiny and the solution poor. Newton's method then notices that the step does not lead downhill.
+The matrices are factorised as `A = L D L^T` without pivoting. The result is exact up to round-off if A is
+positive definite. Otherwise a pivot may be tiny and the solution poor. Newton's method then notices that the
+step does not lead downhill.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from attnlaw.core.arrays import Reals
 
 
 def factor(A: Reals) -> Reals:
-    """Overwrite the symmetric A of shape (P, P, N) with L below the diagonal and 1/D on it, and return it.
+    """Factorise symmetric matrices A of shape (P, P, N) in place, and return the array.
+
+    It then has L below the diagonal and 1/D on it.
 
     >>> A = np.array([[4.0, 2.0], [2.0, 5.0]])[..., None]
     >>> solve(factor(A), np.array([[8.0], [12.0]])).ravel().tolist()
@@ -43,7 +46,10 @@ def solve(L: Reals, b: Reals) -> Reals:
 
 
 def inverse(L: Reals) -> Reals:
-    """Return `A^-1` of shape (P, P, N), given `factor(A)`: it is `M^T D^-1 M` with `M = L^-1`."""
+    """Return `A^-1` of shape (P, P, N), given `factor(A)`.
+
+    It is `M^T D^-1 M` with `M = L^-1`.
+    """
     size = L.shape[0]
     M = np.zeros_like(L)
     for k in range(size):

@@ -23,7 +23,7 @@ from attnlaw.numerics import openblas
 
 
 def tridiagonal_eigenvalues(diagonal: Reals, off_diagonal: Reals) -> Reals:
-    """Return all eigenvalues of a symmetric tridiagonal matrix, ascending, by LAPACK's `dsterf`.
+    """Return all eigenvalues of a symmetric tridiagonal matrix in ascending order, by LAPACK's `dsterf`.
 
     >>> tridiagonal_eigenvalues(np.array([2.0, 2.0]), np.array([1.0])).round(12)
     array([1., 3.])
@@ -42,10 +42,10 @@ BANDS = {"float32": 64, "float64": 48}
 
 
 def symmetric_eigenvalues(matrix: NDArray[Any]) -> Reals:
-    """Return all eigenvalues, ascending, of a symmetric float32 or float64 matrix, which may be overwritten.
+    """Return all eigenvalues of a symmetric float32 or float64 matrix in ascending order.
 
-    Each eigenvalue is right to about eps |A| in the precision of the matrix. Only the upper triangle of a
-    float32 matrix is read.
+    The matrix may be overwritten. The error of each eigenvalue is about eps |A| in the precision of the
+    matrix. Only the upper triangle of a float32 matrix is read.
 
     >>> symmetric_eigenvalues(np.array([[2.0, 1.0], [1.0, 2.0]])).round(12)
     array([1., 3.])
@@ -102,7 +102,9 @@ def _two_stages(library: ctypes.CDLL, matrix: NDArray[Any]) -> Tridiagonal:
 
 
 def add_gram(wide: NDArray[Any], gram: NDArray[Any]) -> None:
-    """Add W W^T to the lower triangle of `gram`, which has the same type and is in Fortran order.
+    """Add W W^T to the lower triangle of `gram`, where W is the matrix `wide`.
+
+    `gram` must have the same type as W and be in Fortran order.
 
     >>> gram = np.zeros((2, 2), order="F")
     >>> add_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), gram)

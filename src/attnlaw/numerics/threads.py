@@ -34,7 +34,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def short_switch_interval() -> Iterator[None]:
-    """Let threads that return from BLAS wait at most `SWITCH` seconds for Python's lock, inside the block.
+    """Make threads that return from BLAS wait at most `SWITCH` seconds for Python's lock, inside the block.
 
     Python's default interval of 5 ms is as long as the work of BLAS for one head.
     """
@@ -47,7 +47,9 @@ def short_switch_interval() -> Iterator[None]:
 
 
 class MemoryGate:
-    """A gate that admits work while the sizes inside stay within the budget. Work may always enter alone.
+    """A gate that admits work while the sizes of all admitted work stay within a budget.
+
+    Work of any size may enter if nothing else is inside.
 
     >>> gate = MemoryGate(budget=10)
     >>> with gate.reserve(6), gate.reserve(4):
@@ -62,7 +64,7 @@ class MemoryGate:
 
     @contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """Wait until `size` fits (or nothing else is inside), and hold it during the block."""
+        """Wait until `size` bytes fit or nothing else is inside, and reserve them during the block."""
         with self._changed:
             self._changed.wait_for(lambda: self.bytes_in_use == 0 or self.bytes_in_use + size <= self.budget)
             self.bytes_in_use += size
@@ -83,10 +85,10 @@ def in_threads(
     """Run functions in threads and return their results in order.
 
     Args:
-        work: pairs of (bytes in memory, function).
+        work: pairs of the bytes that a function needs and the function.
         budget: bytes that running functions may need together.
         jobs: number of threads; None means all usable cores.
-        on_done: called with the number of finished functions.
+        on_done: a function that is called with the number of finished functions.
 
     >>> in_threads([(1, lambda: "a"), (2, lambda: "b")], budget=2, jobs=2, on_done=lambda done: None)
     ['a', 'b']

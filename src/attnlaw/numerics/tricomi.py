@@ -35,7 +35,7 @@ REACH = 2.5  # growth exponent of a solution over half a step: about one digit i
 class Cut:
     """Tricomi's function f on its cut, as one polynomial for each step [edges[k], edges[k+1]].
 
-    On step k, `f = exp(scale_k) sum_j coefficients_kj t^j` with -1 <= t <= 1.
+    On step k, `f = exp(scale_k) sum_j coefficients_kj t^j`, where t runs from -1 to 1.
     """
 
     a: float
@@ -49,9 +49,10 @@ class Cut:
     phase_at_zero: float  # limit of the argument at y = 0
 
     def at(self, y: Any) -> tuple[Any, Any]:
-        """Return `log f` and `f'/f` at y, which is between the edges and within half a step of the cut.
+        """Return `log f` and `f'/f` at y.
 
-        On the cut, the imaginary part of the logarithm is the continuous argument.
+        y must be between the edges and within half a step of the cut. On the cut, the imaginary part of the
+        logarithm is the continuous argument.
         """
         step = self.step(y)
         half = 0.5 * (self.edges[step + 1] - self.edges[step])
@@ -68,7 +69,7 @@ class Cut:
 
 
 def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
-    """Solve for f from `low` to `high` (both positive), for `b > 0` and `a > -1`."""
+    """Compute f from `low` to `high` (both positive), for `b > 0` and `a > -1`."""
     edges, first = _edges(a, b, low, high)
     start = float(edges[first])
     g = _transform_at(a, b, start)
@@ -103,7 +104,10 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the start, which is amid the oscillations."""
+    """Return the ends of the steps, and the index of the end from which the solution starts.
+
+    This end is in the middle of the oscillations.
+    """
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -115,7 +119,10 @@ def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
 
 
 def _half_step(a: float, b: float, y: float, direction: int) -> float:
-    """Return half the step from y, limited by the radius of convergence and by the rates at both ends."""
+    """Return half the length of the step from y.
+
+    The radius of convergence and the growth rates at both ends limit it.
+    """
     half = min(y * SHORT / (1 - direction * SHORT), REACH / _rate(a, b, y))
     return min(half, REACH / _rate(a, b, y + 2 * direction * half))
 
@@ -123,9 +130,8 @@ def _half_step(a: float, b: float, y: float, direction: int) -> float:
 def log_growth(a: float, b: float, y: Any) -> Any:
     """Return `int s dy`, where s is the slower root of `y s^2 + (y - a) s + b = 0`.
 
-    This is log f to leading order, up to a constant. It holds on both sides of the stretch
-    `(y - a)^2 < 4 b y` of oscillations. There s is about `b/(a - y)` below the stretch and `-b/y` far above
-    it.
+    This is log f to leading order, up to a constant. f oscillates where `(y - a)^2 < 4 b y`, and the formula
+    holds on both sides of this stretch. s is about `b/(a - y)` below it and `-b/y` far above it.
     """
     middle = a + 2 * b
     root = np.sqrt(np.maximum((y - a) ** 2 - 4 * b * y, 0.0))
@@ -135,7 +141,7 @@ def log_growth(a: float, b: float, y: Any) -> Any:
 
 
 def _rate(a: float, b: float, y: complex) -> float:
-    """Return the fastest exponent of a solution near y: a bound on the roots s of `log_growth`."""
+    """Return the largest growth rate of a solution near y, a bound on the roots s of `log_growth`."""
     bend = (y - a) ** 2 - 4 * b * y
     if bend.imag == 0 and bend.real < 0:
         return math.sqrt(b / abs(y))
@@ -143,7 +149,10 @@ def _rate(a: float, b: float, y: complex) -> float:
 
 
 def _transform_at(a: float, b: float, y: float) -> complex:
-    """Return `-f'/(b f)` at y + i0: the continued fraction above y, followed down by Taylor steps."""
+    """Return `-f'/(b f)` at y + i0.
+
+    The continued fraction gives it above y, and Taylor steps lead from there down to the cut.
+    """
     height = max(math.sqrt(b * b + max(a, 0.0) * b), 2 * math.sqrt(y))
     place = complex(y, height)
     g = continued_fraction(a, b, np.array(place)).item()
@@ -160,7 +169,7 @@ def _transform_at(a: float, b: float, y: float) -> complex:
 
 
 def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
-    """Return `-f'/(b f)` off the cut, with more levels until two depths agree.
+    """Return `-f'/(b f)` off the cut. Levels are added until two depths agree.
 
     n levels leave an error of about `exp(-4 sqrt(n) Im sqrt(y))`. Within 1e-3 of zero, 65536 levels are too
     few.
@@ -183,10 +192,10 @@ def continued_fraction(a: float, b: float, y: Complexes) -> Complexes:
 
 
 def _taylor(a: float, b: float, centre: Any, half: Any) -> Any:
-    """Return coefficients in `t = (y - centre)/half` of the solutions with (f, df/dt) = (1, 0) and (0, 1).
+    """Return Taylor coefficients in `t = (y - centre)/half` of two solutions, shape (2, terms, centres).
 
-    The shape is (2, terms, centres). The recursion is
-    `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) - (j + b) h^2 f_j`.
+    At t = 0 the first solution has (f, df/dt) = (1, 0) and the second (0, 1). With m the centre and h half
+    the step, the recursion is `m (j+2)(j+1) f_(j+2) = -(j+1)(j - a + m) h f_(j+1) - (j + b) h^2 f_j`.
     """
     F = np.zeros((2, TERMS, centre.size), dtype=np.result_type(centre, half))
     F[0, 0], F[1, 1] = 1.0, 1.0

@@ -1,7 +1,7 @@
 """The architecture of an untrained Transformer: its sizes, its norms and the deviations of its weights.
 
 All matrices have independent normal entries, biases are 0, gains of norms are 1, and dropout is off. The
-tables below name where norms are, how a limit of infinite width is taken, and how scores are scaled.
+constants below list the possible placements of norms, limits of infinite width, and scalings of scores.
 
 | here          | means                                                                    |
 |---------------|--------------------------------------------------------------------------|
@@ -27,7 +27,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class NormPlacement:
-    """Where the norms of a layer are."""
+    """The places of the norms in a layer."""
 
     name: str
     before: bool = False  # blocks read normalised tokens
@@ -38,7 +38,7 @@ class NormPlacement:
 
 @dataclass(frozen=True)
 class WidthLimit:
-    """What stays the same while the width grows: the number of heads, or their width."""
+    """A choice of what stays the same while the width grows: the number of heads, or their width."""
 
     name: str
     random: bool  # the number stays, heads become wider, and their scores stay random in the limit
@@ -46,7 +46,10 @@ class WidthLimit:
 
 @dataclass(frozen=True)
 class ScoreScaling:
-    """The scaling of scores: 1/sqrt(d) times d^extra_power, where d is the head width. muP has -1/2."""
+    """The factor of the scores: 1/sqrt(d) times d^extra_power, where d is the head width.
+
+    In muP `extra_power` is -1/2.
+    """
 
     name: str
     extra_power: float
@@ -54,7 +57,10 @@ class ScoreScaling:
 
 @dataclass(frozen=True)
 class Parametrisation:
-    """How deviations and learning rates depend on the width: muP has the power 1, the standard one has 0."""
+    """The dependence of deviations and learning rates on the width.
+
+    The power is 1 in muP and 0 in the standard parametrisation.
+    """
 
     name: str
     power: int
@@ -88,9 +94,9 @@ class Deviations:
     """Standard deviations of the entries of each kind of matrix.
 
     Args:
-        inner: matrices of an MLP, or of a router, that read the residual stream.
-        residual: matrices that write to the residual stream.
-        head: an output head that is not the embedding, and BERT's transform.
+        inner: deviation of matrices that read the residual stream in an MLP or a router.
+        residual: deviation of matrices that write to the residual stream.
+        head: deviation of BERT's transform, and of an output head that is not the embedding.
     """
 
     embedding: float
@@ -104,7 +110,10 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return the same deviation for all matrices, except for `residual` if it is given."""
+        """Return the same deviation for all matrices.
+
+        `residual`, if given, replaces it for the matrices that write to the residual stream.
+        """
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 
@@ -116,19 +125,20 @@ class Architecture:
         experts: number of experts in a layer; 0 is a plain MLP.
         norm: `layer` or `rms`, with `epsilon` under its root.
         order: where norms are, a name in `ORDERS`.
-        first_norm: the embeddings are normalised.
-        last_norm: the last tokens are normalised before the head.
-        positions: there are learned positions.
-        frequencies: frequencies of rotary positions, which act on the first 2 len(frequencies) numbers of a
-            head.
-        query_key_norm: every query and key is scaled to root mean square 1.
+        first_norm: whether the embeddings are normalised.
+        last_norm: whether the last tokens are normalised before the head.
+        positions: whether positions are learned.
+        frequencies: frequencies of rotary positions. They act on the first 2 len(frequencies) entries of each
+            query and key.
+        query_key_norm: whether every query and key is scaled to root mean square 1.
         score_scales: factor of q . k in each layer.
-        score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`; None is no cap.
+        score_cap, logit_cap: cap of scores and of logits, `cap tanh(x / cap)`; None means no cap.
         head: `plain`, or `masked` for BERT's transform before the logits.
-        tied: the output head is the embedding.
+        tied: whether the output head is the embedding.
         padding: token id whose embedding is zero.
-        longest: most tokens that the law covers (learned positions, or a sliding window); None is no limit.
-        read_from: where attnlaw has read the initialiser.
+        longest: largest number of tokens that the law covers, because of learned positions or a sliding
+            window; None means no limit.
+        read_from: the source from which attnlaw knows the initialiser.
 
     >>> small = Architecture.from_config({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4})
     >>> small.head_width, small.hidden, small.deviations.residual
@@ -199,12 +209,12 @@ class Architecture:
 
         Args:
             source: the file, its folder, a hub id, a name of a shipped config, or the values themselves.
-            std: deviation of the weights, in place of the config's.
-            depth: number of layers, in place of the config's; 0 keeps it.
+            std: a deviation of the weights that replaces that of the config.
+            depth: a number of layers that replaces that of the config; 0 keeps it.
 
         Raises:
-            InputError: the initialiser of this model type is not known, or the law does not cover a part of
-                it.
+            InputError: attnlaw does not know the initialiser of this model type, or the law does not cover a
+                part of the model.
         """
         from attnlaw.theory.init.configuration import architecture_of, config_of
 
@@ -215,7 +225,7 @@ def at_width(model: Architecture, width: int, keep: str) -> Architecture:
     """Return the model at another width, with the same gains and the same variances of embeddings.
 
     Args:
-        keep: a name in `KEPT`: what stays the same, the number of heads or their width.
+        keep: what stays the same, the number of heads or their width: a name in `KEPT`.
 
     >>> model = Architecture.from_config({"model_type": "gpt2"})
     >>> wide = at_width(model, 3072, "head-width")

@@ -58,11 +58,11 @@ _CHUNK = 2**18  # hidden units, of all tokens, that are drawn at once
 
 
 def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return y y^T over the F hidden units of an MLP, (draws, s, s).
+    """Return the Gram matrix y y^T of the F hidden units of an MLP, shape (draws, s, s).
 
     Args:
-        t: root T of the Gram matrix of what the MLP reads, (draws, s, m).
-        units: number of matched units that replace all F; 0 draws all of them.
+        t: root T of the Gram matrix of what the MLP reads, shape (draws, s, m).
+        units: number of units to draw in place of all F; 0 draws all of them.
     """
     count = units if 0 < units < model.hidden else model.hidden
     grams = np.empty((len(t), t.shape[1], t.shape[1]))
@@ -77,7 +77,11 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
 
 
 def unit_kernel(model: Architecture, gram: Array) -> Array:
-    """Return K = E y y^T of one hidden unit, given the Gram matrix over N of normalised tokens."""
+    """Return K = E y y^T of one hidden unit.
+
+    Args:
+        gram: the Gram matrix of the normalised tokens, divided by the width N.
+    """
     inner = model.width * model.deviations.inner**2 * gram
     kernel = kernel_map(model.activation, inner)
     return kernel * inner if model.gated else kernel
@@ -94,7 +98,10 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 
 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
-    """Return the Gram matrix of all experts, weighted by the router: sum_e (w_e w_e^T) o (y_e y_e^T)."""
+    """Return the Gram matrix of the output of all experts, sum_e (w_e w_e^T) o (y_e y_e^T).
+
+    w_e are the weights that the router gives to expert e.
+    """
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
     for e in range(model.experts):
@@ -104,7 +111,10 @@ def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Gener
 
 
 def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> Array:
-    """Return the weights of experts (draws, s, experts): a softmax over the best of each token, else 0."""
+    """Return the router's weights, shape (draws, s, experts).
+
+    They are a softmax over the best experts of each token. All other experts have the weight 0.
+    """
     gain = math.sqrt(model.width) * model.deviations.inner
     logits = gain * t @ rng.standard_normal((len(t), t.shape[-1], model.experts))
     least = np.sort(logits, axis=-1)[..., -model.experts_per_token, None]
@@ -114,7 +124,10 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several draws of a model at its own width. `root` is the state, which the layers change."""
+    """Several random draws of a model at its own width.
+
+    `root` is the state, and every layer changes it.
+    """
 
     limit = False  # whether the width is infinite
 
@@ -126,7 +139,10 @@ class Chain:
         self.root = self._initial_root()
 
     def _initial_root(self) -> Array:
-        """Return the root of embeddings plus positions plus segments, and of the fixed rows."""
+        """Return the root of the first tokens and of the fixed rows.
+
+        The first tokens are the sums of embeddings, positions and segments.
+        """
         model, std = self.model, self.model.deviations
         s, ids = len(self.tokens), self.tokens.distinct
         u = len(ids)
@@ -150,9 +166,9 @@ class Chain:
         return compress(np.concatenate([token, *fixed], axis=1))
 
     def _frames(self, k: int) -> Array:
-        """Return k normal rows over sqrt(N), in coordinates that span them.
+        """Return k normal rows divided by sqrt(N), in coordinates that span them.
 
-        With LayerNorm the first coordinate is along 1.
+        With LayerNorm the first coordinate is along the all-ones vector.
         """
         n = self.model.width
         if not self.model.centred:
@@ -163,21 +179,21 @@ class Chain:
 
     @property
     def x(self) -> Array:
-        """The tokens in the coordinates of the state, (draws, s, r)."""
+        """The tokens in the coordinates of the state, shape (draws, s, r)."""
         return self.root[:, : len(self.tokens)]
 
     @property
     def embeddings(self) -> Array:
-        """The embeddings of the different ids in the same coordinates, if the head is tied."""
+        """The embeddings of the different ids in the coordinates of the state, for a tied head."""
         return self.root[:, self.root.shape[1] - len(self.tokens.distinct) :]
 
     @property
     def ones(self) -> Array:
-        """The vector 1 / sqrt(N) in the same coordinates, if the norms are LayerNorm."""
+        """The all-ones vector divided by sqrt(N), in the coordinates of the state, for LayerNorm."""
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """Return x over its root mean square with epsilon; LayerNorm subtracts the mean before."""
+        """Return x divided by its root mean square (with epsilon). LayerNorm subtracts the mean before."""
         if self.model.centred:
             wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
             ones = np.concatenate([self.ones, wider], -1)
@@ -185,7 +201,10 @@ class Chain:
         return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon))
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
-        """Return scores and weights of all heads, (draws, H, s, s), and the factor R of their output."""
+        """Return the scores and the weights of all heads, and the factor R of their output.
+
+        Scores and weights have the shape (draws, H, s, s).
+        """
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
         p = capped(self.head_scores(t) * scale, model.score_cap)
@@ -197,7 +216,7 @@ class Chain:
         return p, weights, gain * symmetric_root(gram_of(joined))
 
     def head_scores(self, t: Array) -> Array:
-        """Return the scores q . k of heads of finite width, before they are scaled, (draws, H, s, s)."""
+        """Return the unscaled scores q . k of heads of finite width, shape (draws, H, s, s)."""
         turned = self.model.frequencies or self.model.query_key_norm
         return self._rotary_scores(t) if turned else self._plain_scores(t)
 
@@ -217,7 +236,10 @@ class Chain:
         return np.asarray(left @ core @ np.swapaxes(t[:, None], -1, -2))
 
     def _rotary_scores(self, t: Array) -> Array:
-        """Return scores of queries and keys that are normalised or rotated, with all d numbers of a head."""
+        """Return the scores of queries and keys that are normalised or rotated.
+
+        All d entries of each query and key are drawn.
+        """
         model, root_n = self.model, math.sqrt(self.model.width)
         q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
         k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))
@@ -237,7 +259,7 @@ class Chain:
         return rows
 
     def mlp(self, h: Array) -> Array:
-        """Return the factor R of the output of the MLP, or of its experts."""
+        """Return the factor R of the output of the MLP or the experts."""
         gram = experts_gram if self.model.experts else hidden_gram
         root = symmetric_root(gram(self.model, compress(h), self.units, self.rng))
         return root * self.model.deviations.residual
@@ -245,7 +267,7 @@ class Chain:
     def add(self, r: Array) -> None:
         """Add the output `R Z` of a block to the tokens.
 
-        Its coordinates along the state are normal. Across the state they are Bartlett's factor.
+        The coordinates of Z in the span of the state are normal. Outside of it, Bartlett's factor replaces Z.
         """
         n, k, rank = self.model.width, r.shape[-1], self.root.shape[-1]
         along = r @ self.rng.standard_normal((self.draws, k, rank))
@@ -264,7 +286,7 @@ class Chain:
 
 
 def capped(values: Array, cap: float | None) -> Array:
-    """Return cap tanh(values / cap), or the values if there is no cap."""
+    """Return cap tanh(values / cap), or the values unchanged if there is no cap."""
     return values if cap is None else cap * np.tanh(values / cap)
 
 
@@ -273,7 +295,8 @@ class LayerState:
     """The tokens after a layer, and the scores and weights of its heads.
 
     Args:
-        scores: shape (draws, H, s, s); None for the embeddings, which come before the first layer.
+        scores: the scores, shape (draws, H, s, s); None for the embeddings, which come before the first
+        layer.
     """
 
     gram: Array  # gram matrix of the tokens over N, (draws, s, s)
@@ -282,7 +305,7 @@ class LayerState:
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:
-    """Yield the embeddings and then every layer, and change the state of the chain on the way."""
+    """Yield the embeddings, then the state after every layer. This changes the state of the chain."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
     yield LayerState(gram_of(state.x))

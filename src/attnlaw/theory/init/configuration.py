@@ -51,7 +51,9 @@ def config_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> Config:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """Return the configs that attnlaw ships, by name. Hub ids contain an owner, so no name is a hub id.
+    """Return the config files that attnlaw ships, by name.
+
+    A hub id contains an owner, so it never equals one of these names.
 
     >>> list(shipped_configs())
     ['bert', 'gpt2', 'llama-7b']
@@ -60,7 +62,10 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """Return the architecture of a config. Raise an `InputError` that names what the law does not cover."""
+    """Return the architecture of a config.
+
+    Raise an `InputError` if the law does not cover a part of it. The message names that part.
+    """
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -113,9 +118,9 @@ def architecture_of(config: Config, std: float | None = None, depth: int = 0) ->
 
 
 def deviations_of(config: Config, depth: int) -> Deviations | None:
-    """Return the deviations with which the library of a config draws its weights.
+    """Return the deviations with which the library of a model draws its weights.
 
-    None if the initialiser is not known, or if the config does not have the deviation.
+    None if attnlaw does not know the initialiser, or if the config does not state the deviation.
     """
     initialiser = _initialiser(config)
     std = None if initialiser is None else _std(config, initialiser[2])
@@ -131,14 +136,17 @@ def _deviations(init: Initialiser, std: float, depth: int) -> Deviations:
 
 
 def library_values(config: Config, depth: int = 0) -> dict[str, Any]:
-    """Return the values of a config as its library expects them, with `depth` layers unless it is 0."""
+    """Return the values of a config as its library expects them.
+
+    `depth` replaces the number of layers, unless it is 0.
+    """
     kind, family, _ = _require_initialiser(config)
     override = {family.stacks[0].depth[0]: depth} if depth else {}
     return {**config.values, **override, "model_type": kind}
 
 
 def known_types() -> list[str]:
-    """Return the model types whose initialiser is known, sorted.
+    """Return the model types whose initialiser attnlaw knows, in alphabetical order.
 
     >>> "gpt2" in known_types()
     True
@@ -147,9 +155,9 @@ def known_types() -> list[str]:
 
 
 def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
-    """Return a model type of the config, its family and its initialiser.
+    """Find the first model type of the config whose initialiser attnlaw knows.
 
-    It is the first model type whose initialiser attnlaw knows. Returns None if there is none.
+    Return this type, its family and its initialiser, or None if there is no such type.
     """
     for family in known_families():
         for kind in config.model_types:
@@ -170,7 +178,7 @@ def _require_initialiser(config: Config) -> tuple[str, Family, Initialiser]:
 
 
 def _unsupported_part(config: Config, family: Family | None) -> str | None:
-    """Return a name for the part of an unknown model type that the law does not cover, if there is one."""
+    """Describe the part of an unknown model type that the law does not cover; None if there is none."""
     if config.values.get("is_encoder_decoder") is True:
         return "an encoder with a decoder"
     if any(key in config for key in STATE_SPACE) or (family and any(stack.linear for stack in family.stacks)):
@@ -189,7 +197,7 @@ def _unsupported_part(config: Config, family: Family | None) -> str | None:
 
 
 def _refuse_parts(config: Config, family: Family) -> None:
-    """Raise an `InputError` for options of known model types that the law does not cover."""
+    """Raise an `InputError` if the config has an option that the law does not cover."""
     embedded = config.size("word_embed_proj_dim")
     for present, part in (
         (config.values.get("add_cross_attention") is True, "cross attention (add_cross_attention)"),
@@ -248,7 +256,10 @@ def _longest(config: Config, init: Initialiser) -> int | None:
 
 
 def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float, ...]:
-    """Return the frequencies of rotary positions. Raise an `InputError` for an unknown scaling of them."""
+    """Return the frequencies of rotary positions.
+
+    Raise an `InputError` if attnlaw does not know their scaling.
+    """
     if not is_rotary(family, config):
         return ()
     values = rope_values(config, 0)
@@ -267,7 +278,10 @@ def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float
 
 
 def _llama3(values: Config, theta: float) -> float:
-    """Scale a frequency as LLaMA 3.1 does: divide slow ones by the factor, and blend towards fast ones."""
+    """Scale a frequency as LLaMA 3.1 does.
+
+    Slow frequencies are divided by the factor, fast ones are kept, and those in between are blended.
+    """
     factor = _number(values, "factor")
     low, high = _number(values, "low_freq_factor"), _number(values, "high_freq_factor")
     turns = _number(values, "original_max_position_embeddings") * theta / (2 * math.pi)

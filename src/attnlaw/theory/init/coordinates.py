@@ -33,7 +33,11 @@ VOCABULARY = 60
 
 @dataclass(frozen=True)
 class CoordinateCheck:
-    """The root mean square change of the logits after all steps, averaged over initialisations."""
+    """The result of a coordinate check.
+
+    `logit_change` is the root mean square change of the logits after all steps, averaged over
+    initialisations.
+    """
 
     logit_change: Estimate
 
@@ -47,10 +51,10 @@ def coordinate_check(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> CoordinateCheck:
-    """Compute how much the logits of a model of this width change in some steps of SGD.
+    """Compute how much the logits of a model change in a few steps of SGD.
 
     Args:
-        width: a multiple of 16. No matrix of this width is ever drawn.
+        width: the width of the model, a multiple of 16. No matrix of this width is ever drawn.
         parametrisation: "SP" or "muP".
         rate: learning rate at width 64.
         draws: number of initialisations.
@@ -76,7 +80,7 @@ def coordinate_check(
 
 
 def config(width: int) -> dict[str, Any]:
-    """Return the config.json of the model at a width."""
+    """Return the values of the model's config.json at a given width."""
     return {
         "model_type": "gpt2",
         "n_embd": width,
@@ -91,7 +95,7 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return two functions that give the deviation and the rate of a matrix by its name."""
+    """Return two functions that take the name of a matrix and give its deviation and its learning rate."""
     power = PARAMETRISATIONS[name].power
     m = (width / BASE) ** power
 

@@ -31,9 +31,10 @@ def gradient_law(
     seed: int,
     progress: Progress = no_progress,
 ) -> GradientLaw:
-    """Compute norms of dL/dW over several initialisations. Needs torch and transformers.
+    """Compute the norms of the gradients dL/dW over several initialisations.
 
-    L is the mean loss of the next token (BERT: of every token itself).
+    L is the mean loss of the next token (BERT: of every token itself). This function needs torch and
+    transformers.
 
     Args:
         values: the config.json of the model, as its library expects it (`library_values`).

@@ -1,6 +1,6 @@
 """The law of an untrained Transformer, for each layer, for its logits and for its loss.
 
-In every layer of every draw these numbers are measured. Padding is left out.
+attnlaw measures these numbers in every layer of every draw. It leaves out padding.
 
 | name           | of a layer                                                                                |
 |----------------|-------------------------------------------------------------------------------------------|
@@ -100,7 +100,7 @@ def measure_layer(state: LayerState, tokens: Tokens, allowed: BoolArray) -> dict
     """Return the measures of a layer by name, each of shape (draws,).
 
     Args:
-        allowed: s x s, true if token i sees token j.
+        allowed: a mask of shape (s, s). Entry (i, j) is true if token i sees token j.
 
     >>> two = LayerState(np.array([[[4.0, 2.0], [2.0, 4.0]]]))
     >>> found = measure_layer(two, Tokens((1, 2)), np.ones((2, 2)))
@@ -150,19 +150,19 @@ def initial_law(
 ) -> InitialLaw:
     """Compute the law of an untrained model for given tokens.
 
-    The law of the layers is exact at every finite width if `units` is 0. In the loss, the sum over a
-    vocabulary of more than 4096 ids is approximated by a normal one.
+    The law of the layers is exact at every finite width if `units` is 0. The loss is approximate for a
+    vocabulary of more than 4096 ids: its sum over the vocabulary is taken as normal.
 
     Args:
         architecture: the model, for example `Architecture.from_config("gpt2")`.
         tokens: the token ids. The law depends only on which of them are equal.
         draws: number of initialisations.
-        width: another width to scale the model to; None is its own, infinity is the limit. Gains and the
-            variances of embeddings stay the same.
+        width: a width to which the model is scaled. Gains and the variances of embeddings stay the same. None
+            keeps the width of the model, and infinity is the limit.
         keep: what else stays the same at another width: "heads" (their number) or "head-width".
         scaling: "1/d" multiplies scores by another d^(-1/2), as muP does; d is the head width.
-        units: number of hidden units that replace all units of an MLP; mean and covariance stay exact. 0
-            draws all.
+        units: number of hidden units to draw in place of all units of an MLP. Mean and covariance stay exact.
+            0 draws all.
 
     Returns:
         Means over initialisations with standard errors, for each layer and for the logits.
@@ -201,7 +201,7 @@ def _draw_tables(
     units: int,
     progress: Progress,
 ) -> list[dict[str, Array]]:
-    """Return the measures of every draw: a table for each layer, and one for the logits at the end."""
+    """Return the measures of all draws: a table for each layer, then a table for the logits."""
     turned = model.head_width if model.frequencies or model.query_key_norm else 0
     rows = len(tokens) * max(len(tokens), turned)
     state_numbers = (2 * len(tokens) + len(tokens.distinct) + 1) ** 2
@@ -275,9 +275,9 @@ def _summarise(
 
 
 def _slope(cosines: Sequence[Array]) -> Array | None:
-    """Return the slope of log(1 - cosine) over layers in every draw, or None if there are too few layers.
+    """Return the slope of log(1 - cosine) over layers in every draw; None if there are too few layers.
 
-    Layers from the first one whose tokens are parallel to rounding are left out.
+    The fit stops before the first layer whose tokens are parallel up to round-off.
     """
     apart = 1 - np.stack(cosines, axis=1)
     counted = int((apart > PARALLEL).all(axis=0).cumprod().sum())

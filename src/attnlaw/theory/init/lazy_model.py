@@ -41,7 +41,9 @@ SAME = 1e-10  # a remainder below this share of the rows' length is rounding: th
 
 @dataclass(eq=False)
 class LazyMatrix:
-    """A Gaussian matrix W (out, in) of deviation `std` that is drawn only as far as it is asked for.
+    """A Gaussian matrix W (out, in) of deviation `std`.
+
+    It is drawn only in the directions that are asked for.
 
     >>> W = LazyMatrix(1000, 1000, 1.0, torch.Generator().manual_seed(0))
     >>> x, d = torch.ones(1, 1000, dtype=torch.float64), torch.ones(1, 1000, dtype=torch.float64)
@@ -62,7 +64,7 @@ class LazyMatrix:
         self.U, self.B = self._empty(self.out), self._empty(self.inner)
 
     def right(self, x: Any) -> Any:
-        """Return X W^T for rows X (s, in)."""
+        """Return the product X W^T with given rows X, shape (s, in)."""
         known, rest = self._split_rows(x, self.V)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.out)
@@ -75,7 +77,7 @@ class LazyMatrix:
         return answer
 
     def left(self, d: Any) -> Any:
-        """Return D W for rows D (s, out)."""
+        """Return the product D W with given rows D, shape (s, out)."""
         known, rest = self._split_rows(self._without_row(d), self.U)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.inner)
@@ -135,7 +137,10 @@ class LazyMatrix:
 
 
 class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
-    """The product X W^T with its gradient D W. The matrix keeps the pair (D, X)."""
+    """The product X W^T with a lazy matrix W, for torch's automatic differentiation.
+
+    The backward pass computes D W, and adds the pair (D, X) to the uses of the matrix.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Any, matrix: LazyMatrix) -> Any:
@@ -211,19 +216,22 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
 
 
 class LazyModel:
-    """A model of `transformers` on lazy matrices. `matrices` has them by name, tied ones once."""
+    """A model of `transformers` on lazy matrices.
+
+    `matrices` has the lazy matrices by name. A matrix that is tied appears once.
+    """
 
     def __init__(self, model: Any, matrices: Mapping[str, LazyMatrix]) -> None:
         self.model, self.matrices = model, matrices
 
     def loss(self, tokens: Tokens, causal: bool = True) -> Any:
-        """Return the loss on tokens with its gradient, from logits in double precision."""
+        """Return the loss on tokens as a tensor with a gradient. The logits have double precision."""
         logits = self.logits(tokens)
         places, targets = tokens.targets(causal)
         return functional.cross_entropy(logits[places], torch.as_tensor(targets))
 
     def logits(self, tokens: Tokens) -> Any:
-        """Return the logits, (s, V) for s tokens and a vocabulary of V ids."""
+        """Return the logits, shape (s, V) for s tokens and a vocabulary of V ids."""
         given = {
             "input_ids": torch.tensor([tokens.ids]),
             "attention_mask": torch.tensor([[1] * tokens.seen + [0] * tokens.padded]),
@@ -232,7 +240,11 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix, after `loss().backward()`. `rates` gives a rate by name."""
+        """Make a step of SGD on every matrix. Call it after `loss().backward()`.
+
+        Args:
+            rates: a function that returns the learning rate of a matrix for its name.
+        """
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -247,8 +259,9 @@ def lazy_model(
 
     Args:
         values: the config.json, as the library expects it.
-        std: gives the deviation of a matrix by its name in the model; None takes those of the architecture.
-        architecture: that of the config; None reads it from `values`.
+        std: a function that returns the deviation of a matrix for its name in the model. None takes the
+            deviations of the architecture.
+        architecture: the architecture of the config; None reads it from `values`.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
@@ -273,7 +286,10 @@ def lazy_model(
 def _replace_matrices(
     model: Any, std: Callable[[str], float], generator: torch.Generator
 ) -> dict[str, LazyMatrix]:
-    """Replace all matrices of a model by lazy weights, and return these by name. Tied ones share one."""
+    """Replace all matrices of a model by lazy weights, and return their lazy matrices by name.
+
+    Tied weights share one lazy matrix.
+    """
     replacements: dict[int, Any] = {}
     matrices: dict[str, LazyMatrix] = {}
 
@@ -299,7 +315,10 @@ def _replace_matrices(
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield every matrix or stack of matrices: the name of its module, the module, its key and the tensor."""
+    """Yield every matrix and every stack of matrices in a model.
+
+    Each item has the name of the module, the module, the key of the weight in it, and the weight.
+    """
     for owner, module in model.named_modules():
         for key, weight in module._parameters.items():
             if weight is not None and weight.ndim > 1:

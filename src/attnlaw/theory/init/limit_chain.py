@@ -35,11 +35,11 @@ SAMPLED = 1000  # heads that represent infinitely many
 
 
 class LimitChain(Chain):
-    """Several draws of a model in the limit.
+    """Several random draws of a model in the limit of infinite width.
 
     Args:
         kept: what stays the same while the width grows.
-        uniform: scores vanish, because they are divided by a head width that grows.
+        uniform: whether attention is uniform. It is if scores are divided by a head width that grows.
     """
 
     limit = True
@@ -77,7 +77,10 @@ class LimitChain(Chain):
         return p, weights, symmetric_root(scale * share * gram_of(mixed))
 
     def _gaussian_scores(self, t: Array) -> Array:
-        """Return the scores q . k / sqrt(d) of infinitely wide heads, (draws, H, s, s), Gaussian given T."""
+        """Return the scores q . k / sqrt(d) of infinitely wide heads, shape (draws, H, s, s).
+
+        Given the root T of the tokens' Gram matrix, they are Gaussian.
+        """
         model, std = self.model, self.model.deviations
         gains = [math.sqrt(model.width) * deviation for deviation in (std.query, std.key)]
         q, k = (self._normalised(gain, t)[:, None] for gain in gains)
@@ -94,7 +97,7 @@ class LimitChain(Chain):
         return p
 
     def _normalised(self, gain: float, t: Array) -> Array:
-        """Return queries or keys over sqrt(d), with length one if the model normalises queries and keys."""
+        """Return queries or keys divided by sqrt(d). If the model normalises them, they have length one."""
         if not self.model.query_key_norm:
             return gain * t
         lengths = gain**2 * (t * t).sum(axis=-1, keepdims=True)

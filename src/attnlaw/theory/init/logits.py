@@ -34,10 +34,10 @@ class InitialLogits:
     """The logits of all ids at every token.
 
     Args:
-        token_logits: logits of the u different ids among the tokens, (draws, s, u). None if they have no
-            limit.
-        zeros: 1 if the head is tied and the padding id is not among the tokens, so that its logit is 0; else
-            0.
+        token_logits: logits of the u different ids among the tokens, shape (draws, s, u). None if they have
+            no limit.
+        zeros: the number of ids whose logit is always 0. It is 1 if the head is tied and the padding id is
+            not among the tokens, else 0.
     """
 
     token_logits: Array | None
@@ -47,7 +47,7 @@ class InitialLogits:
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
-        """Return the standard deviation of the logit of an id that is not among the tokens, (draws,).
+        """Return the standard deviation of the logit of an id that is not among the tokens, shape (draws,).
 
         It is the root mean square over the tokens.
         """
@@ -60,7 +60,7 @@ class InitialLogits:
         return capped(z, self.cap)
 
     def log_sums(self, rng: np.random.Generator) -> Array:
-        """Return the log of the sum of exp(logit) over the vocabulary, (draws, s)."""
+        """Return the logarithm of the sum of exp(logit) over the vocabulary, shape (draws, s)."""
         assert self.token_logits is not None
         draws, s = self.covariance.shape[:2]
         if self.others <= MOST_DRAWN:
@@ -111,7 +111,7 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Return the mean cosine of the last tokens with their own embeddings, (draws,).
+    """Return the mean cosine of each last token with its own embedding, shape (draws,).
 
     None if the head is not tied, or has BERT's transform.
     """
@@ -126,11 +126,11 @@ def own_cosine(state: Chain) -> Array | None:
 
 
 def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
-    """Apply BERT's transform t = LN(psi(W h)), and return the Gram matrix of t over N and the logits of ids.
+    """Apply BERT's transform t = LN(psi(W h)) to the normalised tokens h.
 
-    t is orthogonal to 1, and the frame of the embeddings is uniform relative to it. Its coordinates in the
-    span of t are the first columns of `C^-1 [G, Bart(r', N - 1 - m)]`, where C C^T is the Gram matrix of
-    these rows.
+    Return the Gram matrix of t over N, and the logits of the ids. t is orthogonal to 1, and the frame of the
+    embeddings is uniform relative to it. The embeddings' coordinates in the span of t are the first columns
+    of `C^-1 [G, Bart(r', N - 1 - m)]`, where C C^T is the Gram matrix of these rows.
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head

@@ -19,7 +19,10 @@ PARALLEL = 1e-6  # with a smaller 1 - cosine, hidden units of single precision c
 
 @dataclass(frozen=True)
 class Spread:
-    """A number over initialisations: mean, standard error, deviation, and the 5% and 95% quantiles."""
+    """The distribution of a number over initialisations.
+
+    It has the mean, its standard error, the deviation, and the 5% and 95% quantiles.
+    """
 
     value: float
     error: float | None
@@ -36,8 +39,8 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
     """Summarise the values of all draws.
 
     Args:
-        fixed: the limit is not random. Draws differ only because they sample different heads, so the spread
-            is 0.
+        fixed: whether the limit is not random. Draws then differ only because they sample different heads, so
+            the spread is 0.
     """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -61,7 +64,10 @@ def slopes(by_layer: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The norm |dL/dW| of one matrix. Layers count from 1; None is a matrix outside of the layers."""
+    """The norm |dL/dW| of the gradient of one matrix.
+
+    Layers count from 1. The layer is None for a matrix outside of the layers.
+    """
 
     layer: int | None
     matrix: str
@@ -70,7 +76,7 @@ class MatrixGradient:
 
 @dataclass(frozen=True)
 class GradientLaw:
-    """Norms of gradients: of all layers together, of each layer and of each matrix.
+    """Norms of gradients: for all layers together, for each layer and for each matrix.
 
     `exponent` is the slope of the logarithm of the norm over layers.
     """
@@ -83,9 +89,9 @@ class GradientLaw:
 
 @dataclass(frozen=True)
 class LayerLaw:
-    """The measures of one layer, which `law.measure_layer` defines. Layer 0 is the embeddings.
+    """The measures of one layer, as `law.measure_layer` defines them. Layer 0 is the embeddings.
 
-    A measure is None if the layer does not have it. `gradient` is the norm of its gradients.
+    A measure is None if the layer does not have it. `gradient` is the norm of the layer's gradients.
     """
 
     layer: int
@@ -101,17 +107,17 @@ class LayerLaw:
 class InitialLaw(BriefRepr):
     """The law of an untrained model for given tokens, over initialisations.
 
-    A field is None if there is no such number. With a tied head, logits of the tokens' own ids have no
-    limit.
+    A field is None if the number does not exist. For example, with a tied head the logits of the tokens' own
+    ids have no limit.
 
     Args:
-        model_width: N; None in the limit of infinite width.
+        model_width: the width N; None in the limit of infinite width.
         random: whether initialisations differ. Some limits are not random.
         layers: the embeddings and then each layer.
         logit_sd: deviation of the logit of an id that is not among the tokens.
-        loss: mean loss of the next token (BERT: of every token itself), to compare with `uniform_loss`, ln
-            V.
-        own_probability: probability that a place gives to its own id.
+        loss: mean loss of the next token (BERT: of every token itself). Compare it with `uniform_loss`, which
+            is ln V.
+        own_probability: probability that the model gives to the id at the same place.
         own_cosine: cosine of the last tokens with their own embeddings (tied head).
         angle_exponent: slope of log(1 - cosine) over layers.
     """
@@ -133,7 +139,7 @@ class InitialLaw(BriefRepr):
     gradients: GradientLaw | None = None
 
     def with_gradients(self, gradients: GradientLaw) -> InitialLaw:
-        """Return the law with gradients, for the whole model and in each layer."""
+        """Return the law with the norms of gradients added, for the whole model and in each layer."""
         layers = tuple(replace(layer, gradient=gradients.layers.get(layer.layer)) for layer in self.layers)
         return replace(self, layers=layers, gradients=gradients)
 
@@ -155,7 +161,7 @@ class InitialLaw(BriefRepr):
         return self.architecture.read_from
 
     def last(self, name: str) -> Estimate | None:
-        """Return a measure after the last layer."""
+        """Return a measure after the last layer, by its name; None if the layer does not have it."""
         spread: Spread | None = getattr(self.layers[-1], name)
         return None if spread is None else spread.estimate
 

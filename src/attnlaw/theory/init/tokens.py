@@ -1,4 +1,4 @@
-"""The tokens of a law: which ids are equal, which are padding, and which token sees which."""
+"""The tokens for which a law is computed: which are equal, which are padding, and which token sees which."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tokens:
     """Token ids in order.
 
     Args:
-        padded: how many ids at the end are padding, which no token sees.
+        padded: number of ids at the end that are padding, which no token sees.
         segments: segment of each token, for BERT; empty means that all are in segment 0.
 
     >>> Tokens((5, 9, 5)).distinct
@@ -42,7 +42,7 @@ class Tokens:
 
     @property
     def seen(self) -> int:
-        """How many tokens are not padding. They come first."""
+        """The number of tokens that are not padding. They come first."""
         return len(self.ids) - self.padded
 
     @property
@@ -51,22 +51,25 @@ class Tokens:
         return tuple(dict.fromkeys(self.ids))
 
     def allowed(self, causal: bool) -> BoolArray:
-        """Return an s x s mask that is true if token i sees token j."""
+        """Return a mask of shape (s, s). Entry (i, j) is true if token i sees token j."""
         i, j = np.ogrid[: len(self.ids), : len(self.ids)]
         shown: BoolArray = np.broadcast_to(j < self.seen, (len(self.ids),) * 2)
         return shown & (j <= i) if causal else shown
 
     def targets(self, causal: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the places whose logits are scored, and the expected ids: the next or (BERT) the same."""
+        """Return the places whose logits are scored, and the id that is expected at each place.
+
+        This is the next id, or in BERT the id at the same place.
+        """
         ids = np.asarray(self.ids[: self.seen])
         places = np.arange(self.seen)
         return (places[:-1], ids[1:]) if causal else (places, ids)
 
 
 def random_tokens(architecture: Architecture, count: int, padded: int, seed: int) -> Tokens:
-    """Draw `count - padded` different ids and add `padded` ids of padding.
+    """Draw `count - padded` different ids, and append `padded` ids of padding.
 
-    The ids that are drawn do not change the law.
+    The law does not depend on which ids are drawn.
     """
     pad = architecture.padding if architecture.padding is not None else 0
     least = count - padded + 1
@@ -79,7 +82,7 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
 
 
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
-    """Raise a `BadSetting` if the model does not cover so many tokens, or does not have these ids."""
+    """Raise a `BadSetting` if the law does not cover so many tokens, or the model does not have an id."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
         what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
         known = f"{architecture.longest}: {architecture.name} has so many {what}"
