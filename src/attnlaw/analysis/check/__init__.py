@@ -1,6 +1,7 @@
-"""A gate for checkpoints: rules over rows of numbers, findings by level, one verdict and an exit status.
+"""A gate for checkpoints. It judges rows of numbers by rules and findings by their level.
 
     rule file --read_rules--> RuleFile --judge(rows, findings)--> Verdicts --> table | JSON | SARIF | ...
 
-The caller provides the rows: `check` passes those of an audit and a diff, a monitor those of its steps.
+The result is one verdict with an exit status. The caller provides the rows: `check` passes those of an audit
+and a diff, a monitor passes those of its steps.
 """

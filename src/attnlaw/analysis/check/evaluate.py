@@ -20,11 +20,11 @@ COMPARED, HOLDS, OLD, NUMBER = "__compared", "__holds", "__old", "__number"
 def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None) -> Verdict:
     """Return the verdict of a rule on the rows of its table.
 
-    A rule fails if it selects no row, and if a row of `old` is missing from `rows`. A missing value fails the
+    A rule fails if it selects no row, or if a row of `old` is missing from `rows`. A missing value fails the
     rule, unless the rule skips missing values. A relative change has no value if the old value is 0 or null.
 
     Args:
-        old: earlier rows of the same table, for a rule `against` them. Rows are matched by their location.
+        old: earlier rows of the same table, if the rule is about changes. Rows are matched by their location.
     """
     if rule.level == OFF:
         return _verdict(rule, OFF)
@@ -43,7 +43,10 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
-    """Judge one number of all rows. It counts as failed if rows are missing or gone."""
+    """Judge one number that is computed from all rows, such as their maximum.
+
+    The rule fails if values are missing or rows are gone (`lost`), whatever the number is.
+    """
     value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED
@@ -53,7 +56,10 @@ def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple
 def _judge_rows(
     rule: GateRule, known: pl.DataFrame, gone: tuple[FailedRow, ...], missing: tuple[FailedRow, ...]
 ) -> Verdict:
-    """Judge row by row. Rows that are gone fail the rule whatever share of the others holds."""
+    """Judge every row.
+
+    If rows are gone, the rule fails even if enough of the other rows hold.
+    """
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
     bad = [
         FailedRow(location_of(row), row[COMPARED])
@@ -73,7 +79,10 @@ def _verdict(rule: GateRule, outcome: str, *counted: Any, **more: Any) -> Verdic
 
 
 def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a rule is about. Negative layer numbers count from the last layer of the table."""
+    """Return the rows that a rule is about.
+
+    In a rule, negative layer numbers count from the last layer of the table.
+    """
     chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
@@ -89,7 +98,10 @@ def _plain(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) -> pl.DataFrame:
-    """Add the value that is compared: the column itself, or new / old - 1."""
+    """Add a column with the value that the rule compares.
+
+    It is the column of the rule, or its relative change (new / old - 1) if the rule is about changes.
+    """
     value = _value(rule)
     if old is None:
         return rows.with_columns(value.alias(COMPARED))
@@ -120,15 +132,18 @@ def _keys(rule: GateRule, rows: pl.DataFrame) -> list[str]:
 
 
 def _add_row_numbers(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Number the rows that share their keys: updates of several weights of a layer do."""
+    """Number the rows that have the same keys, to distinguish them.
+
+    For example, a layer has several weights, and each has a row for its update.
+    """
     number = pl.int_range(pl.len()).over(keys) if keys else pl.int_range(pl.len())
     return rows.with_columns(number.alias(NUMBER))
 
 
 def _value(rule: GateRule) -> pl.Expr:
-    """Return the column in the form that is compared.
+    """Return the rule's column as values that can be compared.
 
-    NaN becomes null, because polars takes it for the largest number.
+    NaN becomes null, because polars treats NaN as the largest number.
     """
     column = pl.col(rule.column.name)
     if rule.column.kind == "text" or (rule.column.kind == "bool" and rule.over is None):
@@ -155,7 +170,7 @@ def judge(
         model: name of the model in reports.
         location: the file that reports point at.
         tables: declared columns by table.
-        rows: returns a table by its name. It is called only for tables that a rule needs.
+        rows: a function that returns a table by its name. It is called only for tables that a rule needs.
         findings: a table with the columns of an audit's findings.
         detectors: the detectors that looked for findings, by name.
         baseline: earlier results, whose findings count as known.

@@ -1,4 +1,4 @@
-"""Locations of rows: the columns that say where in a model a row belongs, and the file of a model."""
+"""Locations: the columns that say which part of a model a row is about, and the file of a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def location_of(row: Mapping[str, Any]) -> Location:
 
 
 def row_location_text(location: Mapping[str, Any]) -> str:
-    """Return a location in words: safe to print whatever a tensor is called, and "the model" if it is empty.
+    """Return a location in words, or "the model" if it is empty.
+
+    Names of tensors are escaped, so the text is safe to print.
 
     >>> row_location_text({"layer": 3, "stack": "decoder", "kind": "qk", "head": 0})
     'decoder layer 3, qk, head 0'
@@ -48,7 +50,7 @@ def row_location_text(location: Mapping[str, Any]) -> str:
 def model_file(model: Any) -> str:
     """Return the checkpoint file of a model.
 
-    If there is no local file, return the name or type that was given.
+    If there is no local file, return the name that was given, or the type of an object in memory.
     """
     if not isinstance(model, str | os.PathLike):
         return type(model).__name__

@@ -2,7 +2,7 @@
 
     version = 1
     fail_on = "error"                # or "warning"
-    base = "path-or-hub-id"          # of a diff; relative paths start at the file
+    base = "path-or-hub-id"          # what a diff compares with; relative to this file
     [findings]
     ignore = ["random-head"]
     levels = { rank-deficient = "error" }
@@ -67,7 +67,7 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
 
 class BadUsage(BadSetting):
-    """A mistake of the user that needs a line of its own, such as one in a rule file.
+    """A mistake of the user that is reported by one complete line, such as a mistake in a rule file.
 
     The exit status is 2.
     """
@@ -89,7 +89,7 @@ class BadUsage(BadSetting):
 
 @settings_dataclass
 class RuleText(Settings):
-    """A table [[rule]] as it is written."""
+    """A table [[rule]] with the values as they are written in the file."""
 
     name: str = setting(help="What reports call it.")
     table: str = setting(help="The table.", choices=KEYS)
@@ -155,7 +155,7 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
 
 @contextmanager
 def _as_bad_usage(place: str = "") -> Iterator[None]:
-    """Report a mistake in one line, after the file and the rule."""
+    """Turn errors inside the context into a `BadUsage`. `place` is the file and the rule it names."""
     try:
         yield
     except BadUsage:
@@ -234,7 +234,7 @@ def _rule(written: Mapping[str, Any], tables: Tables) -> GateRule:
 
 
 def _columns(quantities: Iterable[Quantity]) -> dict[str, Quantity]:
-    """Return all columns by name, including those of errors and of the ends of ranges."""
+    """Return all columns by name, including the columns of errors and of the ends of ranges."""
     return {
         name: quantity if name == quantity.name else Quantity(name, kind=kind)
         for quantity in quantities
@@ -281,7 +281,11 @@ def _layers(value: Any) -> str | tuple[int, ...]:
 
 
 def _base(value: Any, folder: Path) -> str | None:
-    """Return a path relative to the rule file if something exists there, else the text itself (a hub id)."""
+    """Return the base that a rule file names.
+
+    It is a path relative to the rule file if something exists there. Otherwise it is the text itself (a hub
+    id).
+    """
     if value is None:
         return None
     if not isinstance(value, str) or not value:
@@ -294,12 +298,13 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
     """Return the condition on a column, such as `"< 0.25"`, `"== dense"` or a list of allowed values.
 
     Args:
-        written: the condition as the file has it.
-        column: the column that it is about.
-        numeric: compare a number whatever the column holds. Counts and relative changes are numbers.
+        written: the condition as it is written in the file.
+        column: the column that the condition is about.
+        numeric: whether a number is compared even if the column holds something else. Counts and relative
+            changes are numbers.
 
     Raises:
-        BadSetting: if it cannot be read, or if the column cannot hold such a value.
+        BadSetting: if the condition cannot be read, or if the column cannot hold such a value.
     """
     kind = "float" if numeric else column.kind
     if isinstance(written, list) and written:
@@ -317,7 +322,11 @@ def read_condition(written: Any, column: Quantity, numeric: bool = False) -> Rul
 
 
 def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
-    """Return a TOML value in the form that columns of this kind hold, or raise a `BadSetting`."""
+    """Convert a TOML value to the type that columns of this kind hold.
+
+    Raises:
+        BadSetting: if the column cannot hold the value.
+    """
     fits = {"text": isinstance(value, str), "bool": isinstance(value, bool)}
     number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
     if not fits.get(kind, number):
@@ -329,7 +338,7 @@ def read_value(key: str, value: Any, kind: str, column: Quantity) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is most similar to a name, or list all known names.
+    """Return a suggestion: the known name that is most similar to a name, or a list of all known names.
 
     >>> nearest("densse", ["dense", "noise"]), nearest("?", ["dense", "noise"])
     ('did you mean dense?', 'expected one of dense, noise')

@@ -1,4 +1,4 @@
-"""Records of what a gate asks for: conditions, rules, levels, and the content of a rule file."""
+"""Records of what a rule file asks for: conditions, rules and levels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, "
 
 
 def is_at_least(level: str, least: str) -> bool:
-    """Return whether a level matters at least as much as another.
+    """Return whether a level is at least as severe as another.
 
     >>> is_at_least("warning", "error"), is_at_least("error", "warning")
     (False, True)
@@ -33,7 +33,7 @@ def is_at_least(level: str, least: str) -> bool:
 
 @dataclass(frozen=True)
 class RuleCondition:
-    """A comparison with one value. The operator "in" compares with a list of allowed values."""
+    """A condition that compares with one value or, for the operator "in", with a list of allowed values."""
 
     operator: str
     values: tuple[Any, ...]
@@ -43,7 +43,10 @@ class RuleCondition:
         return f"is {shown}" if self.operator == "in" else f"{self.operator} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
-        """Return for each value of a column whether it meets the condition, and null for missing values."""
+        """Return an expression that is true for values that meet the condition.
+
+        It is null for missing values.
+        """
         if self.operator == "in":
             return column.is_in(list(self.values))
         compared: pl.Expr = OPERATORS[self.operator](column, self.values[0])
@@ -51,11 +54,11 @@ class RuleCondition:
 
     @property
     def ordered(self) -> bool:
-        """Whether one value can be worse than another."""
+        """Whether the condition compares with a number, so that one value can be worse than another."""
         return self.operator not in ("in", "!=") and isinstance(self.values[0], float)
 
     def violation(self, value: Any) -> float:
-        """Return how far a value is from what it must be. Reports list the largest violation first."""
+        """Return by how much a value violates the condition. Reports list the largest violation first."""
         if not self.ordered:
             return 0.0
         apart = float(value) - float(self.values[0])
@@ -81,7 +84,7 @@ Tables = Mapping[str, Iterable[Quantity]]
 
 @dataclass(frozen=True)
 class GateRule:
-    """A checked rule: the rows of a table, one of their columns, and the condition on it."""
+    """A rule that was read and checked: a condition on one column of some rows of a table."""
 
     name: str
     of: str  # name of the table
@@ -104,7 +107,7 @@ class GateRule:
 
 @dataclass(frozen=True)
 class RuleFile:
-    """The content of a rule file. The default asks for one thing: no finding of level error."""
+    """The content of a rule file. Without a file, the only demand is that no finding has the level error."""
 
     path: Path | None = None
     fail_on: str = "error"

@@ -1,7 +1,7 @@
 """The tables that rules look at: those of a checkpoint, and those of a baseline.
 
 Tables of a checkpoint are measured only if a rule asks for them. A baseline is a directory that `audit --out`
-or `diff --out` wrote: its rows are the old values, its findings are known.
+or `diff --out` wrote. Its rows are the old values, and its findings count as known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
 
 @dataclass(eq=False)
 class RuleTables:
-    """The tables of one model. It is measured, and compared with its base, at most once."""
+    """The tables of one model.
+
+    The model is measured at most once, and compared with its base at most once.
+    """
 
     settings: ModelSettings
     base: Any
@@ -45,7 +48,7 @@ class RuleTables:
     def audit(self) -> Audit:
         """The audit of the model.
 
-        NaN and infinity are findings, so all other tensors are measured nevertheless.
+        Tensors with NaN or infinity become findings. They do not stop the audit of the other tensors.
         """
         return audit(
             self.settings,
@@ -64,7 +67,7 @@ class RuleTables:
 
 
 def tensor_table(audit: Audit) -> pl.DataFrame:
-    """Return a row for each stored tensor that the audit looked at."""
+    """Return a table with a row for each stored tensor that the audit looked at."""
     rows = []
     for tensor in audit.subject.evidence.tensors:
         row = {**vars(tensor), **vars(tensor.location), "model": audit.name}
@@ -90,13 +93,16 @@ Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def identity(rule: str, location: dict[str, Any]) -> Identity:
-    """Return what a finding is recognised by: its rule and location, but not its value."""
+    """Return the identity of a finding: its rule and its location.
+
+    The value is not part of it, so a finding stays the same when its value changes.
+    """
     return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The saved result of one model, and the directory that it was read from."""
+    """The saved result of one model, with the directory that it was read from."""
 
     folder: str
     result: Result
@@ -109,8 +115,8 @@ class Baseline:
         """Return the old rows of a rule's table.
 
         Raises:
-            InputError: if a matrix has another shape than in `now`, so that the rows are of another
-                architecture.
+            InputError: if a matrix has another shape than in `now`, because the models then have different
+                architectures.
         """
         if rule.of == "summary":
             needed = {name: kind for name, kind in column_kinds(quantities).items() if name in _used(rule)}
@@ -120,7 +126,7 @@ class Baseline:
         return old
 
     def known_identities(self) -> set[Identity]:
-        """Return the findings of the baseline. A diff has none."""
+        """Return the identities of the findings of the baseline. A baseline from `diff` has no findings."""
         if "diff" in self.result.tables:
             return set()
         rows = self._table("findings").iter_rows(named=True)
@@ -136,7 +142,7 @@ def _used(rule: GateRule) -> set[str]:
 
 
 def _require_same_shapes(old: pl.DataFrame, now: pl.DataFrame, table: str, folder: str) -> None:
-    """Raise an `InputError` if a matrix has another shape: its numbers cannot be compared."""
+    """Raise an `InputError` if a matrix has another shape than before, so that numbers cannot be compared."""
     both = [name for name in SHAPE if name in old.columns and name in now.columns]
     keys = [name for name in KEYS[table] if name in old.columns and name in now.columns]
     if not both or not keys:

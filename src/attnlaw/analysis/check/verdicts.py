@@ -1,11 +1,11 @@
-"""The result of a gate: a verdict for every rule, findings that count or are known, and the exit status.
+"""The result of a gate: a verdict for every rule, the findings, and the exit status.
 
 | status | meaning |
 |---|---|
 | 0 | passed |
 | 3 | failed: a rule does not hold, or there is a finding, of the level that the gate fails at |
 
-The status does not depend on the form in which verdicts are written.
+The status is the same for all output formats.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ STATUS_FAILED = 3
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that fails a rule: its location, its value, and the reason if the value does not show it."""
+    """A row that fails a rule, with its location and its value.
+
+    `why` is the reason for the failure if the value does not show it.
+    """
 
     location: Location
     value: Any = None
@@ -50,9 +53,9 @@ class Verdict:
         asked: what the rule asks for, in words.
         selected: number of rows that the rule is about.
         held: number of those rows that hold.
-        value: the compared value of the worst row, or the one number of all rows.
+        value: the compared value of the worst row, or the one number that is computed from all rows.
         failures: the rows that do not hold, the worst first.
-        remark: why nothing was judged, if so.
+        remark: the reason if nothing was judged.
     """
 
     rule: str
@@ -84,7 +87,7 @@ class GateFinding:
     """A finding of an audit at the level that the rule file gives it.
 
     Args:
-        known: whether the baseline has it, so that it does not count.
+        known: whether the baseline has the same finding. Known findings do not fail the gate.
     """
 
     rule: str
@@ -179,7 +182,7 @@ class Verdicts:
         return f"gate {PASSED if self.passed else FAILED}: {'; '.join(parts) or 'nothing was asked for'}"
 
     def rule_table(self) -> pl.DataFrame:
-        """Return a row for each rule."""
+        """Return a table with a row for each rule."""
         rows = [
             {
                 **vars(rule),
@@ -194,14 +197,14 @@ class Verdicts:
         return to_frame(rows, to_schema(column_kinds(VERDICTS)))
 
     def value_table(self) -> pl.DataFrame:
-        """Return a row for each rule with the value that it compared, as text."""
+        """Return a table with a row for each rule and the value that it compared, as text."""
         values = [None if rule.value is None else value_text(rule.value) for rule in self.rules]
         pairs = zip(self.rules, values, strict=True)
         rows = [{"model": self.model, "rule": rule.rule, "found": text} for rule, text in pairs]
         return to_frame(rows, to_schema(column_kinds(VERDICT_VALUES)))
 
     def finding_table(self) -> pl.DataFrame:
-        """Return a row for each finding."""
+        """Return a table with a row for each finding."""
         rows = [
             {**vars(finding), **finding.location, "model": self.model, "attnlaw_version": __version__}
             for finding in self.findings

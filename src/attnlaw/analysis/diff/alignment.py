@@ -1,4 +1,4 @@
-"""Does an update keep to the leading directions of its base, more than chance explains?
+"""Test whether an update keeps to the leading directions of its base more than chance explains.
 
 P projects on the k leading left singular vectors of the base M0, and share = |P X|^2 / |X|^2. If the left
 vectors of X (n rows, singular values s) are uniformly random, then for any s
@@ -27,21 +27,29 @@ from attnlaw.core.estimate import Estimate
 
 @dataclass(frozen=True)
 class Share:
-    """The share of an update in the leading directions of its base, and what chance gives (`null`)."""
+    """The share of an update that is in the leading directions of its base.
+
+    `null` is the share that chance alone would give.
+    """
 
     value: float
     null: Estimate
 
     @property
     def z(self) -> float | None:
-        """Distance of the share from chance, in standard deviations; None if chance has no spread."""
+        """Distance between the share and its mean under chance, in standard deviations.
+
+        None if the share under chance has no spread.
+        """
         if not self.null.error:
             return None
         return (self.value - self.null.value) / self.null.error
 
 
 def alignment_null(values: Reals, n: int, k: int) -> Estimate:
-    """Return the share that random left vectors have in k of n directions, with its standard deviation.
+    """Return the mean and standard deviation of the share of a random update in k of n directions.
+
+    The update has the given singular values and uniformly random left singular vectors.
 
     Args:
         values: singular values of the update, in decreasing order.
@@ -56,9 +64,10 @@ def alignment_null(values: Reals, n: int, k: int) -> Estimate:
 
 
 def overlap_null(n: int, k: int) -> Estimate:
-    """Return |U^T V|_F^2 / k for two random k-dimensional subspaces of n dimensions, with its deviation.
+    """Return the mean and standard deviation of the overlap of two random subspaces.
 
-    This number is the mean squared cosine of their principal angles.
+    Both have k of n dimensions. With orthonormal bases U and V, the overlap is |U^T V|_F^2 / k, the mean
+    squared cosine of their principal angles.
     """
     return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
 
@@ -69,7 +78,7 @@ def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
     Args:
         directions: orthonormal columns, n x k.
         update: the update, n x m.
-        values: its singular values.
+        values: singular values of the update.
     """
     n, k = directions.shape
     inside = float(np.sum((directions.T @ update) ** 2))
@@ -77,13 +86,16 @@ def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
 
 
 def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
-    """Return the share of one half dA B of a head's update; None if that half is zero.
+    """Return the share of one half (dA B) of a head's update in some directions.
 
     Args:
         directions: orthonormal columns, k of them.
         factor: the change dA of a factor, n x d.
         other: the other factor B, d x m.
         n: dimension of the whole space, if the rows are coordinates in a subspace of it.
+
+    Returns:
+        The share with its null, or None if this half is zero.
     """
     n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
@@ -97,11 +109,11 @@ def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = N
 
 
 def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
-    """Return the share that rounding errors have in some directions, with its standard deviation.
+    """Return the mean and standard deviation of the share of rounding errors in some directions.
 
     Args:
         directions: orthonormal columns, n x k.
-        steps: distance of neighbouring values of the format at each weight, n x m.
+        steps: distance between neighbouring values of the format at each weight, n x m.
     """
     projector = directions @ directions.T
     inside = np.diag(projector).copy()
@@ -115,10 +127,10 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 
 
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
-    """Return the share of one half of a head's update in some directions, if its factor was rounded.
+    """Return the share that one half of a head's update has in some directions if its factor was rounded.
 
-    The mean follows from the steps. The standard deviation is that of `uniform`, the estimate for random
-    vectors.
+    The mean is computed from the rounding steps. The standard deviation is taken from `uniform`, the estimate
+    for random vectors.
     """
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)

@@ -18,7 +18,7 @@ from attnlaw.core.variants import by_name
 
 @dataclass(frozen=True)
 class TensorVerdict:
-    """A word for what happened to a tensor or to a model, and its meaning."""
+    """A verdict on a tensor or on a model: one word and its meaning."""
 
     name: str
     says: str

@@ -1,7 +1,7 @@
 """Compare two opened models: first every stored tensor, then the maps that the tensors make.
 
-A map is the matrix QK or VO of a head, or a feed-forward matrix. Tensors and blocks are compared in threads,
-each read on its own, so neither model is in memory as a whole.
+A map is the matrix QK or VO of a head, or a feed-forward matrix. Threads compare tensors and blocks, and read
+each of them when they need it. So neither model is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IN_FLIGHT = 45 * 10**7
 
 @dataclass(frozen=True, eq=False)
 class ModelComparison:
-    """Everything that was found about two models."""
+    """The results of comparing two models."""
 
     tensors: tuple[tuple[TensorPair, TensorChange], ...]  # the paired tensors with their changes
     units: tuple[UnitChanges, ...]  # the compared blocks, in the order of the rows of `DIFF`
@@ -56,8 +56,9 @@ def compare(
 
     Args:
         jobs: number of threads; None for one per core.
-        match: look for heads and neurons that are in another order.
-        applied: fold the norm before a map into it: its gain, and the mean that a LayerNorm subtracts.
+        match: whether to look for heads and neurons that are in another order.
+        applied: whether to fold the norm before a map into the map. This includes the gain of the norm, and
+            the mean that a LayerNorm subtracts.
 
     Raises:
         InputError: if the models share no tensor and no map.
@@ -105,7 +106,10 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
 
 
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
-    """Count the float64 numbers in memory: both tensors, their difference and its Gram matrix."""
+    """Return how many float64 numbers are in memory while a pair of tensors is compared.
+
+    They are both tensors, their difference and its Gram matrix.
+    """
     named = zip((base, model), tensor_pair.tensors, strict=True)
     return 3 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 
@@ -124,6 +128,6 @@ def _compare_pair(tensor_pair: TensorPair, base: Model, model: Model) -> TensorC
 
 
 def _part(stored: NDArray[Any], view: View) -> NDArray[Any]:
-    """Return the part of a shared tensor that one role uses, as (out, in)."""
+    """Return the part of a stored tensor that fills one role, with outputs as rows and inputs as columns."""
     matrix = stored if view.member is None else stored[view.member]
     return matrix[view.columns] if view.stored_out_in else matrix[:, view.columns].T

@@ -31,7 +31,7 @@ class Diff:
 
     Args:
         quantities: the numbers of the comparison by name.
-        maps, tensors, spectra: tables with the columns of `attnlaw.analysis.diff.columns`.
+        maps, tensors, spectra: tables with the columns that `attnlaw.analysis.diff.columns` declares.
     """
 
     quantities: dict[str, Any]
@@ -54,9 +54,9 @@ def diff(
 
     Args:
         base: the checkpoint to compare with.
-        settings: names the model. A LoRA adapter in place of a model is added to the base.
-        match: look for heads and neurons that are in another order.
-        applied: fold the norms before the matrices into them.
+        settings: the settings that name the model. If the model is a LoRA adapter, it is added to the base.
+        match: whether to look for heads and neurons that are in another order.
+        applied: whether to fold the norms before the matrices into the matrices.
 
     >>> import numpy as np
     >>> block = {"in_proj_weight": np.tile(np.eye(4), (3, 1)), "out_proj.weight": 2 * np.eye(4)}
@@ -85,7 +85,8 @@ def diff(
 def open_both(base: ModelSource, settings: ModelSettings) -> tuple[Model, Model]:
     """Open the base and the model.
 
-    An adapter is added to the base if the settings, or the model itself, name one.
+    If the model is a LoRA adapter, it is added to the base. If the settings name an adapter, it is added to
+    the model.
     """
     first = open_model(base, settings.heads, None, settings.map)
     path = Path(settings.model) if isinstance(settings.model, str | os.PathLike) else None

@@ -72,12 +72,14 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """Return z of the moves of the first singular values of a matrix, by the formula of this module.
+    """Return how far the first singular values of a matrix moved, in standard deviations (z).
+
+    The formula at the head of this module gives the mean and the deviation under noise.
 
     Args:
         before: all singular values of the base.
         after: singular values of the model, at least `count` of them.
-        shape: rows and columns.
+        shape: number of rows and of columns.
         size: Frobenius norm of the update.
         count: number of values to test.
 
@@ -102,12 +104,12 @@ def head_moves(
     after: Reals,
     count: int,
 ) -> Reals:
-    """Return z of the moves of the first singular values of a head A B.
+    """Return how far the first singular values of a head A B moved, in standard deviations (z).
 
     Args:
         base: singular vectors of the head in the base.
-        factors: A and B of the base, in the same bases as `base`.
-        shape: rows n and columns m of the whole head.
+        factors: A and B of the base, in the same coordinates as `base`.
+        shape: numbers n of rows and m of columns of the whole head.
         sizes: Frobenius norms of dA and dB.
         after: singular values of the head in the model.
         count: number of values to test.
@@ -129,7 +131,7 @@ def head_moves(
 
 
 def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side, tuple[int, int]]:
-    """Return for each side how many of the model's first 10 vectors are intruders, and how many are new."""
+    """Return for each side two counts among the model's first 10 vectors: intruders, and new directions."""
     count = min(LEADING_COUNT, model.values.size)
     by_side: dict[Side, tuple[int, int]] = {}
     for side in SIDES:
@@ -142,7 +144,10 @@ def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side,
 
 
 def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -> float:
-    """Return the mean squared cosine of the angles between the first k vectors of both models."""
+    """Return the overlap of the subspaces that the first k vectors of both models span.
+
+    The overlap is the mean squared cosine of the angles between the subspaces.
+    """
     crossed = base.leading(side, k).T @ model.leading(side, k)
     return float(np.sum(crossed**2) / k)
 
@@ -153,11 +158,12 @@ NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "n
 
 @dataclass(frozen=True, eq=False)
 class MapChange:
-    """The numbers of one map by column, and what only the verdict on the model needs.
+    """The change of one map: numbers for the columns of its row, and values that verdicts and charts need.
 
     Args:
+        numbers: the numbers of the row, by column.
         values: singular values of the update, divided by s_1(M0).
-        null: the same for noise of the size of the update.
+        null: singular values of noise of the same size, divided by s_1(M0).
         max_gap: largest difference between the singular values of both maps, in units of the floor.
     """
 
@@ -177,9 +183,10 @@ def compare_heads(
 
     Args:
         base, model: the factors of the head in both models.
-        steps: rounding steps of the factors of the model; None for latent attention, where a factor is a
-            product.
-        rounded: steps of the format that a factor of the base was rounded to, or None.
+        steps: rounding steps of the factors of the model. None for latent attention, where a factor is a
+            product and has no steps.
+        rounded: for each factor of the base, the steps of the format that it was rounded to. None if it was
+            not rounded.
     """
     lefts, rights, scales = _reduce_factors(base, model)
     (left0, left1), (right0, right1) = lefts, rights
@@ -239,8 +246,8 @@ def compare_matrices(
 
     Args:
         floor: largest singular value that the rounding of the model's file leaves in the difference.
-        rounded: steps of the format that the base was rounded to, or None.
-        values: singular values of the difference, if they are known already.
+        rounded: steps of the format that the base was rounded to; None if it was not rounded.
+        values: singular values of the difference, if they are already known.
     """
     before_map, after_map, scale = _rescale(base, model)
     update = after_map - before_map
@@ -343,7 +350,10 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
 
 
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
-    """Count values beyond the edge of the random reference; None if more than a quarter of them are zero."""
+    """Return how many singular values are beyond the edge of the random reference.
+
+    None if all values are zero, or if more than a quarter of them are.
+    """
     if not values[0] > 0:
         return None
     kept = np.where(values > RANK_TOLERANCE * min(shape) * values[0], values, 0.0)
@@ -355,7 +365,8 @@ def _reduce_factors(
 ) -> tuple[HeadFactors, HeadFactors, tuple[float, float]]:
     """Express both heads in orthonormal bases of what their factors span, so that all matrices are small.
 
-    A0 and dA are columns of one QR factorisation, whose error in a column is round-off of that column alone.
+    A0 and dA are columns of one QR factorisation. Its error in a column is only the round-off of that column,
+    so a tiny dA stays accurate.
     """
     pairs: list[HeadFactors] = []
     scales = []
@@ -374,7 +385,11 @@ def _norm(array: Reals) -> float:
 
 
 def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
-    """Divide both matrices by one power of two if fourth powers of their entries could leave float64."""
+    """Divide two matrices by one power of two if fourth powers of their entries would leave float64.
+
+    Returns:
+        Both matrices and the divisor, which is 1 if nothing was divided.
+    """
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:
         return first, second, 1.0

@@ -32,7 +32,10 @@ NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
 @dataclass(frozen=True)
 class TensorPair:
-    """A tensor of both models, of only one of them (the other name is None), or one role in both."""
+    """Two tensors that correspond to each other, or two parts of tensors that fill the same role.
+
+    If only one model has the tensor, the name in the other model is None.
+    """
 
     base: str | None
     model: str | None
@@ -42,7 +45,10 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name in reports: that of the base if there is one."""
+        """Name of the pair in reports: the base's name if the base has the tensor, otherwise the model's.
+
+        A pair that compares one role has the name of the tensor that fills only this role.
+        """
         return self.finer or self.base or self.model or ""
 
     @property
@@ -51,7 +57,10 @@ class TensorPair:
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
-    """Pair every stored tensor of both models, in the order of the base; added tensors come last."""
+    """Pair every stored tensor of both models, in the order of the base.
+
+    Tensors that only the model has come last.
+    """
     base_roles, model_roles = roles(base), roles(model)
     pairs = list(_pair_by_role(base_roles, model_roles))
     pairs += _vectors(base, model, base_roles, model_roles)
@@ -70,7 +79,7 @@ def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
 
 
 def roles(model: Model) -> dict[Role, View]:
-    """Return the part of a tensor (a view) that fills each role of the network."""
+    """Return for each role of the network the part of a tensor (a view) that fills it."""
     role_views: dict[Role, View] = {}
     for layer in model.layers:
         blocks = {"attention": layer.attention, "cross": layer.cross, "feed_forward": layer.feed_forward}
@@ -91,7 +100,10 @@ def _chained(role: Role, view: View) -> dict[Role, View]:
 
 
 def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]) -> Iterator[TensorPair]:
-    """Pair tensors of the same roles, or single roles if only one model stores them together."""
+    """Yield a pair for tensors that fill the same roles.
+
+    If only one model stores several roles in one tensor, yield a pair for each of these roles.
+    """
     shared = [role for role in base_roles if role in model_roles]
     ahead: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
@@ -112,7 +124,7 @@ def _pair_by_role(base_roles: Mapping[Role, View], model_roles: Mapping[Role, Vi
 def _vectors(
     base: Model, model: Model, base_roles: Mapping[Role, View], model_roles: Mapping[Role, View]
 ) -> list[TensorPair]:
-    """Pair biases of the same roles, and gains and shifts of the norms before the same blocks."""
+    """Pair the vectors of both models: biases of the same role, and gains and shifts of norms."""
     named0, named1 = (
         {**_norms(of), **{(*role, "bias"): view.bias for role, view in views.items()}}
         for of, views in ((base, base_roles), (model, model_roles))
@@ -147,7 +159,7 @@ def _norms(model: Model) -> dict[Role, str | None]:
 
 
 def _prefixes(pairs: list[TensorPair]) -> list[tuple[str, str]]:
-    """Return what precedes the common end of the names of paired tensors, the most frequent pair first."""
+    """Return the pairs of prefixes by which the names of paired tensors differ, the most frequent first."""
     counts: dict[tuple[str, str], int] = {}
     for pair in pairs:
         if pair.base is not None and pair.model is not None:
@@ -172,7 +184,10 @@ def _common_end(first: str, second: str) -> str:
 
 
 def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, str]]) -> Iterator[str]:
-    """Yield names that the other model may use: the same, next to the paired weight, another prefix."""
+    """Yield the names that a tensor of the base may have in the other model.
+
+    First comes the same name, then names next to the partner of its weight, then names with another prefix.
+    """
     yield name
     stem, _, end = name.rpartition(".")
     for pair in pairs:
@@ -196,12 +211,15 @@ SETTLED = 0.8
 def match_heads(
     base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], key_value_heads: int = 0
 ) -> list[int] | None:
-    """Return for each head of the base the head of the model that it became; None if the order is the same.
+    """Return for each head of the base the number of the corresponding head of the model.
 
     Args:
-        base: for each kind of matrix (QK, VO) the factors of every head.
+        base: the factors of every head, for each kind of matrix (QK, VO).
         model: the same for the model.
         key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
+
+    Returns:
+        The numbers of the heads, or None if the order is the same.
     """
     kinds = list(zip(base, model, strict=True))
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
@@ -225,11 +243,15 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
 
 
 def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
-    """Return the column of the model that each column of the base became; None if they kept their order.
+    """Return for each column of the base the corresponding column of the model.
 
-    Columns with a cosine below 0.8 at their old position are searched for by the largest cosine. If more than
-    half of the columns are below it, all are searched for. The result must be a permutation in which every
-    column that moves gains as much as heads must.
+    A column whose cosine at its old position is below 0.8 is assigned to the column with the largest cosine.
+    If this holds for more than half of the columns, all columns are assigned in this way. The result is
+    accepted only if it is a permutation, and if every column that moves gains as much cosine as a head must
+    gain.
+
+    Returns:
+        The numbers of the columns, or None if the order is the same or no permutation is accepted.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -250,10 +272,12 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Return whether a gain was folded in: the model is the base with rows multiplied by different numbers.
+    """Return whether a gain was folded into a matrix.
+
+    If so, the model's matrix is that of the base with its rows multiplied by different numbers.
 
     Args:
-        rounding: Frobenius norm of what rounding leaves in the model.
+        rounding: Frobenius norm of the model's rounding errors.
     """
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
@@ -262,12 +286,16 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Return whether every head is so close to itself, in the mean over kinds, that none can have moved."""
+    """Return whether no head can have moved, because each is very similar to the head with its number.
+
+    Args:
+        cosines: for each kind of matrix, the cosines of heads with the same number. Their mean is judged.
+    """
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
 
 def same_head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
-    """Return the cosines of heads with the same number."""
+    """Return for each head the cosine between base and model."""
     cosines = []
     for (left0, right0), (left1, right1) in zip(base, model, strict=False):
         inner = float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
@@ -293,7 +321,11 @@ def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
 
 
 def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
-    """Return the column that is assigned to each row, and -1 for rows without one."""
+    """Assign rows to columns so that the sum of the cosines is largest.
+
+    Returns:
+        The column of each row, and -1 for rows without a column.
+    """
     rows, columns = scipy.optimize.linear_sum_assignment(-cosines)
     assignment = np.full(cosines.shape[0], -1, dtype=np.intp)
     assignment[rows] = columns
@@ -301,7 +333,10 @@ def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
 
 
 def _accept_moves(cosines: Reals, chosen: NDArray[np.intp]) -> list[int] | None:
-    """Return the assignment; None if it moves nothing, or if a head gains too little by moving."""
+    """Return an assignment of heads if it is plausible.
+
+    None if no head moves, or if a head gains too little cosine by moving.
+    """
     moved = False
     for head, there in enumerate(chosen):
         if there == head or there < 0:

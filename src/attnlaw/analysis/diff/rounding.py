@@ -49,8 +49,8 @@ class FloatFormat:
     """A floating-point format.
 
     Args:
-        bits: bits p of the fraction. float64 is also the format of the arithmetic, which gets 12 of its 52
-            bits.
+        bits: number p of bits of the fraction. For float64 this is 40 instead of 52, because computations are
+            in float64, too, and their errors need 12 bits.
         least: smallest exponent of a normal number.
         dtype: the NumPy type.
     """
@@ -91,8 +91,8 @@ class IntegerFormat:
 
     Args:
         block: number of weights in a block; None for a whole row or column.
-        min_max: the grid reaches from the smallest to the largest weight, instead of being symmetric.
-        columns: blocks run along columns.
+        min_max: whether the grid reaches from the smallest to the largest weight. Otherwise it is symmetric.
+        columns: whether blocks run along columns instead of rows.
     """
 
     bits: int
@@ -106,23 +106,23 @@ class IntegerFormat:
         return " ".join([*words, "columns"] if self.columns else words)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether the length of a block divides the side that blocks run along."""
+        """Return whether rows (or columns) of this shape can be divided into blocks of equal length."""
         return self.block is None or shape[0 if self.columns else 1] % self.block == 0
 
     def steps(self, weights: Reals) -> Reals:
-        """Return the step of each weight's block."""
+        """Return for each weight the step of its block."""
         steps = self._grid(self._blocks(weights))[1]
         return self._whole(np.broadcast_to(steps, (*steps.shape[:2], self._length(weights))), weights.shape)
 
     def round_weights(self, weights: NDArray[Any]) -> Reals:
-        """Return the weights rounded to their grids, half to even."""
+        """Return each weight rounded to the grid of its block. Ties go to even multiples of the step."""
         blocks = self._blocks(weights.astype(np.float64))
         start, steps = self._grid(blocks)
         safe = np.where(steps > 0, steps, 1.0)
         return self._whole(start + steps * np.rint((blocks - start) / safe), weights.shape)
 
     def _grid(self, blocks: Reals) -> tuple[Reals, Reals]:
-        """Return where the grid of each block starts, and its step."""
+        """Return the start and the step of the grid of each block."""
         if self.min_max:
             low, high = blocks.min(axis=2, keepdims=True), blocks.max(axis=2, keepdims=True)
             return low, (high - low) / (2**self.bits - 1)
@@ -153,7 +153,7 @@ LEAST_SIZE = 1e-3
 
 
 def rounding_null(weights: Reals, form: Format) -> Estimate:
-    """Return the expected |d|^2 of rounding these weights to a format, with its standard deviation.
+    """Return the mean and standard deviation of |d|^2, where d is the error of rounding these weights.
 
     >>> weights = np.random.default_rng(0).standard_normal((256, 256))
     >>> half = FLOATS["float16"]
@@ -176,7 +176,7 @@ def _exact_share(weights: Reals, form: Format) -> float:
 def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = None) -> Format | None:
     """Return the format whose rounding turns the base into the model; None if no known format does.
 
-    A float format must reproduce every entry, an integer format 99 percent of them.
+    A float format must reproduce every entry. An integer format must reproduce 99 percent of them.
 
     Args:
         size: size of the change relative to the base, |model - base| / |base|, if it is known. Integer
@@ -194,7 +194,7 @@ def detect_format(base: NDArray[Any], model: NDArray[Any], size: float | None = 
 
 
 def _candidate_schemes(base: NDArray[Any], model: NDArray[Any]) -> Iterator[IntegerFormat]:
-    """Yield the formats that explain most entries of a few rows or columns."""
+    """Yield the integer formats that explain most entries in a sample of rows or columns."""
     for form in INTEGERS.values():
         if form.fits(base.shape):
             length, side = base.shape if form.columns else base.shape[::-1]
@@ -216,15 +216,15 @@ SCALES_SUFFIX = " with scales"
 
 
 def edge(steps: Reals) -> float:
-    """Estimate the largest singular value of the errors of rounding with these steps."""
+    """Estimate the largest singular value of a matrix of rounding errors from the steps of its entries."""
     variances = steps**2 / 12
     return float(np.sqrt(variances.sum(axis=0).max()) + np.sqrt(variances.sum(axis=1).max()))
 
 
 def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
-    """Return the edge of a stored matrix's rounding errors, and the sum of their variances.
+    """Return the edge and the total variance of the rounding errors of a stored matrix.
 
-    The matrix is read a few rows at a time.
+    The matrix is read a few rows at a time, to save memory.
     """
     columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
     for rows in row_blocks(array.shape):
@@ -246,7 +246,7 @@ def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def rank_above(values: Reals, floor: float) -> int:
-    """Return how many singular values are above the floor.
+    """Return how many singular values are more than 1.1 times the floor.
 
     >>> rank_above(np.array([3.0, 1.2, 1.0]), 1.0)
     2
@@ -255,9 +255,9 @@ def rank_above(values: Reals, floor: float) -> int:
 
 
 def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
-    """Return the rounding step of each entry, by the type that the file names.
+    """Return the rounding step of each entry, given the data type in the file.
 
-    Quantised codes have one step for each block of decoded weights.
+    If the entries were decoded from a quantised format, all weights of a block have the same step.
     """
     weights = array.astype(np.float64)
     if dtype.endswith(SCALES_SUFFIX):
@@ -269,7 +269,10 @@ def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
 
 
 def _coded_steps(weights: Reals) -> Reals:
-    """Return the smallest distance of two different values in each block of a decoded quantisation."""
+    """Return for each weight the step of its block, for weights that were decoded from a quantised format.
+
+    The step is the smallest distance between two different values of the block.
+    """
     flat = weights.reshape(-1)
     if flat.size % CODED_BLOCK:
         return FLOATS["float32"].steps(weights)
@@ -282,9 +285,9 @@ def _coded_steps(weights: Reals) -> Reals:
 
 
 class Steps(Tensors):
-    """Tensors with the rounding steps of other tensors, under their names.
+    """A set of tensors that returns the rounding step of each weight instead of the weight.
 
-    Code that reads matrices and heads can read their steps through it.
+    Code that reads matrices and heads of a model can read their steps in the same way.
 
     Args:
         tensors: the stored tensors.

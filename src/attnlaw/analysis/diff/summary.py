@@ -38,7 +38,10 @@ PLURALS = {"matrix": "matrices"}
 
 
 def model_verdicts(comparison: ModelComparison) -> list[str]:
-    """Return the verdicts that hold for the model, then those of its tensors, in the order of the tables."""
+    """Return the names of the verdicts on the model, followed by those on its tensors.
+
+    Each group is in the order of its table of verdicts.
+    """
     maps = [map_change for _, map_change in comparison.maps]
     ranks = [map_change.numbers.get("rank") for map_change in maps]
     cosines = [
@@ -113,7 +116,10 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """Return what happened in one line: verdicts on the model, then its matrices, then what else matters."""
+    """Summarise a comparison in one line.
+
+    The line has the verdicts on the model, then the changes of its matrices, then those of other tensors.
+    """
     every = [change.verdict for _, change in comparison.tensors]
     if every and set(every) == {"identical"}:
         return f"identical: all {len(every)} tensors are equal"
@@ -174,7 +180,10 @@ def _most_changed_layer(comparison: ModelComparison) -> list[str]:
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
-    """Say whether every kind of matrix shrank, as under weight decay, or grew."""
+    """Return a phrase if matrices of every kind shrank, as under weight decay, or if all grew.
+
+    The list is empty otherwise.
+    """
     scales: dict[str, list[float]] = {}
     for location, map_change in comparison.maps:
         if map_change.numbers.get("scale") is not None:
@@ -188,14 +197,14 @@ def _describe_scale_change(comparison: ModelComparison) -> list[str]:
 
 
 def _total(comparison: ModelComparison, name: str) -> int:
-    """Count directions of both sides over all maps."""
+    """Return the sum over all maps and both sides of a count such as "new"."""
     return sum(
         map_change.numbers.get(f"{name}_{side}") or 0 for _, map_change in comparison.maps for side in SIDES
     )
 
 
 def _percent(values: Sequence[float]) -> str:
-    """Format shares as a range of percents.
+    """Format a range of shares as percentages.
 
     >>> _percent([0.118, 0.63]), _percent([0.0017])
     ('12 to 63 percent', '0.17 percent')

@@ -1,4 +1,4 @@
-"""Compare one stored tensor of two models: numbers, and the first verdict of the table that holds.
+"""Compare one stored tensor of two models, and give the change a verdict: the first in this table that holds.
 
 | verdict on a matrix | condition: d = W1 - W0, s its singular values, v the variance of the file's rounding |
 |---|---|
@@ -33,7 +33,7 @@ SIGNED_ERROR = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class TensorChange:
-    """The change of one tensor. Numbers that have no meaning for it are None."""
+    """The change of one tensor. A number is None if it has no meaning for this tensor."""
 
     verdict: str
     format: Format | None = None  # the format that the base was rounded to
@@ -47,12 +47,16 @@ class TensorChange:
 
     @property
     def sqnr_db(self) -> float | None:
-        """Power of the base over that of the change, in decibels."""
+        """Ratio of the power of the base to the power of the change, in decibels. None without a change."""
         return -20 * float(np.log10(self.size)) if self.size else None
 
 
 def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> TensorChange:
-    """Compare two arrays as they were read; `dtype` is the type that the model's file names.
+    """Compare two tensors.
+
+    Args:
+        base, model: the arrays as they were read.
+        dtype: the data type that the model's file names.
 
     >>> base = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
     >>> found = compare_tensors(base, base.astype(np.float16), "float16")
@@ -85,7 +89,10 @@ def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> Tens
 
 @dataclass(frozen=True)
 class _Sums:
-    """Sums over entries, in units of `scale`: |W0|^2, |W1|^2, |d|^2, <W0, W1>, <W0, d>."""
+    """Sums over the entries of two tensors: |W0|^2, |W1|^2, |d|^2, <W0, W1> and <W0, d>.
+
+    Entries are divided by `scale` before they are multiplied.
+    """
 
     before: float
     after: float
@@ -113,7 +120,10 @@ class _Sums:
 
 
 def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
-    """Return the sums, computed a few rows at a time; None if an entry is not finite."""
+    """Return the sums over all entries; None if an entry is not finite.
+
+    A few rows are read at a time, to save memory.
+    """
     if not base.size:
         return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
     top = float(np.max([np.max([array.max(), -array.min()]) for array in (base, model)]))  # keeps NaN
@@ -136,7 +146,10 @@ def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
 
 
 def _compare_reshaped(base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
-    """Compare the rows that both have, if only the number of rows differs."""
+    """Compare two tensors of different shapes.
+
+    If only the number of rows differs, the rows that both have are compared.
+    """
     if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
         return TensorChange("reshaped")
     rows = min(len(base), len(model))
@@ -159,7 +172,10 @@ def _verdict(update: Reals, values: Reals, rank: int, rounding: float, sums: _Su
 
 
 def _random_sign_norm_bound(update: Reals) -> float:
-    """Bound the largest singular value with random signs from above (Bandeira and van Handel 2016)."""
+    """Return an upper bound for the largest singular value of the update with random signs on its entries.
+
+    The bound is that of Bandeira and van Handel (2016).
+    """
     columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
     largest = max(float(update.max()), -float(update.min()))
     return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))

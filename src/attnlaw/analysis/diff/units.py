@@ -1,8 +1,8 @@
 """The units in which two models are compared: an attention block, a feed-forward block, or one matrix.
 
-A unit reads the tensors that belong together, and compares the maps that they make: the matrices QK and VO of
-heads, and feed-forward matrices. Maps whose tensors are all identical are not read again. Maps with a tensor
-that is not finite have no numbers.
+A unit reads the tensors that belong together, and compares the maps that they make. Maps are the matrices QK
+and VO of heads, and feed-forward matrices. If all tensors of a map are identical, they are not read again. If
+one of them is not finite, the map has no numbers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NO_UPDATE_VERDICTS = ("identical", "rounded", "below-floor")
 
 @dataclass(frozen=True, eq=False)
 class UnitChanges:
-    """The changes of the maps of one unit, and what only the verdict on the model needs."""
+    """The changes of the maps of one unit, with flags for the verdict on the model."""
 
     maps: tuple[tuple[MatrixLocation, MapChange], ...]
     permuted: bool = False  # heads or neurons are in another order
@@ -65,7 +65,10 @@ class ModelPair:
         return changes
 
     def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
-        """Return the changes of the tensor of a base view, or of its role if that was compared alone."""
+        """Return the changes of the tensor that a view of the base reads.
+
+        If the role of this view was compared separately, return only the change of the role.
+        """
         every = self._by_name.get(view.tensor, [])
         return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
 
@@ -76,19 +79,22 @@ class ModelPair:
         return set().union(*(verdicts or {"removed"} for verdicts in changes))
 
     def norm_verdicts(self, *norms: Norm | None) -> set[str]:
-        """Return the verdicts on the gains that are folded in."""
+        """Return the verdicts on the gains of those norms that are folded into maps."""
         gains = [norm.gain for norm in norms if self.applied and norm is not None and norm.gain is not None]
         verdict_sets = [{change.verdict for _, change in self._by_name.get(name, [])} for name in gains]
         return set().union(*(verdicts or {"removed"} for verdicts in verdict_sets))
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model with the rounding steps of its file in place of its weights."""
+        """The model with rounding steps instead of weights. The steps are those of its file."""
         return replace(self.model, tensors=Steps(self.model.tensors))
 
     @cached_property
     def format_steps(self) -> Model:
-        """The base with the steps of the formats that its tensors were rounded to in place of its weights."""
+        """The base with rounding steps instead of weights.
+
+        If the model has a rounded copy of a tensor, the steps are those of the format it was rounded to.
+        """
         formats = {
             tensor_pair.base: change.format
             for tensor_pair, change in self.changes
@@ -101,7 +107,10 @@ class ModelPair:
         return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
-        """Return the change of a tensor that is exactly one map in both models; None otherwise."""
+        """Return the change of the tensor that two views read.
+
+        None if a view is only a part of its tensor.
+        """
         pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
         changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]
@@ -113,7 +122,7 @@ def _chain(view: View) -> list[View]:
 
 
 def gain_of(models: ModelPair, model: Model, norm: Norm | None) -> Reals:
-    """Return the factors that a folded norm multiplies rounding steps by; 1 if none is folded."""
+    """Return the factors by which a folded norm multiplies rounding steps; 1 if no norm is folded."""
     if not models.applied or norm is None:
         return np.ones((1, 1))
     return np.abs(model.gain(norm))[:, None]
@@ -128,7 +137,7 @@ def unknown_norm(model: Model) -> InputError:
 
 @dataclass(frozen=True, eq=False)
 class AttentionUnit:
-    """QK and VO of one attention block, compared head by head."""
+    """An attention block, whose matrices QK and VO are compared head by head."""
 
     layer: StoredLayer
     base: Attention
@@ -154,9 +163,10 @@ class AttentionUnit:
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
 
     def _head_order(self, models: ModelPair) -> list[int] | None:
-        """Return the head of the model that each head became; None if the order is the same.
+        """Return for each head of the base the corresponding head of the model; None if the order is the
+        same.
 
-        Only one kind of map is in memory at a time, unless some head moved.
+        Matrices QK and VO are in memory at the same time only if some head may have moved.
         """
 
         def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
@@ -198,7 +208,10 @@ class AttentionUnit:
                 yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
-        """Return for each head the steps of those factors that were rounded."""
+        """Return for each head the rounding steps of its two factors.
+
+        They are None for a factor that was not rounded.
+        """
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):
             return [(None, None)] * self.base.heads
@@ -210,7 +223,10 @@ class AttentionUnit:
         return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
 
     def _is_gain_folded(self, models: ModelPair) -> bool | None:
-        """Return whether the rows of the query were scaled; None if unchanged or unknown."""
+        """Return whether a gain was folded into the query.
+
+        None if the query did not change, or if this cannot be decided.
+        """
         query = self.base.query
         if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None
@@ -222,7 +238,7 @@ class AttentionUnit:
 
 
 def _read_factors(models: ModelPair, block: Attention, model: Model, kind: str) -> list[HeadFactors]:
-    """Return the factors of every head, as they are stored or with the norms before them folded in."""
+    """Return the factors of every head. If `models.applied`, the norms before them are folded in."""
     if not models.applied:
         return list(block.factors(model, kind))
     pairs = [block.applied(model, kind, *pair) for pair in block.factors(model, kind)]
@@ -326,7 +342,7 @@ Unit = AttentionUnit | _FeedForwardUnit | _MatrixUnit
 
 
 def units_of(models: ModelPair, selection: Selection, match: bool) -> Iterator[Unit]:
-    """Yield the selected units that both models have in the same shape, in the order of rows."""
+    """Yield the selected units that both models have in the same shape, in the order of the table `DIFF`."""
     model_layers = {(layer.stack, layer.index): layer for layer in models.model.layers}
     for layer in models.base.layers:
         model_layer = model_layers.get((layer.stack, layer.index))

@@ -1,4 +1,4 @@
-"""Singular values and vectors of the update of a head or a matrix, also if the update is tiny.
+"""Compute singular values and vectors of the update of a head or a matrix, even if the update is tiny.
 
 A head is M = A B with thin factors, n x d and d x m. Index 0 is the base, 1 the model:
 
@@ -38,7 +38,7 @@ HeadFactors = tuple[Reals, Reals]  # A (n x d) and B (d x m)
 def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> Reals:
     """Return the singular values of `left1 @ right1 - left0 @ right0`, in decreasing order.
 
-    Heads with different d can be compared, too: the smaller one is filled with zeros.
+    If the heads have different inner dimensions d, the factors of the smaller one are filled with zeros.
 
     >>> ones = np.ones((2, 1))
     >>> head_update_values(ones, ones.T, 3 * ones, ones.T).round(12)
@@ -53,10 +53,11 @@ def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals)
 
 
 def matrix_update_values(update: Reals, floor: float) -> Reals:
-    """Return the singular values of an update, exact enough to count those above the floor.
+    """Return the singular values of an update, accurate enough to count those above the floor.
 
-    The Gram matrix resolves values down to 1e-6 of the largest. The SVD is used if the floor and a value are
-    below that. It is also used for updates of low rank, whose tail is compared with rounding.
+    The Gram matrix resolves values down to 1e-6 of the largest. If the floor and a value are below that, they
+    come from the SVD. Updates of low rank need the SVD too, because their small values are compared with
+    rounding.
     """
     short = update if update.shape[0] <= update.shape[1] else update.T
     squares = symmetric_eigenvalues(short @ short.T)[::-1]
@@ -68,25 +69,28 @@ def matrix_update_values(update: Reals, floor: float) -> Reals:
 
 
 def triangle(matrix: Reals) -> Reals:
-    """Return R of the QR factorisation."""
+    """Return the triangular factor R of the QR factorisation."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
 def pad_columns(first: Reals, second: Reals) -> tuple[Reals, Reals]:
-    """Return both matrices with the number of columns of the wider one, filled with zeros."""
+    """Fill the narrower of two matrices with columns of zeros, so that both have the same width."""
     most = max(first.shape[1], second.shape[1])
     padded_first, other = (np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in (first, second))
     return padded_first, other
 
 
 def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> float:
-    """Return <A0 B0, A1 B1> without forming either product."""
+    """Return the inner product <A0 B0, A1 B1> of two heads without computing either product."""
     return float(np.sum((left0.T @ left1) * (right0 @ right1.T)))
 
 
 @lru_cache(maxsize=32)
 def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
-    """Draw G and T for tau = 1. The cache makes all heads of a shape share the same noise."""
+    """Draw the noise G and T (see the head of this module) for the deviation tau = 1.
+
+    A cache returns the same noise for all heads of one shape.
+    """
     rng = np.random.default_rng([seed, n, d])
     span = min(n, d)
     inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
@@ -99,9 +103,9 @@ def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
 
 
 def noise_spectrum(roots: tuple[Reals, Reals], shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
-    """Return the singular values of the update that one draw of noise in both factors makes, 2d of them.
+    """Return the 2d singular values of the update that random noise in both factors makes.
 
-    One draw is enough, because the values of a spectrum average out among themselves.
+    The noise is drawn once. This is enough, because the fluctuations of many singular values average out.
 
     Args:
         roots: triangular factors of A (n x d) and of B^T (m x d).
@@ -130,7 +134,7 @@ FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 @dataclass(frozen=True, eq=False)
 class ProductVectors:
-    """All singular values of a product A B that can differ from zero, with vectors."""
+    """The singular values of a product A B that can differ from zero, with their vectors."""
 
     left: Reals
     values: Reals
@@ -153,22 +157,25 @@ class ProductVectors:
         return cls(q_left @ u[:, :count], values, q_right @ vh[:count].T, (r_left, r_right))
 
     def factor_norm(self, side: Side) -> float:
-        """Return the spectral norm of a factor."""
+        """Return the spectral norm of A (side "left") or of B (side "right")."""
         root = self.roots[SIDES.index(side)]
         return float(np.sqrt(max(np.linalg.eigvalsh(root.T @ root)[-1], 0.0)))
 
     def leading(self, side: Side, count: int) -> Reals:
-        """Return the first vectors of a side as columns."""
+        """Return the first `count` singular vectors of a side, as columns."""
         return (self.left if side == "left" else self.right)[:, :count]
 
     def coordinates(self, side: Side, vectors: Reals) -> Reals:
-        """Return the inner products of all vectors of a side (rows) with the columns of `vectors`."""
+        """Return the inner products of the singular vectors of a side with some vectors.
+
+        Rows of the result belong to singular vectors, columns to the columns of `vectors`.
+        """
         return (self.left if side == "left" else self.right).T @ vectors
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixVectors:
-    """Singular values of a stored matrix, with the vectors of its shorter side.
+    """The singular values of a stored matrix, with the vectors of its shorter side.
 
     The vectors are the eigenvectors of its Gram matrix.
     """
@@ -189,7 +196,7 @@ class MatrixVectors:
     def first(cls, matrix: Reals, count: int) -> MatrixVectors:
         """Compute the first `count` singular values and vectors of a matrix.
 
-        Lanczos finds them if they are few, else a partial eigendecomposition.
+        If `count` is small, the Lanczos method computes them. Otherwise a partial eigendecomposition does.
         """
         size = min(matrix.shape)
         if count <= FEW * size:
@@ -224,7 +231,7 @@ class MatrixVectors:
 
     @property
     def _inverse(self) -> Reals:
-        """1/s, and 0 if s is round-off."""
+        """The inverse singular values 1/s, with 0 in place of those whose s is only round-off."""
         living = self.values > ROUND_OFF * self.values[0]
         return np.where(living, 1 / np.where(living, self.values, 1.0), 0.0)
 

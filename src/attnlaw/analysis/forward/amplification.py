@@ -1,17 +1,17 @@
-"""Measure on inputs how much a network amplifies a small change of what a block reads.
+"""Measure how much a network amplifies a small change of what a block reads.
 
-    A_l(x) = |d out / d h_l|_op
+    A_l(x) = |d out / d h_l|_op,    J = d out / d h_l
 
-h_l is what block l reads. `out` is either the logits, or all visible tokens of the last block's output before
-a final norm. A_l is the measured counterpart of the product of worst-case factors over the layers k >= l
-(arXiv 2605.07297).
+h_l is what block l reads on input x. `out` is either the logits (K numbers), or all visible tokens of the
+last block's output before a final norm. A_l is the measured counterpart of the product of worst-case factors
+over the layers k >= l (arXiv 2605.07297).
 
-| method | A |
+| method | how A is computed |
 |---|---|
 | `exact` | K backward passes, each for all layers; the top eigenvalue of the K x K Gram matrix |
 | `power` | v -> J v -> J^T J v with norms for each input, until A changes by less than the tolerance |
 
-J v comes from differentiating the backward pass, so one graph serves every round. Kernels without a second
+J v is the derivative of the backward pass, so all rounds use the same graph. Kernels without a second
 derivative (flash attention) are replaced by the plain ones if torch can choose.
 """
 
@@ -50,10 +50,10 @@ MAX_GRADIENT_ENTRIES = 2**24  # numbers in the gradients that the exact method k
 
 @dataclass(frozen=True)
 class LayerAmplification:
-    """A of one layer over all inputs.
+    """The amplification A of one layer over all inputs.
 
     Args:
-        iterations: rounds of power iteration; None if A is exact.
+        iterations: number of rounds of power iteration; None if A is exact.
         residual: |J^T J v - A^2 v| / A^2; None if A is exact.
         values: A for each input.
     """
@@ -69,7 +69,10 @@ class LayerAmplification:
 
 @dataclass(frozen=True)
 class Amplification:
-    """A layer by layer. The residual is not an error bound, but if it is large, A should not be used."""
+    """The amplification A of every layer.
+
+    The residual of a layer is not an error bound, but do not use A if it is large.
+    """
 
     rows: tuple[LayerAmplification, ...]
     converged: bool
@@ -97,10 +100,11 @@ def amplification(
     Args:
         model: a directory, or a torch module.
         inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
-        output: what is moved, "logits" or "tokens" of the last block.
+        output: the output whose change is measured: "logits", or "tokens" of the last block.
         method: "exact", "power", or "auto" for exact whenever that is possible.
-        positions: which token of a causal model is read: "last", "sample", or one position for each input.
-        seed: draws the first vector of power iteration, and sampled positions.
+        positions: the token that is read from a causal model: "last", "sample", or one position for each
+            input.
+        seed: seed of the first vector of power iteration, and of sampled positions.
         tolerance: relative change of A at which power iteration stops.
         blocks: the blocks of a torch module, first to last.
 
@@ -158,7 +162,7 @@ def _width(network: Classifier, inputs: ModelInputs) -> int:
 
 
 def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[Any]]:
-    """Return `out` (B x ...) and what each block reads, from one forward pass."""
+    """Run a forward pass. Return `out` (B x ...) and the list of what each block reads."""
     states: list[Any] = []
     last: list[Any] = []
 
@@ -178,7 +182,10 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
 
 
 def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
-    """Return the root of the top eigenvalue of J J^T, from all K rows of J, as layers x inputs."""
+    """Return the exact A of every layer and input (layers x inputs).
+
+    It is the root of the top eigenvalue of J J^T, computed from all K rows of J.
+    """
     import torch
 
     rows: list[list[Any]] = [[] for _ in states]
@@ -194,7 +201,12 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 def _power_iteration(
     out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
 ) -> tuple[Reals, list[int], list[float], bool]:
-    """Return A (layers x inputs), rounds and largest residual of each layer, and whether all converged."""
+    """Compute A of every layer and input by power iteration.
+
+    Returns:
+        A (layers x inputs), the number of rounds of each layer, the largest residual of each layer, and
+        whether all layers converged.
+    """
     import torch
 
     norms, rounds, worst, enough = [], [], [], True
@@ -232,7 +244,11 @@ def _per_input(values: Any, like: Any) -> Any:
 
 @contextmanager
 def _twice_differentiable(network: Classifier) -> Iterator[None]:
-    """Choose attention kernels that have a second derivative, and report those that have none in one line."""
+    """Choose attention kernels that have a second derivative.
+
+    Raises:
+        InputError: if the network uses a kernel without one.
+    """
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:

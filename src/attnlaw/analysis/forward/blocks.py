@@ -1,8 +1,9 @@
-"""The parts of one forward pass as affine maps of hidden states: what depends on the input is frozen.
+"""The parts of one forward pass as affine maps of hidden states.
 
 A block takes X (s x D, one row for each token) to `linear(X) + offset`. Attention probabilities, scales of
-norms and slopes of activations depend on the input. They are frozen at the values of one measured pass, so at
-the measured X the map gives exactly what the network gives (TensorLens, arXiv 2601.17958).
+norms and slopes of activations depend on the input. They are frozen at the values of one measured pass. So
+the map gives exactly what the network gives at the measured X (TensorLens, arXiv 2601.17958). T is the matrix
+of `linear` on stacked hidden states.
 
 | symbol | here | shape |
 |---|---|---|
@@ -28,10 +29,10 @@ from attnlaw.core.arrays import Reals
 
 
 class FrozenBlock(Protocol):
-    """An affine map of hidden states."""
+    """An affine map of hidden states, `linear(X) + offset`."""
 
     def linear(self, x: Reals) -> Reals:
-        """Apply the linear part, (..., s, D) to (..., s, D)."""
+        """Apply the linear part to hidden states of shape (..., s, D)."""
 
     def transpose(self, y: Reals) -> Reals:
         """Apply the adjoint of the linear part."""
@@ -65,7 +66,7 @@ class FrozenAttention:
         return offset
 
     def _mix(self, values: Reals, weights: Reals) -> Reals:
-        """Mix the columns of each head of (..., s, H d) over tokens, by the s x s weights of that head."""
+        """Mix values (..., s, H d) over tokens. Each head uses its own s x s weights."""
         by_head = values.reshape(*values.shape[:-1], len(weights), -1).swapaxes(-2, -3)
         return (weights @ by_head).swapaxes(-2, -3).reshape(values.shape)
 
@@ -74,7 +75,7 @@ class FrozenAttention:
 class FrozenNorm:
     """A norm: x_i -> g * (x_i - mean x_i) / sigma_i + b. RMSNorm does not subtract the mean.
 
-    T = (diag(g) (I - 11^T/D)) kron diag(1/sigma_i), with the measured sigma_i (their epsilon included).
+    T = (diag(g) (I - 11^T/D)) kron diag(1/sigma_i), with the measured sigma_i, which include epsilon.
     """
 
     gain: Reals
@@ -101,8 +102,8 @@ class FrozenNorm:
 class FrozenFeedForward:
     """A feed-forward block: x_i -> (D_i (x_i W_in + b_in)) W_out + b_out.
 
-    So T = sum_i (W_in D_i W_out)^T kron e_i e_i^T. D_i has phi(z)/z at the measured z = x_i W_in + b_in, or
-    the measured gate of a gated block.
+    So T = sum_i (W_in D_i W_out)^T kron e_i e_i^T. The diagonal matrix D_i has the entries phi(z)/z at the
+    measured z = x_i W_in + b_in. In a gated block, its entries are the measured gate.
     """
 
     inner: Reals
@@ -124,7 +125,7 @@ class FrozenFeedForward:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """Blocks one after another: T <- T_2 T_1, c <- T_2 c_1 + c_2."""
+    """Blocks that run one after another. Two of them make T = T_2 T_1 and the offset c = T_2 c_1 + c_2."""
 
     blocks: tuple[FrozenBlock, ...]
 
@@ -149,7 +150,7 @@ class BlockChain:
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """A branch that is added to its input: T = I + T_branch."""
+    """A branch whose output is added to its input: T = I + T_branch."""
 
     branch: FrozenBlock
 

@@ -1,4 +1,4 @@
-"""Networks with logits and their inputs in batches, which margins, condition and amplification run on.
+"""Networks with logits, and batches of inputs for them. Margins, condition and amplification use both.
 
 | model | inputs | h0 |
 |---|---|---|
@@ -51,7 +51,7 @@ class Batch:
 
     input_indices: list[int]  # the number of each input
     tensor: Any  # ids (B x T) or floats (B x T x N)
-    mask: Any  # which tokens are not padding (B x T)
+    mask: Any  # true for tokens that are not padding (B x T)
     visible: Any  # the tokens up to the position that is read; all tokens for a classifier
     positions: Any  # the position that is read in each input
 
@@ -67,7 +67,7 @@ class Classifier:
 
     name: str
     module: Any
-    blocks: tuple[Any, ...]  # its layers, first to last; empty if they are not known
+    blocks: tuple[Any, ...]  # the layers, first to last; empty if they are not known
     is_hugging_face: bool
     causal: bool  # whether it is a causal language model
     classes: int  # number of logits K
@@ -75,7 +75,8 @@ class Classifier:
     def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
         """Return the logits (B x K) at the position that is read.
 
-        `enter` may replace what each block reads.
+        Args:
+            enter: a function that gets what each block reads, and returns what the block reads instead.
         """
         import torch
 
@@ -105,7 +106,7 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class ModelInputs:
-    """Inputs of a network, one tensor each: ids (T) or floats (T x N)."""
+    """Inputs of a network. Each is a tensor of token ids (T) or of floats (T x N)."""
 
     sequences: tuple[Any, ...]
 
@@ -114,7 +115,7 @@ class ModelInputs:
 
     @property
     def sha256(self) -> str:
-        """Hash of the inputs: lines of decimal ids with commas, or the bytes of floats."""
+        """SHA-256 hash of the inputs. Ids are hashed as lines of decimal numbers, floats as bytes."""
         digest = hashlib.sha256()
         for tensor in self.sequences:
             if tensor.is_floating_point():
@@ -132,11 +133,12 @@ class ModelInputs:
 def open_classifier(
     model: str | os.PathLike[str] | Any, inputs: ModelInputs, blocks: Sequence[Any] | None = None
 ) -> Classifier:
-    """Open the network of a directory or a torch module, and try it on the first input.
+    """Open a network and try it on the first input.
 
     Args:
         model: a directory or a torch module. A network that is already open is returned as it is.
-        blocks: the blocks of a torch module, first to last. They are found in models of `transformers`.
+        blocks: the blocks of a torch module, first to last. attnlaw finds the blocks of `transformers`
+        models.
 
     Raises:
         InputError: if the network has no logits of at least two classes, or does not fit the inputs.
@@ -174,7 +176,7 @@ def open_classifier(
 
 
 def as_inputs(inputs: Any) -> ModelInputs:
-    """Return inputs from a tensor, from lists of ids, or from `input_ids` with `attention_mask`.
+    """Convert a tensor, lists of ids, or a dictionary with `input_ids` and `attention_mask` to inputs.
 
     The mask removes padding, which may be on either side.
     """
@@ -207,9 +209,10 @@ def batches(
     progress: Progress = no_progress,
     token_limit: int = BATCH_TOKENS,
 ) -> Iterator[Batch]:
-    """Yield inputs of similar length in batches of at most `token_limit` tokens, or of one input.
+    """Yield batches of inputs of similar length.
 
-    `progress` is told about a batch when the next one is asked for.
+    A batch has at most `token_limit` tokens, or a single input. `progress` gets the number of finished
+    inputs.
     """
     read = choose_positions([len(tensor) for tensor in inputs.sequences], network, positions, seed)
     order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
@@ -229,7 +232,10 @@ def batches(
 def choose_positions(
     lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
 ) -> NDArray[np.int64]:
-    """Return the position to read in each input: the last, one drawn from the second half, or as given."""
+    """Return the position to read in each input.
+
+    It is the last position, one drawn from the second half ("sample"), or the given one.
+    """
     ends = np.asarray(lengths) - 1
     if not network.causal:
         return ends
@@ -260,7 +266,10 @@ def _batch(inputs: ModelInputs, network: Classifier, places: list[int], read_at:
 
 
 def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> AbstractContextManager[None]:
-    """Let `enter` see and replace what each block reads: its first argument, or `hidden_states`."""
+    """Return a context in which `enter` can replace the hidden states that each block reads.
+
+    They are the first argument of a block, or its argument `hidden_states`.
+    """
 
     def hook(number: int) -> Callable[[Any, Any, Any], Any]:
         def swap(module: Any, words: Any, named: Any) -> Any:
@@ -279,7 +288,7 @@ def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> A
 
 
 def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None]:
-    """Return a copy of the module in float64 for evaluation, and its blocks in the copy."""
+    """Return a float64 copy of the module in evaluation mode, with the blocks of the copy."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -295,7 +304,10 @@ def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Seq
 
 
 def _find_blocks(module: Any) -> tuple[Any, ...]:
-    """Return the list of modules that has as many entries as a model of `transformers` has layers."""
+    """Return the blocks of a model of `transformers`; empty if they are not found.
+
+    They are the first list of modules that has as many entries as the config has layers.
+    """
     import torch
 
     layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)

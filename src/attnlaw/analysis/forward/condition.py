@@ -1,12 +1,13 @@
-"""The condition of every linear map of a network: where a margin could be lost, without labels.
+"""The condition of every linear map of a network. It shows which map could lose the margin.
 
 For a linear map y = z W with inputs Z and G = dm/dy, over the visible tokens,
 
     kappa_W(x) = |W|_op |Z|_F |G|_F / m.
 
-A change |dW|_op <= eps |W|_op moves the margin m by at most eps kappa_W m, to first order. So 1/kappa is the
-relative error of the weight that could flip the input. Totals grow with depth, so compare shares. D ranks
-models; kappa shows where in a model the margin could be lost.
+m is the margin of the model's own prediction, so no labels are needed. A change |dW|_op <= eps |W|_op moves
+it by at most eps kappa_W m, to first order. So 1/kappa is the relative error of the weight that could flip
+the prediction. Totals grow with depth, so compare shares. Use D to rank models, and kappa to see where in a
+model the margin could be lost.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class MapCondition:
     """The condition of one linear map.
 
     Args:
-        layer: number of its block; None outside of blocks.
-        kind: its name inside the block.
-        norm: its largest singular value.
-        kappa: median over inputs.
-        share: median over inputs of its part in the sum over all maps.
+        layer: number of the block; None for a map outside of blocks.
+        kind: name of the map inside the block.
+        norm: largest singular value of the weight.
+        kappa: median of kappa over inputs.
+        share: median over inputs of the map's share in the sum over all maps.
     """
 
     layer: int | None
@@ -50,13 +51,17 @@ class MapCondition:
 
 @dataclass(frozen=True)
 class Condition:
-    """The condition of a network: medians over inputs of sums over maps, which do not add up.
+    """The condition of a network.
+
+    Sums over maps are computed for each input, then their median is taken. So the medians of parts do not add
+    up to the median of the total.
 
     Args:
+        rows: the condition of each linear map.
         total: median of the sum over all maps.
         by_layer, by_kind: medians of the sums over the maps of a layer, or of a kind.
         values: the sum over all maps for each input.
-        ties: number of inputs with margin 0. Their kappa is infinite, so they are last in every median.
+        ties: number of inputs with margin 0. Their kappa is infinite, so medians treat it as the largest.
     """
 
     rows: tuple[MapCondition, ...]
@@ -68,25 +73,31 @@ class Condition:
 
     @property
     def worst_layer(self) -> int | None:
-        """The layer with the largest kappa."""
+        """The layer with the largest kappa; None if no layers are known."""
         return int(np.argmax(self.by_layer)) if self.by_layer else None
 
     @property
     def places(self) -> list[tuple[int | None, str, float]]:
-        """Layer, name and kappa of every layer, then of every map outside of layers."""
+        """The number, name and kappa of every layer, followed by those of every map outside of layers.
+
+        The number of a map outside of layers is None.
+        """
         layers = [(layer, str(layer), kappa) for layer, kappa in enumerate(self.by_layer)]
         return [*layers, *((None, row.name, row.kappa) for row in self.rows if row.layer is None)]
 
     @property
     def worst_place(self) -> str:
-        """The layer with the largest kappa, or the map outside of blocks that has more."""
+        """Name of the layer, or of the map outside of layers, that has the largest kappa."""
         layer, name, _ = max(self.places, key=lambda place: place[2])
         return name if layer is None else f"layer {name}"
 
 
 @dataclass(frozen=True, eq=False)
 class _LinearMap:
-    """A linear map of a network, and |Z|_F |G|_F of every input, summed over its applications."""
+    """A linear map of a network.
+
+    `norm_products` has |Z|_F |G|_F of every input. If a map is applied several times, the products are added.
+    """
 
     name: str
     layer: int | None
@@ -110,8 +121,9 @@ def condition(
         model: a directory, or a torch module.
         inputs: lists of token ids, or a tensor; see `attnlaw.analysis.forward.classifier`.
         margin: "hard" or "smooth".
-        positions: which token of a causal model is read: "last", "sample", or one position for each input.
-        seed: draws sampled positions.
+        positions: the token that is read from a causal model: "last", "sample", or one position for each
+            input.
+        seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 
     >>> import torch
@@ -186,9 +198,10 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
 
 
 def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
-    """Add |Z|_F |G|_F of every application of a map to its `norm_products`, in the passes inside the context.
+    """Return a context in which every application of a map adds |Z|_F |G|_F to its `norm_products`.
 
-    The first map passes no gradient on, so an output without a gradient becomes the start of one.
+    The parameters are frozen, so the output of the first map does not require a gradient. The hook makes it
+    require one.
     """
 
     def watch(linear_map: _LinearMap) -> Callable[[Any, Any, Any], Any]:
@@ -208,7 +221,7 @@ def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> Abstr
 
 
 def _visible_norms(tensor: Any, batch: Batch) -> Any:
-    """Return the Frobenius norm for each input, over its visible tokens if the tensor has tokens."""
+    """Return the Frobenius norm of each input. If the tensor has tokens, only visible ones count."""
     count, length = batch.visible.shape
     if tensor.ndim == 2 and len(tensor) == count * length:
         tensor = tensor.reshape(count, length, -1)

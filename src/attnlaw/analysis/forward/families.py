@@ -5,7 +5,7 @@ Pre-norm (GPT-2, LLaMA): X -> X + attention(norm(X)) -> X + feed_forward(norm(X)
 
 A gated feed-forward block (LLaMA), x -> (phi(x W_gate) * x W_in) W_out, is linear in the second factor if the
 first is frozen: D_i = diag(phi(x_i W_gate)). This choice is an extension of arXiv 2601.17958. Freezing the
-other factor and the slope of phi would be as exact, but gives another operator.
+other factor and the slope of phi would also be exact, but would give another operator.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class BlockModules:
 
 @dataclass(frozen=True)
 class FamilyReader:
-    """How models of one type are built with `transformers` and read.
+    """The way to build models of one type with `transformers`, and to read them.
 
     Args:
         config, model: names of classes in `transformers`.
-        read_blocks, read_scores: functions that read the blocks and scores of a recorded pass.
-        find_modules: a function that names the modules of a block.
-        positions_after_padding: positions start after that of the padding token.
-        classifier, causal: names of the classes with a head that margins can be read from, or None.
+        read_blocks, read_scores: functions that read the blocks and the scores of a recorded pass.
+        find_modules: a function that returns the modules of a block.
+        positions_after_padding: whether position numbers start after the id of the padding token.
+        classifier, causal: names of the classes with a head that has logits; None if there is no such class.
         labels: name of the last tensor of the classifier.
     """
 
@@ -176,7 +176,10 @@ def _first_in_batch(tensor: Any) -> Reals:
 
 
 def _affine(module: Any) -> Affine:
-    """Return weight (in, out) and bias of a Linear (stored out x in) or a Conv1D (stored in x out)."""
+    """Return the weight as (in, out) and the bias of a Linear or a Conv1D.
+
+    A Linear stores its weight as (out, in), a Conv1D as (in, out).
+    """
     weight = module.weight.detach().numpy()
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()
@@ -184,7 +187,7 @@ def _affine(module: Any) -> Affine:
 
 
 def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
-    """Repeat each value head for all the query heads that read it."""
+    """Repeat each value head once for every query head that reads it."""
     head_size = output[0].shape[0] // heads
     groups = value[1].size // head_size
 
@@ -196,7 +199,10 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
 
 
 def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[Reals, NDArray[np.bool_]]:
-    """Return the inputs of an attention module, which its module `reads` gets, and the allowed pairs."""
+    """Return the inputs of an attention module, and which pairs of tokens its mask allows.
+
+    `reads` is a module whose recorded input is that of the attention module.
+    """
     inputs, mask = _first_in_batch(seen[reads][0]), seen[attention][0]
     shape = len(inputs), len(inputs)
     # The mask adds the smallest number of its type to masked scores, and 0 to the others.
@@ -222,7 +228,8 @@ def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) 
 def _slopes(activation: Any, z: Any) -> Any:
     """Return phi(z)/z, and phi'(0) at z = 0.
 
-    This needs phi(0) = 0: no slope could give another value there.
+    Raises:
+        InputError: if phi(0) is not 0, because no slope times 0 gives that value.
     """
     import torch
 

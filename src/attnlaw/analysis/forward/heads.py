@@ -39,10 +39,11 @@ DRAWS = 20
 def random_weights_participation(
     scores: FrozenScores, head: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> Estimate:
-    """Return the participation number with random weights on the same tokens: mean of draws, standard error.
+    """Return the participation number of a head with random weights on the same tokens.
 
-    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained one. Biases are learned, so they are
-    left out. The temperature is the one that these weights give on these tokens, not that of the head.
+    It is the mean of several draws with its standard error. W_Q and W_K are Gaussian, each with the Frobenius
+    norm of the trained one. Biases are left out, because they are learned. The temperature is the one that
+    the random weights give on these tokens, not that of the head.
     """
     weights = scores.weights(head)
     samples = []
@@ -54,7 +55,7 @@ def random_weights_participation(
 
 
 def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
-    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight.
+    """Return a Gaussian matrix with the shape and the Frobenius norm of a weight matrix.
 
     >>> drawn = random_like(np.array([[3.0, 0.0], [0.0, 4.0]]), np.random.default_rng(0))
     >>> round(float(np.linalg.norm(drawn)), 12)
@@ -66,7 +67,10 @@ def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
 
 @dataclass(frozen=True)
 class Participation:
-    """A participation number and two references, each the mean of 20 draws with its standard error."""
+    """The participation number of a head, and two random references for it.
+
+    Each reference is the mean of 20 draws with its standard error.
+    """
 
     value: float
     null: Estimate  # independent Gaussian queries and keys at the beta of the head
@@ -75,7 +79,7 @@ class Participation:
 
 @dataclass(frozen=True)
 class Head:
-    """One head on one input."""
+    """The measurements of one head on one input."""
 
     layer: int
     head: int
@@ -96,7 +100,10 @@ class Head:
 
     @property
     def spread_over_typical(self) -> float | None:
-        """beta divided by what isotropic tokens would give: how far the tokens line up with the head."""
+        """The ratio of beta to the value that isotropic tokens would give; None if that value is not known.
+
+        It shows how far the tokens line up with the directions that the head amplifies.
+        """
         return self.beta / self.logit_typical if self.logit_typical else None
 
 
@@ -108,7 +115,7 @@ def measure_heads(
 ) -> tuple[Head, ...]:
     """Measure every head of every attention block of a pass, layer by layer.
 
-    If the input has only one token, there is nothing to measure, and the result is empty.
+    The result is empty if the input has only one token, because then every head attends to that token.
 
     Args:
         blocks: the scores of each attention block.
@@ -172,7 +179,7 @@ def _participation(
 def row_spread(logits: Reals, allowed: NDArray[np.bool_]) -> float:
     """Return beta: the root mean square over rows of the standard deviation of the allowed logits.
 
-    Rows with one allowed pair (the first under a causal mask) have no spread and are left out.
+    Rows with only one allowed token (such as the first under a causal mask) have no spread and are left out.
 
     >>> row_spread(np.array([[0.0, 2.0], [1.0, 1.0]]), np.ones((2, 2), dtype=bool))
     0.7071067811865476

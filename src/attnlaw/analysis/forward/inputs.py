@@ -41,7 +41,11 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model; `library_tokenizer` is that of the package `tokenizers`, if there is one."""
+    """The tokenizer of a model.
+
+    `library_tokenizer` is a tokenizer of the package `tokenizers`, or None if the model has no
+    tokenizer.json.
+    """
 
     folder: str
     vocabulary: int
@@ -53,7 +57,7 @@ class Tokenizer:
 
     @property
     def missing(self) -> str | None:
-        """Why no text can be read; None if it can."""
+        """The reason why this model cannot read text; None if it can."""
         if self.library_tokenizer is not None or self.reads_bytes:
             return None
         return f"{self.folder} holds no {FILE}, and its {self.vocabulary} ids are no bytes; give token ids"
@@ -69,7 +73,7 @@ class Tokenizer:
         return tuple(self.library_tokenizer.encode(text).ids)
 
     def labels(self, ids: Iterable[int]) -> tuple[str, ...]:
-        r"""Return a label for each id that is safe to print, with visible blanks.
+        r"""Return a label for each id. Labels are safe to print, and blanks in them are visible.
 
         >>> Tokenizer("model", 256).labels([97, 32, 10]), Tokenizer("model", 20).labels([3])
         (('a', '␣', '\\n'), ('3',))
@@ -111,7 +115,7 @@ IDS_FORMAT = "whole numbers with commas, such as 1,2,3, none below 0"
 
 @settings_dataclass
 class InputSettings(Settings):
-    """One or several inputs of a model, by exactly one of three settings."""
+    """One or several inputs of a model. Exactly one of the three settings must be given."""
 
     text: tuple[str, ...] | None = _input_setting(
         help="An input, as text: by tokenizer.json beside the model, or as bytes. Repeat it for several "
@@ -155,7 +159,10 @@ class InputSettings(Settings):
 
 @dataclass(frozen=True)
 class RawInput:
-    """An input as it was given: a text or ids, the setting, and the line or number if there are several."""
+    """An input as the user gave it: a text or token ids.
+
+    `setting` is the name of its setting. `place` is its line or number if there are several inputs.
+    """
 
     setting: str
     text: str | None = None
@@ -170,7 +177,10 @@ class RawInput:
         return InputError(f"{self.place}: {detail}{rule}")
 
     def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
-        """Raise an `InputError` if the vocabulary or the positions of the model do not cover the ids."""
+        """Raise an `InputError` if the model cannot read these ids.
+
+        There may be none, more than the model has positions, or ids outside of its vocabulary.
+        """
         if not ids:
             raise self.input_error("has no tokens; give at least one")
         if len(ids) > positions:
@@ -189,13 +199,13 @@ class Input:
 
 
 def check_ids(ids: Sequence[int]) -> tuple[int, ...]:
-    """Return token ids that a caller gave, or raise an `InputError` if they are not valid."""
+    """Return token ids as a tuple, or raise an `InputError` if they are not valid."""
     checked: tuple[int, ...] = check_value("ids", list(ids), tuple[int, ...], minimum=0)
     return checked
 
 
 def raw_inputs(case: InputSettings) -> list[RawInput]:
-    """Return the inputs of settings. No model is needed for this."""
+    """Return the inputs that the settings give. They are not tokenised yet, so no model is needed."""
     if case.text is not None:
         several = len(case.text) > 1
         return [
@@ -211,7 +221,7 @@ def raw_inputs(case: InputSettings) -> list[RawInput]:
 
 
 def single_input(case: InputSettings, verb: str) -> RawInput:
-    """Return the only input of settings, for a verb that takes one."""
+    """Return the only input that the settings give, for a verb that takes one."""
     inputs = raw_inputs(case)
     if len(inputs) > 1:
         message = f"holds {len(inputs)} inputs, and {verb} takes one; keep one"

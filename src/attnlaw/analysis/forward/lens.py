@@ -1,4 +1,4 @@
-"""The lens: one forward pass as an exact affine map, the map's properties, and what its heads do.
+"""The lens: one forward pass as an exact affine map, and measurements of the map and of the heads.
 
 With `entrywise`, it also measures what a low rank would cost the attention of each head, entry by entry
 (`spectra.entrywise`).
@@ -33,7 +33,7 @@ from attnlaw.theory.bounds.logits import Logits, logit_bounds
 
 @dataclass(frozen=True)
 class HeadErrors:
-    """The errors that low ranks cause in the attention of one head."""
+    """The errors of one head if its attention is replaced by a matrix of low rank."""
 
     layer: int
     head: int
@@ -72,8 +72,8 @@ class Lens(BriefRepr):
     Args:
         reconstruction_error: |T vec X + c - vec F(X)| / |F(X)|, with F from the network itself.
         offset_share: |c| / |F(X)|, the part of the biases. It exceeds 1 if T X and c partly cancel.
-        score_error: largest difference between the network's attention and the one rebuilt from scores, which
-            `heads` are measured on.
+        score_error: largest difference between the network's attention and the attention computed from the
+            scores. `heads` are measured on the latter.
     """
 
     model: str
@@ -101,7 +101,10 @@ class Lens(BriefRepr):
 
     @property
     def singular_values(self) -> list[float] | None:
-        """The largest singular values of T in decreasing order; None if Lanczos did not converge."""
+        """The largest singular values of T in decreasing order.
+
+        None if they were not asked for, or if Lanczos did not converge.
+        """
         if self.spectrum is None or self.spectrum.values is None:
             return None
         return list(self.spectrum.values)
@@ -112,7 +115,7 @@ class Lens(BriefRepr):
 
     @property
     def probes(self) -> int | None:
-        """Number of random probes for each token behind the token map; None if the map is exact."""
+        """Number of random probes for each token if the token map is estimated; None if the map is exact."""
         return None if self.token_map is None else self.token_map.probes
 
     @property
@@ -133,7 +136,10 @@ class Lens(BriefRepr):
 
     @property
     def median_rank_within(self) -> int | None:
-        """The rank that keeps every weight within 0.01 in half of the heads."""
+        """The median over heads of the rank that keeps every attention weight within 0.01.
+
+        None if `entrywise` was not measured.
+        """
         return median_high(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property
@@ -146,7 +152,9 @@ class Lens(BriefRepr):
 
     @property
     def outcome(self) -> Outcome:
-        """Whether T, c and the scores reproduce the network, and whether the singular values converged."""
+        """The outcome: whether T, c and the scores reproduce the network, and the singular values
+        converged.
+        """
         if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
             return Outcome.INEXACT
         lost = self.spectrum is not None and self.spectrum.remark is not None
@@ -202,15 +210,16 @@ def linearise(
 ) -> Lens:
     """Return the exact affine map of one forward pass, and what the heads do on this input.
 
-    T is not the Jacobian. It has no derivatives of attention probabilities, norms and slopes, because they
-    are frozen.
+    T is not the Jacobian. Attention probabilities, norms and slopes are frozen, so T does not contain their
+    derivatives.
 
     Args:
         source: local directory of a Hugging Face model.
         given: the input, or its token ids.
         top: number of singular values of T.
-        seed: draws the references of heads, and the probes if the token map is estimated.
-        only: one part alone: "heads", "operator" (singular values and token map) or "entrywise".
+        seed: seed of the random references of heads, and of the probes if the token map is estimated.
+        only: the only part to compute: "heads", "operator" (singular values and token map) or "entrywise".
+            None for all.
         entrywise: ranks at which the attention of every head is cut off.
     """
     asked = given if isinstance(given, RawInput) else RawInput("ids", ids=check_ids(given))
@@ -241,13 +250,13 @@ def linearise(
 
 
 def _logit_bounds_by_head(source: str | os.PathLike[str]) -> dict[tuple[int, int], Logits]:
-    """Return what the weights say about the logits of self-attention, by layer and head."""
+    """Return by layer and head how large the logits of self-attention can get according to the weights."""
     bounds = logit_bounds(open_model(source)).items()
     return {(place.layer or 0, place.head or 0): logits for place, logits in bounds if place.kind == "qk"}
 
 
 def _score_error(trace: Trace) -> float:
-    """Return the largest difference of a probability: the network's, and the one rebuilt from its scores."""
+    """Return the largest difference between the network's attention and the one computed from scores."""
     return max(
         float(np.abs(scores.attention(scores.logits(head)) - block.probabilities[head]).max())
         for scores, block in zip(trace.scores, attentions(trace.chain), strict=True)

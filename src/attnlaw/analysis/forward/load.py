@@ -100,7 +100,7 @@ def _builder(
     layers: int,
     folder: Path,
 ) -> Callable[[str], Any]:
-    """Return a function that builds the model on a device, untrained and in float64."""
+    """Return a function that builds the untrained model in float64 on a given device."""
     import torch
 
     make_config, make_model = _import_classes(transformers, reader)
@@ -129,10 +129,10 @@ def _builder(
 
 
 def _config_keys(transformers: Any, make_config: Any) -> set[str]:
-    """Return the keys that describe the network of this family, by any name that its class knows.
+    """Return the keys of config.json that describe the network of this family, including alternative names.
 
-    Other keys could choose code, rename attributes or create tables of names. Keys that every class has
-    (dtype, labels, ...) do not describe the network.
+    Other keys are not passed on, because they could choose code, rename attributes or create tables of names.
+    Keys that every class has (dtype, labels, ...) do not describe the network.
     """
     parameters = set(signature(make_config.__init__).parameters)
     common = set(signature(transformers.PreTrainedConfig.__init__).parameters)
@@ -143,7 +143,10 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
 
 @contextmanager
 def _silence_transformers(transformers: Any) -> Iterator[None]:
-    """Suppress messages of transformers: attnlaw reports in one line what is wrong with a config."""
+    """Suppress the messages of transformers inside the context.
+
+    attnlaw reports in one line if something is wrong with a config.
+    """
     logger = transformers.logging
     level = logger.get_verbosity()
     logger.set_verbosity(logger.CRITICAL)
@@ -155,7 +158,7 @@ def _silence_transformers(transformers: Any) -> Iterator[None]:
 
 
 def normalise_in_float64(model: Any) -> None:
-    """Replace the RMSNorms that transformers computes in float32 at any precision by those of torch."""
+    """Replace the RMSNorms of transformers, which always compute in float32, by those of torch."""
     import torch
 
     for parent in list(model.modules()):
@@ -169,9 +172,11 @@ def normalise_in_float64(model: Any) -> None:
 def _choose_head(
     reader: FamilyReader, named: list[str], checkpoint: Model
 ) -> tuple[FamilyReader, dict[str, Any]]:
-    """Choose the class with a head that config.json names, or else the one whose tensors the checkpoint has.
+    """Choose the class of the model with its head, and return the config values that it needs.
 
-    The rows of a classifier give the number of labels. A head that is not stored is the embedding.
+    It is the class that config.json names. If config.json names none, the tensors of the checkpoint decide.
+    The rows of the classifier give the number of labels. If the head of a language model is not stored, the
+    embedding is used.
     """
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
@@ -194,7 +199,7 @@ def _require_tensor(name: str | None, names: Container[str], source: str) -> Non
 
 
 def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
-    """Return the name in the checkpoint for each tensor of the model. Either name may have a prefix."""
+    """Return for each tensor of the model its name in the checkpoint. Either name may have a prefix."""
     prefix, wanted = model.base_model_prefix + ".", _required_tensors(model)
     return {
         next((key for key in (name, prefix + name) if key in wanted), name.removeprefix(prefix)): name
@@ -203,7 +208,7 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
 
 
 def _required_tensors(model: Any) -> dict[str, Any]:
-    """Return the tensors that the model needs, by name.
+    """Return by name the tensors that the checkpoint must have.
 
     A head that is tied to the embedding is not needed.
     """
@@ -235,7 +240,11 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
 
 
 def _copy_weights(model: Any, checkpoint: Model) -> None:
-    """Copy the tensors of the checkpoint into the model. Raise an `InputError` for NaN and infinity."""
+    """Copy the tensors of the checkpoint into the model.
+
+    Raises:
+        InputError: if a tensor has NaN or infinity.
+    """
     import torch
 
     source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)

@@ -25,7 +25,7 @@ from attnlaw.spectra.measure import Selection, measure
 
 @dataclass(frozen=True, repr=False)
 class MarginMeasurement(BriefRepr):
-    """The margins of one model, and what else was measured."""
+    """The margins of one model, and the optional measurements."""
 
     margins: Margins
     condition: Condition | None = None
@@ -104,7 +104,7 @@ def measure_model(
 
 
 def _unknown_token_id(tokenizer: Tokenizer) -> int | None:
-    """Return the id of the token that replaces what the tokenizer does not know."""
+    """Return the id of the token that stands for unknown text; None if the tokenizer has no such token."""
     if tokenizer.library_tokenizer is None:
         return None
     token = getattr(tokenizer.library_tokenizer.model, "unk_token", None)

@@ -1,4 +1,4 @@
-r"""The relative margin D of inputs, without labels: the number that ranks trained models of one task best.
+r"""The relative margin D of inputs, without labels. D ranks trained models of one task.
 
 | symbol | here |
 |---|---|
@@ -13,8 +13,8 @@ for a linear readout, and far too large if the head saturates. It ranks models o
 similar loss, on the same inputs. It is not an error rate. D has not been validated for causal language
 models.
 
-One backward pass serves a whole batch: rows do not interact, so the gradient of the sum of m has that of
-each.
+One backward pass gives the gradients of a whole batch. Inputs do not interact, so the gradient of the sum of
+all m contains the gradient of each m.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class HiddenSpread:
     size: float = 0.0
 
     def add(self, states: Any, mask: Any) -> None:
-        """Add states (B x T x N), with a mask of the tokens that count (B x T)."""
+        """Add the hidden states of a batch (B x T x N). `mask` (B x T) marks the tokens that count."""
         x, kept = np.asarray(states), np.asarray(mask)[..., None]
         counts = kept.sum(axis=0)[:, 0].astype(np.float64)
         means = np.where(kept, x, 0.0).sum(axis=0) / np.maximum(counts, 1)[:, None]
@@ -82,7 +82,7 @@ class HiddenSpread:
         self.counts, self.means = old_counts, old_means
 
     def value(self) -> float:
-        """Return s, or raise an `InputError` if the inputs do not determine it."""
+        """Return the spread s, or raise an `InputError` if the inputs do not determine it."""
         freedom = 0.0 if self.counts is None else float(np.maximum(self.counts - 1, 0).sum())
         if freedom == 0:
             raise InputError(
@@ -119,7 +119,7 @@ class Margin:
 
     @property
     def status(self) -> str:
-        """ "ok"; "tie" if two classes have the largest logit; "flat" if nothing moves the margin."""
+        """ "ok", or "tie" if two classes have the largest logit, or "flat" if the gradient is 0."""
         if self.gradient == 0:
             return "flat"
         return "tie" if self.margin == 0 else "ok"
@@ -127,13 +127,14 @@ class Margin:
 
 @dataclass(frozen=True)
 class Margins:
-    """D of one model over inputs.
+    """The relative margins D of one model over inputs.
 
-    Inputs with m = 0 (`ties`) or g = 0 (`flat`) are in no mean. The median includes them, except 0/0.
+    Inputs with margin m = 0 (`ties`) or gradient g = 0 (`flat`) are left out of the means. The median
+    includes them unless both are 0, because then D is not defined.
 
     Args:
         mean_log: mean of log D; None if a smooth margin is negative and has no logarithm.
-        median: median of D with an interval of ranks.
+        median: median of D with a confidence interval from ranks.
         repeated: number of inputs that are equal to an earlier one.
         unknown: number of tokens that the tokenizer does not know.
     """
@@ -156,7 +157,10 @@ class Margins:
 
     @property
     def geometric_mean(self) -> Estimate | None:
-        """exp of the mean log D, the main number. Its error is that of the logarithm times the value."""
+        """The geometric mean of D, which is the main number; None if log D has no mean.
+
+        Its error is the error of the mean logarithm times the value.
+        """
         if self.mean_log is None:
             return None
         value = exp(self.mean_log.value)
@@ -172,12 +176,12 @@ class Margins:
 
     @property
     def confidence(self) -> float:
-        """Mean over inputs of the largest probability."""
+        """The mean over inputs of the probability of the predicted class."""
         return float(np.mean([row.confidence for row in self.rows]))
 
     @property
     def remark(self) -> str | None:
-        """A warning about the numbers for their reader; None if there is nothing to say."""
+        """A remark about what limits these numbers; None if there is nothing to say."""
         counted = {
             f"{self.ties} ties (margin 0)": self.ties,
             f"{self.flat} flat (gradient 0)": self.flat,
@@ -193,7 +197,10 @@ class Margins:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference of log D of two models over the inputs that have D in both, with its error."""
+    """The mean difference between log D of two models, with its error.
+
+    Only inputs that have D in both models count.
+    """
 
     log_ratio: Estimate
     inputs: int
@@ -220,14 +227,15 @@ def measure_margins(
     """Measure D of every input from the model's own predictions, without labels.
 
     Args:
-        model: a directory or a torch module. Directories may have BERT and RoBERTa with a classifier, and
+        model: a directory or a torch module. Directories may contain BERT and RoBERTa with a classifier, and
             GPT-2 and LLaMA-like language models.
         inputs: at least 12 lists of ids, or a tensor, that training did not see; see
             `attnlaw.analysis.forward.classifier`.
         margin: "hard" or "smooth".
-        at: the block whose input is h0.
-        positions: which token of a causal model is read: "last", "sample", or one position for each input.
-        seed: draws sampled positions.
+        at: number of the block whose input is h0.
+        positions: the token that is read from a causal model: "last", "sample", or one position for each
+            input.
+        seed: seed of sampled positions.
         blocks: the blocks of a torch module, first to last.
 
     >>> import torch
@@ -289,9 +297,9 @@ def relative_margins(
 
 
 def compare_margins(a: Margins, b: Margins) -> Difference:
-    """Return the mean of log D of `a` minus that of `b`, input by input, with its standard error.
+    """Return the mean over inputs of the difference log D(a) - log D(b), with its standard error.
 
-    Each model has its own spread s, whose error is not included.
+    Each model has its own spread s. The error of s is not included.
 
     Raises:
         InputError: if the models were measured on different inputs, or have different classes.
@@ -312,14 +320,14 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 def hard_margin(logits: Any) -> Any:
     """Return the predicted logit minus the largest other logit.
 
-    Of several largest logits, the first is predicted.
+    If several logits are largest, the first of them is the prediction.
     """
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
 
 def smooth_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the log-sum-exp of the others, which may be negative."""
+    """Return the predicted logit minus the log-sum-exp of the other logits. It may be negative."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).logsumexp(dim=1)
 
@@ -328,9 +336,10 @@ MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
 
 
 def median_with_interval(values: Sequence[float]) -> Range:
-    """Return the median with the values at rank floor(n/2 - sqrt n) from below and from above.
+    """Return the median of n values with an interval around it.
 
-    Each may be infinite.
+    The ends are the values at rank floor(n/2 - sqrt n), counted from below and from above. They may be
+    infinite.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
     Range(value=4.5, low=1.0, high=8.0)
@@ -347,7 +356,10 @@ def median_with_interval(values: Sequence[float]) -> Range:
 def _measure_batch(
     network: Classifier, batch: Batch, margin: str, at: int, spread: HiddenSpread
 ) -> list[dict[str, Any]]:
-    """Run one forward and one backward pass, and add what block `at` reads to `spread`."""
+    """Measure the inputs of a batch by one forward and one backward pass.
+
+    The hidden states that block `at` reads are added to `spread`.
+    """
     import torch
 
     leaves = []
@@ -387,7 +399,7 @@ def _distance(row: dict[str, Any], spread: float) -> float | None:
 
 
 def _log_distances(rows: Sequence[Margin]) -> dict[int, float]:
-    """Return log D by input, for the inputs that have one."""
+    """Return log D by input, for the inputs whose D has a finite logarithm."""
     known = ((row.input, row.distance) for row in rows if row.status == "ok")
     return {place: float(np.log(distance)) for place, distance in known if distance and distance > 0}
 

@@ -1,5 +1,6 @@
-"""The operator T(X) of a forward pass, `vec F(X) = T(X) vec X + c(X)`, which is applied without being formed.
+"""The operator T(X) of a forward pass, `vec F(X) = T(X) vec X + c(X)`.
 
+T is applied to vectors and never stored as a matrix, except for small sizes.
 `vec` stacks columns: entry (token i, coordinate k) of an s x D matrix is entry k s + i of its vector. So the
 D x D block from token j to token i is `T[i::s, j::s]`.
 """
@@ -23,7 +24,13 @@ BATCH_ENTRIES = 2**20  # numbers in a batch of hidden states: 8 MB, and several 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """T and c of one forward pass over `tokens` tokens with `width` coordinates."""
+    """The linear part T and the offset c of one forward pass.
+
+    Args:
+        block: the frozen network.
+        tokens: number s of tokens.
+        width: number D of coordinates of a token.
+    """
 
     block: FrozenBlock
     tokens: int
@@ -47,7 +54,7 @@ class Operator:
         return self.block.offset.ravel(order="F")
 
     def as_linear_operator(self) -> scipy.sparse.linalg.LinearOperator:
-        """Return T for the iterative solvers of SciPy."""
+        """Return T as a `LinearOperator`, for the iterative solvers of SciPy."""
         return scipy.sparse.linalg.LinearOperator(
             (self.size, self.size),
             matvec=self.matvec,
@@ -58,7 +65,11 @@ class Operator:
         )
 
     def dense(self) -> Reals:
-        """Return T as a matrix, if s D is at most 4096."""
+        """Return T as a matrix.
+
+        Raises:
+            InputError: if its size s D is above 4096.
+        """
         if self.size > DENSE_LIMIT:
             raise InputError(
                 f"the operator is {self.size} x {self.size} ({self.tokens} tokens of width {self.width}), "
@@ -91,9 +102,10 @@ class TopSingularValues:
 
 
 def top_singular_values(operator: Operator, top: int = 8) -> TopSingularValues:
-    """Return the `top` largest singular values of T by Lanczos (ARPACK on T^T T, from a fixed start).
+    """Return the `top` largest singular values of T, computed by Lanczos (ARPACK on T^T T).
 
-    A value sigma has a relative error of about eps (sigma_1/sigma)^2.
+    The start is fixed, so results are reproducible. A value sigma has a relative error of about eps
+    (sigma_1/sigma)^2, where eps is the precision of float64.
     """
     top = check_value("top", top, int, minimum=1, maximum=operator.size - 1)
     start = np.random.default_rng(0).standard_normal(operator.size)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from attnlaw.analysis.forward.heads import Head
 
-MIN_ROW_SHARE = 0.75  # of rows that have their largest weight at one column or distance
-MIN_COLUMN_SHARE = 0.5  # of all weight in one column
-MAX_SHARE_OF_NULL = 0.1  # of the participation number of independent Gaussian queries and keys
-MAX_SHARE_OF_RANDOM = 0.5  # of the participation number of random weights on the same tokens
+MIN_ROW_SHARE = 0.75  # share of rows that have their largest weight at one column or distance
+MIN_COLUMN_SHARE = 0.5  # share of all weight that is in one column
+MAX_SHARE_OF_NULL = 0.1  # relative to the participation number of independent Gaussian queries and keys
+MAX_SHARE_OF_RANDOM = 0.5  # relative to the participation number of random weights on the same tokens
 MIN_ALIGNMENT = 5.0  # times the spread of logits that isotropic tokens would have
 
 
@@ -122,7 +122,10 @@ REMARK_KINDS = (
 
 
 def head_remarks(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadRemark, ...]:
-    """Return every remark that applies to a head, kind by kind, the clearest heads first."""
+    """Return every remark that applies to a head, kind by kind.
+
+    Within a kind, the heads to which it applies most clearly come first.
+    """
     remarks = []
     for kind in REMARK_KINDS:
         for head in sorted(filter(kind.holds, heads), key=kind.size, reverse=True):

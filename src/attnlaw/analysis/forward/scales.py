@@ -46,10 +46,13 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
-    """Return for each l log10 of the product of the factors of layers k >= l; None without proxies.
+    """Return for each layer l the worst-case amplification from l to the output, as log10.
 
-    This is alpha_{l-1} of arXiv 2605.07297. Measured amplification uses another norm, which differs by at
-    most sqrt(T).
+    It is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv 2605.07297. Measured
+    amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens.
+
+    Returns:
+        The logarithms, or None if the network has no proxies (see `theory.bounds.proxies`).
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
@@ -59,7 +62,10 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
 
 
 def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
-    """Return ln of scale = gamma alpha L of every matrix, in the order of rows; None without proxies."""
+    """Return ln of the worst-case scale (gamma alpha L) of every matrix, in the order of an audit's rows.
+
+    None if the network has no proxies (see `theory.bounds.proxies`).
+    """
     if why_no_proxies(spectra) is not None:
         return None
     leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
@@ -73,11 +79,14 @@ Key = tuple[int | None, str, int | None]  # layer, kind, head
 
 @dataclass(frozen=True)
 class MeasuredScale:
-    """A matrix at its measured scale. All fields are None if half of the margins are 0.
+    """The measured scale of a matrix, and what follows from it.
+
+    All fields are None if half of the margins are 0.
 
     Args:
         p_measured: the best Schatten index at this scale.
-        effective_directions: singular values that count at this scale; None if the spectrum is approximate.
+        effective_directions: number of singular values that count at this scale; None if the spectrum is
+            approximate.
     """
 
     log10_scale_measured: float | None = None
@@ -87,10 +96,10 @@ class MeasuredScale:
 
 @dataclass(frozen=True)
 class MatrixScale(MeasuredScale):
-    """A measured scale with the location and rank of its matrix, and its worst case.
+    """The measured and the worst-case scale of a matrix, with its location and rank.
 
     Args:
-        log10_scale: worst-case scale; None if the network has none.
+        log10_scale: log10 of the worst-case scale; None if the network has none.
         p: the best Schatten index at the worst-case scale; None if the network has none.
     """
 
@@ -107,7 +116,7 @@ def matrix_scales(
 ) -> tuple[MatrixScale, ...]:
     """Return the measured and the worst-case scale of every matrix, in the order of the rows of an audit.
 
-    `options` are those of `log_scales`.
+    `options` are passed on to `log_scales`.
     """
     measured = log_scales(network, inputs, **options)
     leaves = [leaf for layer in spectra.layers for leaf in layer.leaves()]
@@ -183,7 +192,10 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
 def _margins_and_norms(
     network: Classifier, parts: Sequence[BlockModules], batch: Batch
 ) -> tuple[Any, Iterator[tuple[Key, Any]]]:
-    """Return the margins of a batch and, matrix by matrix, the nuclear norms of dm/dM for each input."""
+    """Return the margins of a batch, and an iterator over the nuclear norms of dm/dM.
+
+    The iterator yields for each matrix its key, with one norm for each input.
+    """
     import torch
 
     def enter(number: int, states: Any) -> Any:
@@ -220,7 +232,10 @@ def _norms_by_matrix(
 
 
 def _triangular_factor(rows: Any) -> Any:
-    """Return R of X^T = Q R for X (B x T x N). It has at most as many rows as X has directions."""
+    """Return the triangular factor R of X^T = Q R for X (B x T x N).
+
+    R has at most min(T, N) rows, so computing with R is cheap.
+    """
     import torch
 
     return torch.linalg.qr(rows.mT, mode="r").R

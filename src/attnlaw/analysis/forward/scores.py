@@ -1,4 +1,4 @@
-"""How an attention block of one forward pass makes its scores: `l_ij = s q_i . k_j` over the allowed pairs.
+"""The scores of an attention block in one forward pass: `l_ij = s q_i . k_j` over the allowed pairs.
 
 | symbol | here | shape |
 |---|---|---|
@@ -47,20 +47,20 @@ class FrozenScores:
 
     @property
     def unmasked(self) -> bool:
-        """Whether every token may look at every other."""
+        """Whether the mask allows every pair of tokens."""
         return bool(self.allowed.all())
 
     @property
     def causal(self) -> bool:
-        """Whether every token may look at itself and at all earlier tokens, and at nothing else."""
+        """Whether the mask is causal: every token may look at itself and at all earlier tokens only."""
         return bool((self.allowed == np.tri(self.tokens, dtype=bool)).all())
 
     def weights(self, head: int) -> tuple[Reals, Reals]:
-        """Return W_Q and W_K of a head, D x d each."""
+        """Return W_Q and W_K of a head, each of shape D x d."""
         return self.query[:, self._columns(head)], self.key[:, self._columns(self._key_head(head))]
 
     def logits(self, head: int) -> Reals:
-        """Return the scores of a head, s x s, including those that the mask removes."""
+        """Return the scores of a head (s x s), including those of pairs that the mask does not allow."""
         W_Q, W_K = self.weights(head)
         biases = self.query_bias[self._columns(head)], self.key_bias[self._columns(self._key_head(head))]
         return self.scores_with(W_Q, W_K, *biases)
@@ -73,7 +73,7 @@ class FrozenScores:
         return np.asarray(self.scale * (queries @ keys.T))
 
     def attention(self, logits: Reals) -> Reals:
-        """Return the attention probabilities of scores: the softmax of each row over the allowed pairs."""
+        """Return attention probabilities: the softmax of each row of scores over the allowed pairs."""
         return masked_softmax(logits, self.allowed)
 
     def _columns(self, head: int) -> slice:
@@ -83,7 +83,7 @@ class FrozenScores:
         return head * self.key_heads // self.heads
 
     def _rotate(self, x: Reals) -> Reals:
-        """Rotate rows by the angles of their positions: coordinate i is paired with i + d/2."""
+        """Apply rotary positions to rows: rotate coordinates i and i + d/2 by the angle of the position."""
         if self.rotary is None:
             return x
         cos, sin = self.rotary

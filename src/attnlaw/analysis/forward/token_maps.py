@@ -1,4 +1,4 @@
-"""How much each input token moves each output token: block norms of T, and attention rollout."""
+"""Measure how much each input token moves each output token, by block norms of T and by attention rollout."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ANNOUNCED_SECONDS = 60.0  # expected times above this are announced
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """`norms[i, j]` = |T_ij|_F of the D x D block from input token j to output token i."""
+    """The influence of every input token on every output token.
+
+    `norms[i, j]` is |T_ij|_F, where T_ij is the D x D block of T from input token j to output token i.
+    """
 
     norms: Reals
     errors: Reals  # standard errors, all zero if the norms are exact
@@ -29,7 +32,7 @@ class TokenMap:
 
     @property
     def shares(self) -> Reals:
-        """The norms divided by the sum of their row, as in a rollout. A row of zeros stays zero."""
+        """The norms, with each row divided by its sum as in a rollout. A row of zeros stays zero."""
         totals = self.norms.sum(axis=1, keepdims=True)
         shares: Reals = np.divide(self.norms, totals, out=np.zeros_like(self.norms), where=totals > 0)
         return shares
@@ -40,10 +43,10 @@ def token_map(
 ) -> TokenMap:
     """Return the Frobenius norms of the token-to-token blocks of T.
 
-    They are exact, from the columns of T, if s D is at most 4096 and `probes` is not given. Otherwise they
-    are estimated from random signs z at token j: |T (z at j)|_i^2 has the mean |T_ij|_F^2. The average over
-    the probes (64 by default) has a standard error, which is divided by twice the norm to get that of the
-    norm.
+    If s D is at most 4096 and `probes` is not given, they are computed exactly from the columns of T.
+    Otherwise they are estimated: for random signs z at token j, the mean of |T (z at j)|_i^2 is |T_ij|_F^2.
+    The result is the average over the probes (64 by default). The standard error of this square, divided by
+    twice the norm, is the standard error of the norm.
     """
     if probes is not None:
         check_value("probes", probes, int, minimum=2)  # their spread gives the standard error
@@ -70,7 +73,10 @@ def token_map(
 
 
 def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
-    """Return the squared length of every output token, for each row of `inputs` placed at token j."""
+    """Return the squared length of every output token when only token j has an input.
+
+    Each row of `inputs` is one such input.
+    """
     moved = np.empty((len(inputs), operator.tokens))
     for start in range(0, len(inputs), operator.batch):
         part = inputs[start : start + operator.batch]
@@ -83,7 +89,7 @@ def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
 def rollout(blocks: Iterable[FrozenAttention]) -> Reals:
     """Return attention rollout: the product over layers of (mean_h A_h + I) / 2 (arXiv 2005.00928).
 
-    It ignores values, feed-forward blocks and norms. Its rows sum to 1.
+    Rollout ignores values, feed-forward blocks and norms. Its rows sum to 1.
 
     >>> import numpy as np
     >>> uniform = FrozenAttention(np.full((1, 2, 2), 0.5), *(np.zeros((2, 2)), np.zeros(2)) * 2)

@@ -20,7 +20,7 @@ from attnlaw.core.errors import InputError
 
 @contextmanager
 def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
-    """Remove registered hooks when the passes inside the context are done, or fail."""
+    """Remove registered hooks at the end of the context, even after an error."""
     held = list(hooks)
     try:
         yield
@@ -30,7 +30,11 @@ def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
 
 
 def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> list[Any]:
-    """Return hooks that note the first argument and the result of each module in `seen`."""
+    """Register hooks that store the first argument and the result of each module in `seen`.
+
+    Returns:
+        The hooks, for `temporary_hooks`.
+    """
 
     def remember(module: Any, inputs: Any, output: Any) -> None:
         seen[module] = inputs[0] if inputs else None, output
@@ -49,12 +53,15 @@ class Trace:
 
     @property
     def operator(self) -> Operator:
-        """T and c of the pass."""
+        """The operator T of the pass with its offset c."""
         return Operator(self.chain, *self.states.shape)
 
     @property
     def reconstruction_error(self) -> float:
-        """|T vec X + c - vec F(X)| / |F(X)|, with F from the network itself."""
+        """Relative error of the rebuilt output, |T vec X + c - vec F(X)| / |F(X)|.
+
+        F comes from the network itself.
+        """
         rebuilt = self.operator.matvec(self.states.ravel(order="F")) + self.operator.offset
         missed = rebuilt - self.output.ravel(order="F")
         return float(np.linalg.norm(missed) / np.linalg.norm(self.output))
@@ -77,7 +84,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     seen: dict[Any, tuple[Any, Any]] = {}
 
     def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
-        """Record the mask: it is the only argument of an attention module with four axes."""
+        """Record the mask. It is the only argument of an attention module that has four axes."""
         given = (argument for argument in (*inputs, *named.values()) if getattr(argument, "ndim", None) == 4)
         seen[module] = next(given, None), None
 
@@ -103,6 +110,6 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
 
 
 def max_input_tokens(kind: str, config: Any) -> int:
-    """Return the number of positions of a model."""
+    """Return the largest number of tokens that a model can read at once."""
     longest = int(config.max_position_embeddings)
     return longest - (config.pad_token_id + 1) if FAMILIES[kind].positions_after_padding else longest

@@ -1,4 +1,4 @@
-"""`attnlaw check MODEL --rules FILE`: judge the numbers of a checkpoint by rules, and set the exit status."""
+"""`attnlaw check MODEL --rules FILE`: judge a checkpoint by rules. The exit status says whether it passed."""
 
 from __future__ import annotations
 

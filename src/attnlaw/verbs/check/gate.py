@@ -19,7 +19,7 @@ from attnlaw.verbs.views import load
 
 
 def require_valid(case: CheckSettings) -> None:
-    """Raise an `InputError` for what cannot work, before anything is measured."""
+    """Raise an `InputError` for settings that cannot work, before anything is measured."""
     rule_file = effective_rules(case)
     require_model_exists(case)
     if isinstance(rule_file.base, str):
@@ -39,7 +39,7 @@ def check_model(case: CheckSettings, progress: Progress) -> CheckVerdicts:
 
 
 def effective_rules(case: CheckSettings) -> RuleFile:
-    """Return the rule file of a case. The settings of the case replace those of the file.
+    """Return the rules for a case. Settings of the case override those of the rule file.
 
     Raises:
         BadUsage: if the model, or a base or baseline that a rule needs, is missing.

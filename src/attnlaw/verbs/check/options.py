@@ -1,4 +1,4 @@
-"""Options of `attnlaw check` alone: files for other tools, annotations for GitHub, explanations."""
+"""The options that only `attnlaw check` has: files for other tools, annotations for GitHub, explanations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = ("junit", "sarif", "markdown")
 
 @settings_dataclass
 class Options(OutputOptions):
-    """How verdicts are shown. All forms can be combined, and none changes the exit status."""
+    """Options for the output of verdicts. They can be combined. None of them changes the exit status."""
 
     junit: str | None = output_option(None, "Write JUnit XML.", metavar="FILE")
     sarif: str | None = output_option(None, "Write SARIF 2.1.0.", metavar="FILE")

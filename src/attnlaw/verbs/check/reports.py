@@ -1,9 +1,8 @@
-"""Verdicts as reports for other tools: SARIF, JUnit XML, Markdown and annotations on GitHub.
+"""Write verdicts as reports for other tools: SARIF, JUnit XML, Markdown and annotations on GitHub.
 
-SARIF 2.1.0 (OASIS) has one result for each row that fails and for each finding. A result keeps its identity
-from run to run by its rule and its location (`partialFingerprints`), whatever its value. The physical
-location is line 1 of the model's file, relative to the working directory. The location inside the model is a
-logical location.
+SARIF 2.1.0 (OASIS) has one result for each row that fails and for each finding. The rule and the location
+identify a result from run to run (`partialFingerprints`). Its value may change. The physical location is line
+1 of the model's file, relative to the working directory. The location inside the model is a logical location.
 
 JUnit XML has a suite for each model, with a case for each rule and for each kind of finding.
 
@@ -36,7 +35,7 @@ FINGERPRINT = "attnlawRuleAndPlace/v1"
 
 
 def sarif(models: Sequence[Verdicts]) -> str:
-    """Return the SARIF text: one run with the rules and the results of all models."""
+    """Return a SARIF document with one run, which has the rules and the results of all models."""
     rules: dict[str, dict[str, Any]] = {}
     for model in models:
         rules |= {rule["id"]: rule for rule in _rules(model)}
@@ -99,7 +98,7 @@ def _result(verdicts: Verdicts, rule: str, level: str, text: str, location: Loca
 
 
 def fingerprint(rule: str, location: Mapping[str, Any]) -> str:
-    """Return the identity of a failure: a hash of its rule and location. Values change, so they are left out.
+    """Return a hash that identifies a failure by its rule and location, whatever its value.
 
     >>> fingerprint("near", {"layer": 1, "head": 0}) == fingerprint("near", {"head": 0, "layer": 1})
     True
@@ -120,9 +119,9 @@ def relative_uri(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts]) -> str:
-    """Return the JUnit text.
+    """Return a JUnit XML document.
 
-    Failures are what fails the gate; lower levels and known findings are only printed.
+    Only what fails the gate is a failure. Lower levels and known findings appear as printed text.
     """
     root = ElementTree.Element("testsuites", name="attnlaw check")
     root.extend(map(_suite, models))
@@ -178,20 +177,20 @@ def _add_message(
         ElementTree.SubElement(case, "system-out").text = f"{text}\n{body}" if body else text
 
 
-MOST_LOCATIONS = 5  # of one rule: a job summary may have one megabyte
+MOST_LOCATIONS = 5  # listed for one rule, because a job summary may have one megabyte
 LONGEST = 300  # characters of a name that are shown
 
 
 def markdown(models: Sequence[Verdicts]) -> str:
-    """Return the Markdown text, with a section for each model."""
+    """Return a Markdown document with a section for each model."""
     return "\n".join(_section(model) for model in models)
 
 
 def code(text: str) -> str:
-    """Return text as a code span that it cannot leave, also inside a table.
+    """Return text as a Markdown code span that is safe even inside a table.
 
     A backtick would end the span, and a bar ends a table cell even inside a span. If the text has one of
-    them, all of its marks become character references.
+    them, its special characters become character references.
 
     >>> print(code("a.weight"), code("a|b"))
     `a.weight` <code>a&#124;b</code>
@@ -258,9 +257,9 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def escaped(text: str, value: bool = False) -> str:
-    r"""Escape text for a workflow command.
+    r"""Escape text for a GitHub workflow command.
 
-    If `value`, the text is a property, where colons and commas are special.
+    If `value` is true, the text is the value of a property, where colons and commas are special.
 
     >>> escaped("50%\n::error::x"), escaped("a:b,c", value=True)
     ('50%25%0A::error::x', 'a%3Ab%2Cc')
@@ -270,9 +269,9 @@ def escaped(text: str, value: bool = False) -> str:
 
 
 def github_annotations(verdicts: Verdicts) -> list[str]:
-    """Return workflow commands, the most severe first.
+    """Return GitHub workflow commands, the most severe first.
 
-    GitHub shows only ten of each level for a step.
+    GitHub shows only ten annotations of each level for a step.
     """
     messages = {rule.rule: (rule.level, str(rule)) for rule in verdicts.failed_rules}
     by_rule: dict[str, list[GateFinding]] = {}
@@ -291,7 +290,7 @@ def github_annotations(verdicts: Verdicts) -> list[str]:
 
 
 def add_to_summary(models: Sequence[Verdicts], environment: Mapping[str, str] = os.environ) -> None:
-    """Append the Markdown to the job summary if the environment names one."""
+    """Append a Markdown report to the job summary of GitHub, if the environment names its file."""
     if path := environment.get(SUMMARY):
         with (
             as_input_error(f"{path}: cannot be written", f"check ${SUMMARY}"),
@@ -304,7 +303,10 @@ WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
 
 
 def write_reports(models: Sequence[Verdicts], paths: Mapping[str, str | None]) -> None:
-    """Write the report of each form that has a path, all or none, and print the paths."""
+    """Write a report in each format that has a path, and print the paths.
+
+    If one report cannot be written, none is.
+    """
     wanted = {form: path for form, path in paths.items() if path is not None}
     write_all({Path(path): WRITERS[form](models).encode() for form, path in wanted.items()})
     for path in wanted.values():

@@ -1,4 +1,4 @@
-"""The verdicts on a model in the terminal: the answer, then the rules, then the findings."""
+"""Print the verdicts on a model in the terminal: the answer, then the rules, then the findings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from attnlaw import CheckResult
 
 STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-MOST_LOCATIONS = 5  # that are listed for one rule
+MOST_LOCATIONS = 5  # number of locations that are listed for one rule
 EXPLAINED = ("name", "level", "threshold", "when", "meaning", "remedy")
 
 
 def show_case(result: CheckResult, console: Console) -> None:
-    """Print the verdicts on one model. Text from its files never starts a line."""
+    """Print the verdicts on one model.
+
+    Text from the model's files never starts a line, so CI runners do not take it for a command.
+    """
     row = result.row()
     console.print()
     console.print(Text(printable(row["model"]), style="bold"), soft_wrap=True)
@@ -106,5 +109,8 @@ def _print_locations(console: Console, locations: list[str]) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Return text that no CI runner takes for a command. Some runners read `##[error]` anywhere in a line."""
+    """Return text that CI runners do not take for a command.
+
+    Some of them read `##[error]` anywhere in a line.
+    """
     return printable(text).replace("##[", "## [")

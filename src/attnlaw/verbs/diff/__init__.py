@@ -56,7 +56,7 @@ class DiffSettings(ModelSettings, BaseModelSettings):
     )
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings as a row. A base in memory is named by its type."""
+        """Return the settings as a row. If the base is an object in memory, its type is its name."""
         name = os.fspath(self.base) if isinstance(self.base, str | os.PathLike) else type(self.base).__name__
         return super().to_row() | {"base": name}
 
@@ -106,7 +106,7 @@ def run(case: DiffSettings, progress: Progress) -> Diff:
 
 
 def build_summary(result: Result) -> dict[str, Any]:
-    """Return the keys of summary.json that only this verb has, for the result of one model."""
+    """Return the part of summary.json that only this verb writes, for the result of one model."""
     row = result.row()
     maps = result.tables["diff"]
     sizes = {

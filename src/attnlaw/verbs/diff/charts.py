@@ -26,7 +26,7 @@ LOCATION = ("model", "layer", "stack", "kind", "head", "expert")
     prepare=name_models,
 )
 def worst_update(view: ChartView) -> Drawings:
-    """Draw for every model the map whose update is largest."""
+    """Draw for every model the singular values of its largest update."""
     maps, spectra = view.frame("diff", "size"), view.frame("diff_spectra")
     for (model,), model_maps in maps.group_by("model", maintain_order=True):
         worst = model_maps.filter(pl.col("size") > 0).sort("size", descending=True).head(1)
@@ -76,7 +76,7 @@ def _head_maps(view: ChartView, colour: str) -> Drawings:
 
 
 def by_rank(row: dict[str, Any]) -> alt.Chart:
-    """Draw the singular values of an update by rank, and those of noise as a dashed line."""
+    """Draw the singular values of an update against their rank, with those of noise as a dashed line."""
     names = {"update": "update_values", "noise of its size": "noise_values"}
     points = [
         {"series": name, "rank": rank, "value": value}

@@ -1,4 +1,4 @@
-"""The page of a comparison: the verdicts, heads with the chosen update, stored tensors, and all rows."""
+"""The HTML page of a comparison: verdicts, heads with a choice of update, stored tensors, and all rows."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ SHOWN = (
     *("z_left", "z_right", "z_top", "moved", "new_left", "new_right"),
 )
 TENSORS = ("tensor", "verdict", "format", "rank", "size", "sqnr_db", "unchanged", "dtype_model")
-MOST_TENSORS = 25  # that the page lists for a model
+MOST_TENSORS = 25  # number of tensors that the page lists for a model
 LOCATION = ("case", "layer", "stack", "kind", "head", "expert")
 # Columns that a notebook shows.
 NOTEBOOK_COLUMNS = ("model", *LOCATION[1:], "size", "cosine", "stable_rank", "moved")
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the page of one or several models that were compared with a base."""
+    """Return the HTML page of one or several models that were compared with a base."""
     result = name_models(result)
     rows = result.finished_rows
     maps, tensors = result.finished_table("diff"), result.finished_table("diff_tensors")
@@ -123,7 +123,7 @@ def _payload(result: Result, rows: pl.DataFrame, maps: pl.DataFrame) -> dict[str
 
 
 def notebook_html(result: Result) -> Markup:
-    """Return what happened to every model, and the maps that changed most."""
+    """Return HTML that shows what happened to every model, and the maps that changed most."""
     summaries = (case.summary for case in result if "sentence" in case.summary)
     lines = [(summary["model"], summary["sentence"]) for summary in summaries]
     maps = result.finished_table("diff").sort("size", descending=True, nulls_last=True)

@@ -1,4 +1,6 @@
-"""A comparison in the terminal: the verdict in one sentence, a line for each layer, and what changed most."""
+"""Print a comparison in the terminal: the verdict in one sentence, a line for each layer, the largest
+changes.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def _layer_columns(maps: pl.DataFrame) -> list[Column]:
 
 
 def _sizes(rows: pl.DataFrame, top: Any) -> str:
-    """Return a bar for each head or expert, and the largest size."""
+    """Return the sizes of the updates of a layer as text: a bar for each head or expert, and the largest
+    size.
+    """
     sizes = rows["size"].drop_nulls().to_list()
     if not sizes:
         return ""
@@ -119,7 +123,7 @@ def _tensor_columns(rows: pl.DataFrame) -> list[Column]:
 
 
 def _percent(value: Any) -> str:
-    """Format a share as percent, or a huge ratio as a factor.
+    """Format a share as a percentage, or as a factor if it is huge.
 
     >>> _percent(0.2345), _percent(0.00166), _percent(0.0), _percent(None)
     ('23.4%', '0.166%', '0%', '')

@@ -1,4 +1,4 @@
-"""Charts of what factors that stop early learn of a coefficient, compared with a soft threshold."""
+"""Charts of learned coefficients: factors that stop early, compared with a soft threshold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """Draw what is learned of a coefficient, if rows differ only in their threshold and rule."""
+    """Draw the learned coefficient against the true one.
+
+    There is no chart if rows differ in other settings than threshold and rule.
+    """
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return
@@ -53,7 +56,7 @@ def stopping(view: ChartView) -> Drawings:
 
 
 def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw what is learned against the coefficient, with the identity as a dashed line."""
+    """Draw the learned coefficient against the true one, with the identity as a dashed line."""
     most = rows["coefficient"].max()
     x = alt.X("coefficient:Q", title=label("coefficient"), scale=alt.Scale(domain=[0, most]))
     y = alt.Y("learned:Q", title=label("learned"), scale=alt.Scale(domain=[0, most]))
@@ -65,7 +68,7 @@ def draw_stopping_map(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.La
 
 
 def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
-    """Return the value nearest to each wanted one, without duplicates."""
+    """Return for each wanted number the nearest of the values, without duplicates."""
     known = values.unique().to_list()
     return list(dict.fromkeys(min(known, key=lambda value: abs(value - place)) for place in wanted))
 

@@ -1,4 +1,4 @@
-"""The study verb `ensemble`: learners with different random features that are averaged, or vote."""
+"""The study verb `ensemble`: average learners that have different random features, or let them vote."""
 
 from __future__ import annotations
 

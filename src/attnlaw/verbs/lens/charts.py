@@ -48,7 +48,10 @@ MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
     "attention alone tells another story than the network.",
 )
 def lens_map(view: ChartView) -> Drawings:
-    """Draw the shares of input tokens in output tokens, by the exact operator and by attention rollout."""
+    """Draw how much each input token contributes to each output token.
+
+    One chart shows the exact operator, the other attention rollout.
+    """
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
         yield Drawing(partial(_draw_token_maps, view, case_rows), case)
@@ -108,13 +111,16 @@ def _head_maps(view: ChartView, colour: str, **shades: Any) -> Drawings:
     "beyond one of the two: the law is one of initialisation.",
 )
 def head_betas(view: ChartView) -> Drawings:
-    """Draw beta against the layer, with a dot for every head."""
+    """Draw the sharpness (beta) of every head against its layer."""
     for case, case_rows in view.cases(view.frame("heads", "beta"), ["layer", "head"]):
         yield Drawing(partial(beta_dots, case_rows, view.verb.axis), case)
 
 
 def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw dots of `beta` over `layer`, and lines at both thresholds (the largest, if layers differ)."""
+    """Draw a dot for each head at its `layer` and `beta`, with lines at both thresholds.
+
+    If the thresholds differ between layers, the lines are at the largest.
+    """
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]
@@ -138,7 +144,10 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
     "the spectrum alone predicts of that. The grey line is 0.01.",
 )
 def entrywise(view: ChartView) -> Drawings:
-    """Draw the errors of low ranks over the heads. With a single rank the table shows as much."""
+    """Draw the errors of low ranks over the heads.
+
+    There is no chart for a single rank, because the table already shows its errors.
+    """
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:
         for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):
@@ -146,7 +155,7 @@ def entrywise(view: ChartView) -> Drawings:
 
 
 def error_bands(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw the median of each error over heads against the rank, with quartiles as a band, and extremes."""
+    """Draw each error against the rank: the median over heads, the quartiles as a band, and both extremes."""
     value, labels = pl.col("value"), {name: label(name) for name in ERRORS}
     summary = (
         rows.unpivot(ERRORS, index="rank", variable_name="error")

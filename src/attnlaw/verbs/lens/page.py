@@ -1,4 +1,4 @@
-"""The page of a lens: remarks about heads, the input, maps of heads and tokens, and all rows."""
+"""The HTML page of a lens: remarks about heads, the input, maps of heads and tokens, and all rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARD_QUANTITIES = (
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the page of one input through one or several models."""
+    """Return the HTML page of one input and one or several models."""
     rows = result.finished_rows
     names = rows.with_columns(short=pl.col("model").replace_strict(short_names(rows["model"])))
     tokens = ", ".join(str(count) for count in dict.fromkeys(rows["tokens"]))
@@ -37,7 +37,10 @@ def page(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def _listed_rows(result: Result, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return heads, token pairs or ranks, whichever were measured, with the model if there are several."""
+    """Return the table to list: heads, token pairs or ranks, the first of them that was measured.
+
+    If there are several models, the table has a column for the model.
+    """
     tables = [result.finished_table(name) for name in ("heads", "token_map", "entrywise")]
     table = next((table for table in tables if table.height), tables[0])
     if rows.height > 1:

@@ -1,4 +1,4 @@
-"""A lens in the terminal: what a low rank costs heads, what they do, and what moves each token."""
+"""Print a lens in the terminal: what a low rank costs heads, what heads do, and what moves each token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 32
 MAX_SENTENCES = 3  # for each kind of remark
-MAX_LETTERS = 12  # of a token
+MAX_LETTERS = 12  # number of letters of a token that are printed
 # Titles of table columns, each with the column of the data and its number format.
 ENTRYWISE = {
     "rank": ("rank", ".0f"),
@@ -40,7 +40,7 @@ HEADS = {
 
 
 def show_case(result: LensResult, console: Console) -> None:
-    """Print what heads do, then how exact the operator is, and a line for each token."""
+    """Print what heads do, how exact the operator is, and a line for each token."""
     row = result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
     size = f"{row['layers']} layers, {row['tokens']} tokens of width {row['hidden_size']}"

@@ -172,7 +172,12 @@ def _table(
     rows: Callable[[Any], Iterable[dict[str, Any]]],
     json: bool = True,
 ) -> TableSpec[MarginMeasurement]:
-    """Declare a table that only models have for which `part` was measured. Each row names the model."""
+    """Declare a table of margins whose rows name the model.
+
+    Args:
+        part: field of the measurement that the table needs. If it was not measured, there is no table.
+        rows: a function that returns the rows of a measurement.
+    """
 
     def with_model(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
         if getattr(measurement, part) is None:

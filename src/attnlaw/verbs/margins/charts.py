@@ -1,4 +1,4 @@
-"""Charts of margins: D of every input, where kappa is large, and measured and worst-case amplification."""
+"""Charts of margins: D of every input, kappa by layer, and measured and worst-case amplification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Label = Callable[[str], str]
     "models of one task, trained to a similar loss, on the same inputs.",
 )
 def margins_distances(view: ChartView) -> Drawings:
-    """Draw D of every input in increasing order, with the geometric mean, for each model."""
+    """Draw for each model D of every input in increasing order, and its geometric mean."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
         lost = case_rows.height - positive_rows.height
@@ -48,7 +48,10 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw `distance` over the share of inputs below, and a line at the geometric mean, by `series`."""
+    """Draw each `distance` against the share of inputs below it.
+
+    A line marks the geometric mean of a `series`.
+    """
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())
@@ -110,7 +113,7 @@ def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) 
     "case by the weights alone (in another norm).",
 )
 def margins_amplification(view: ChartView) -> Drawings:
-    """Draw log10 of measured and worst-case amplification by layer."""
+    """Draw log10 of the measured and the worst-case amplification against the layer."""
     rows = view.frame("amplification", "log10_measured")
     for case, case_rows in view.cases(rows, ["model", "layer"]):
         placed, colours = view.with_series(case_rows.select("model", "layer", *LINES), ["model"])
@@ -118,7 +121,7 @@ def margins_amplification(view: ChartView) -> Drawings:
 
 
 def two_lines(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw both columns of `LINES` over `layer`, with dashes for the column and colours for the `series`."""
+    """Draw both columns of `LINES` against the layer. Dashes show the column, colours show the `series`."""
     labels = {name: label(name) for name in LINES}
     long = rows.unpivot([*LINES], index=["series", "layer"], variable_name="line").drop_nulls("value")
     points = long.with_columns(pl.col("line").replace_strict(labels))

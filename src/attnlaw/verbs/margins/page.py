@@ -1,4 +1,4 @@
-"""The page of margins: the sentence that ranks models, a card for each model, charts, and all inputs."""
+"""The HTML page of margins: the sentence that ranks models, a card for each model, charts, and all inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CARD_QUANTITIES = ("inputs", "ties", "flat", "confidence", "total_kappa")
 
 
 def page(result: Result, figures: Sequence[Figure]) -> str:
-    """Return the page of one or several models on the same inputs."""
+    """Return the HTML page of one or several models on the same inputs."""
     result = replace(result, rows=result.rows.drop("inputs_sha256"))  # a hash is useless to a reader
     rows = result.finished_rows
     short = short_names(rows["model"])
@@ -55,7 +55,7 @@ def _comparison_sentence(row: dict[str, Any], short: dict[str, str]) -> str:
 
 
 def _distance(row: dict[str, Any]) -> str:
-    """Return D with the factor of one standard error."""
+    """Format the geometric mean of D, with its standard error as a factor."""
     return f"D {row['geometric_mean']:.3g} (×/÷ {exp(row['mean_log_error'] or 0.0):.2f})"
 
 

@@ -1,4 +1,4 @@
-"""Margins in the terminal: the main number, the comparison in words, then where the margin could be lost."""
+"""Print margins in the terminal: D, the comparison in words, then where the margin could be lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attnlaw.verbs.margins import D_MEANING
 if TYPE_CHECKING:
     from attnlaw import MarginsResult
 
-MAX_KINDS = 8  # of linear maps that are listed
+MAX_KINDS = 8  # number of kinds of linear maps that are listed
 AMPLIFICATION = {
     "amplification": ("median", ".3g"),
     "largest": ("max", ".3g"),
@@ -26,7 +26,7 @@ AMPLIFICATION = {
 
 
 def show_case(result: MarginsResult, console: Console) -> None:
-    """Print one model: the main number, then kappa and amplification of each layer."""
+    """Print D of one model, then kappa and amplification of each layer."""
     values, row = result.values(), result.row()
     console.print(Text(row["model"], style="bold"), soft_wrap=True)
     console.print(Text(_headline(result)), soft_wrap=True)
@@ -49,7 +49,7 @@ def show_case(result: MarginsResult, console: Console) -> None:
 
 
 def show_summary(result: MarginsResult, console: Console) -> None:
-    """Print what D is good for, after all models."""
+    """Print a note on how to use D, after all models."""
     console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
 
 

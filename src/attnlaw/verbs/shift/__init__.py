@@ -1,4 +1,7 @@
-"""The study verb `shift`: weighted kernel ridge regression on groups whose shares differ in the target."""
+"""The study verb `shift`: weighted kernel ridge regression on two groups of samples.
+
+The shares of the groups differ between the samples and the target.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from attnlaw.theory.regression.simulate import group_of_samples, simulate_kernel
 
 @settings_dataclass
 class ShiftSettings(Settings):
-    """Fit kernel ridge regression to two groups of samples that have other shares in the target.
+    """Fit kernel ridge regression to two groups of samples whose shares differ in the target.
 
     The variances of the p inputs run evenly from 0.5 to 1.5 in the first group and from 4 to 0.4 in the
     second, whose inputs are longer. The signal is p^(-1/2) along each input.

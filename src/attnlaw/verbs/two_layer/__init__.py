@@ -1,4 +1,4 @@
-"""The study verb `two_layer`: the risk of two linear layers that fit every label, by their initial scale."""
+"""The study verb `two_layer`: the risk of two linear layers that fit every label, at any initial scale."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class TwoLayerSimulationSettings(TwoLayerSettings):
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
-    """Return the risk, and the effective ranks at which the samples split the spectrum."""
+    """Return the risk with its parts, and the effective ranks of the covariance.
+
+    The number of samples decides at which index k the ranks split the spectrum.
+    """
     problem = case.problem
     risk = two_layer_risk(problem, case.scale)
     split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)
