@@ -1,4 +1,4 @@
-"""Singular values and norms of matrices, and of products of thin factors."""
+"""Singular values and norms of matrices, including products of thin factors."""
 
 from attnlaw.spectra.exact import matrix_spectrum
 from attnlaw.spectra.factored import product_spectrum

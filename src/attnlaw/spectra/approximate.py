@@ -43,11 +43,11 @@ POWER_STEPS = 1
 def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = None) -> Spectrum:
     """Approximate the spectrum of a float64 matrix by nodes and multiplicities, with errors.
 
-    The largest value and both norms of the entries are computed, not estimated. A small matrix (shorter side
-    up to 2 k, with k = `DEFLATED`) would gain nothing and is factorised.
+    The largest value and both norms of the entries are computed, not estimated. If the shorter side is at
+    most 2 k (k = `DEFLATED`), the matrix is factorised instead, because an approximation would not be faster.
 
     Args:
-        seed: of the random probes.
+        seed: the seed of the random probes.
         fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
 
     >>> matrix = np.random.default_rng(0).standard_normal((300, 400))
@@ -86,7 +86,7 @@ def approximate_spectrum(matrix: Reals, seed: int = 0, fold: NormFold | None = N
 
 
 def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Generator) -> Reals:
-    """Return the Ritz vectors of a randomised subspace iteration, in ascending order."""
+    """Return the Ritz vectors of a randomised subspace iteration, in ascending order of their values."""
     basis = np.linalg.qr(gram(rng.standard_normal((size, count))))[0]
     for _ in range(POWER_STEPS):
         basis = np.linalg.qr(gram(basis))[0]
@@ -94,7 +94,7 @@ def _leading_vectors(gram: Operator, size: int, count: int, rng: np.random.Gener
 
 
 def _largest(run: KrylovRun) -> tuple[float, float]:
-    """Return the largest singular value that a run found, and a distance within which there surely is one."""
+    """Return the largest singular value that a run found, and a bound on its distance to a true one."""
     values, vectors = np.linalg.eigh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     residual = float(run.off_diagonal[0, -1] * abs(vectors[-1, -1]))
@@ -102,17 +102,21 @@ def _largest(run: KrylovRun) -> tuple[float, float]:
 
 
 def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
-    """Return nodes (eigenvalues of the Gram matrix) and weights, both of shape (starts, steps)."""
+    """Return the nodes and the weights of the Gauss rules, both of shape (starts, steps).
+
+    The nodes are eigenvalues of the Gram matrix.
+    """
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 
 
 def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
-    """Return nodes and weights of the rules with an additional node 0, both of shape (starts, steps + 1).
+    """Return the nodes and the weights of the Gauss-Radau rules, both of shape (starts, steps + 1).
 
-    Their tridiagonals are singular and have one more row: T = B B^T, where B is lower bidiagonal with shape
-    (steps + 1) x steps. B is the Cholesky factor of the Lanczos tridiagonal with the row that follows it. If
-    a pivot is round-off, the steps have found an eigenvalue 0 themselves, and the rule ends there.
+    These rules have an additional node at 0. Their tridiagonals are singular and have one more row: T = B
+    B^T, where B is lower bidiagonal with shape (steps + 1) x steps. B is the Cholesky factor of the Lanczos
+    tridiagonal with the row that follows it. If a pivot is round-off, the steps have found an eigenvalue 0
+    themselves, and the rule ends there.
     """
     count, steps = run.diagonal.shape
     factors = np.zeros((count, steps + 1, steps))
@@ -128,7 +132,7 @@ def _radau_rules(run: KrylovRun, round_off: float) -> tuple[Reals, Reals]:
 
 
 def _calibrate(rules: tuple[Reals, Reals], mass: float, trace: float) -> tuple[Reals, Reals]:
-    """Multiply weights by a + b node so that every rule has the known mass and first moment."""
+    """Multiply the weights of every rule by a + b node, so that it has the known mass and first moment."""
     nodes, weights = rules
     m0, m1, m2 = ((weights * nodes**k).sum(axis=1) for k in range(3))
     spread = m0 * m2 - m1**2
@@ -140,7 +144,7 @@ def _calibrate(rules: tuple[Reals, Reals], mass: float, trace: float) -> tuple[R
 
 
 def _spectrum(top: float, deflated: tuple[Reals, Reals], rest: tuple[Reals, Reals]) -> tuple[Reals, Reals]:
-    """Return singular values in descending order, and how often each counts according to each probe.
+    """Return singular values in descending order, and the multiplicity of each one according to each probe.
 
     The largest value comes first with multiplicity zero, because the deflated nodes count it already.
     """

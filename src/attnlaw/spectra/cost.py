@@ -1,4 +1,4 @@
-"""Estimates of how long a measurement takes: the operations of each factorisation over a measured rate."""
+"""Estimates of how long a measurement takes: the number of operations divided by a measured rate."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ NARROW = 4.6
 
 
 def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = False) -> float:
-    """Return the operations for the spectrum of a matrix, in units of those of a float64 matrix product.
+    """Return the cost of the spectrum of a matrix, in operations of a float64 matrix product.
 
-    `single` means float32.
+    Args:
+        approximate: whether the spectrum is approximated.
+        single: whether the arithmetic is float32.
 
     >>> matrix_operations(8192, 28672, True) < matrix_operations(8192, 28672, False)
     True
@@ -35,17 +37,22 @@ def matrix_operations(rows: int, cols: int, approximate: bool, single: bool = Fa
 
 
 def product_operations(rows: int, inner: int, cols: int, every: bool = True) -> float:
-    """Return the operations for the spectrum of a product of thin factors.
+    """Return the number of operations for the spectrum of a product of thin factors.
 
-    The factors are made triangular twice, as stored and as applied. With `every`, the (1,1) norm sums all
-    entries instead of a sample.
+    The factors are made triangular twice, as stored and as applied.
+
+    Args:
+        every: whether the (1,1) norm sums all entries instead of a sample.
     """
     formed = cols if every else min(COLUMNS, cols)
     return 2.0 * rows * inner * formed + 8.0 * inner**2 * (rows + cols)
 
 
 def operations_per_second() -> float:
-    """Measure the rate of a matrix product on one thread, in a few hundredths of a second."""
+    """Measure how many operations a matrix product does per second on one thread.
+
+    This takes a few hundredths of a second.
+    """
     matrix = np.full((768, 768), 0.5)
     with threadpool_limits(1):
         matrix @ matrix

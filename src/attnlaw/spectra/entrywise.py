@@ -1,4 +1,4 @@
-"""Largest error of an entry if a matrix is truncated to a low rank by its singular value decomposition.
+"""The largest error of a single entry if a matrix is truncated to a low rank by its SVD.
 
 | here | formula, with A = U S V^T of n rows and m columns, E = A - A_r |
 |---|---|
@@ -27,7 +27,10 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class EntrywiseError:
-    """The error of the best approximation of rank `rank`; `coherence` is None if only round-off is left."""
+    """The errors of the best approximation of rank `rank`.
+
+    `coherence` is None if only round-off is left.
+    """
 
     rank: int
     largest: float
@@ -47,7 +50,7 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
     Args:
         matrix: n x m, such as the attention weights of a head (queries in rows). Take them after the softmax,
             because scores have the rank of the head anyway.
-        ranks: from 0, which leaves the matrix itself, to min(n, m).
+        ranks: the ranks of the approximations, from 0 to min(n, m). At rank 0 the error is the matrix itself.
 
     >>> errors = entrywise_errors(np.diag([3.0, 2.0, 1.0]), [0, 1, 3])
     >>> [(error.rank, error.largest, round(error.tail, 6), error.coherence) for error in errors]
@@ -71,10 +74,10 @@ def entrywise_errors(matrix: ArrayLike, ranks: Iterable[int]) -> tuple[Entrywise
 
 
 def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
-    """Return the smallest rank whose truncated decomposition misses no entry by more than `error`.
+    """Return the smallest rank at which the truncated decomposition misses no entry by more than `error`.
 
-    This asks for more than the mean square, which is never above the largest error. A higher rank may, though
-    rarely, miss an entry by more than `error` again.
+    This condition is stricter than one on the mean square error. In rare cases, a higher rank misses an
+    entry by more than `error` again.
 
     >>> rank_within(np.diag([3.0, 2.0, 1.0]), 1.5)
     2
@@ -91,7 +94,10 @@ def rank_within(matrix: ArrayLike, error: float = 0.01) -> int:
 
 
 def _decompose(matrix: ArrayLike) -> tuple[Reals, Reals, Reals, Reals]:
-    """Return A and its singular value decomposition; raise an `InputError` if A is not a finite matrix."""
+    """Return the matrix A and the three parts of its singular value decomposition.
+
+    Raise an `InputError` if A is not a finite matrix.
+    """
     A = np.asarray(matrix, dtype=float)
     if A.ndim != 2 or not A.size or not np.isfinite(A).all():
         raise InputError(

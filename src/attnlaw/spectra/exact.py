@@ -2,9 +2,9 @@
 
 The eigenvalues of M^T M have an absolute error e s_1^2. Over many spectra and sizes n = min(rows, cols), e
 was at most 0.5 eps sqrt(n). A singular value s then has the error e s_1^2 / (2 s). While the smallest value
-is above 2e-3 s_1, every value of a matrix up to n = 4096 is right to 1e-12 s_1 and to a relative 1e-9. Below
-that, attnlaw uses the SVD. If weights were stored in 16 bits or less, attnlaw tries a float32 Gram matrix
-first (see `precision`).
+is above 2e-3 s_1, every value of a matrix up to n = 4096 has an absolute error below 1e-12 s_1 and a relative
+error below 1e-9. If the smallest value is lower, attnlaw uses the SVD. If weights were stored in 16 bits or
+less, attnlaw tries a float32 Gram matrix first (see `precision`).
 
 If the Gram matrix has another type than the matrix, the matrix is converted in slabs, so that memory never
 holds it twice.
@@ -35,7 +35,7 @@ def matrix_spectrum(matrix: Reals, fold: NormFold | None = None, rounding: float
     """Compute the spectrum of a matrix: all min(rows, cols) singular values, and norms of its entries.
 
     Args:
-        matrix: rows x cols.
+        matrix: the matrix, rows x cols.
         fold: the norm before the matrix. With it, the spectrum also has the sizes of the matrix as applied.
         rounding: relative error with which the entries were stored (see `precision`). None means that the
             arithmetic must be float64.
@@ -58,7 +58,10 @@ SingularValueResult = tuple[Reals, Applied | None, str, str]
 
 
 def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
-    """Return the singular values from float32, or None if float32 adds a larger error than storing did."""
+    """Return the singular values computed in float32.
+
+    None if this would add a larger error than the storage of the weights did.
+    """
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
     least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
     if eigenvalues[-1] <= least**2 * eigenvalues[0]:
@@ -81,7 +84,10 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """Return the eigenvalues of the smaller Gram matrix, descending, and the sizes of the folded matrix."""
+    """Return the eigenvalues of the smaller Gram matrix in descending order.
+
+    If a norm is given, also return the sizes of the folded matrix, else None.
+    """
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)
     applied = None if fold is None else applied_matrix(matrix, fold, gram if rows <= cols else None)
@@ -89,7 +95,9 @@ def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> 
 
 
 def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return W W^T in the given precision; in float32 only the upper triangle, with zeros below.
+    """Return W W^T in the given precision, where W is the matrix `wide`.
+
+    In float32 only the upper triangle is computed, and the rest is zero.
 
     >>> gram_matrix(np.array([[1.0, 2.0]], dtype=np.float32), np.dtype(np.float64))
     array([[5.]])
@@ -111,7 +119,7 @@ def gram_matrix(wide: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
-    """Return the (2,1) and the (1,1) norm, summed in float64."""
+    """Return the (2,1) norm and the (1,1) norm, summed in float64."""
     if matrix.dtype == np.float64:
         return float(np.sqrt(np.einsum("ij,ij->j", matrix, matrix)).sum()), absolute_sum(matrix)
     norm_21, norm_11 = 0.0, 0.0
@@ -124,7 +132,7 @@ def entry_norms(matrix: NDArray[Any]) -> tuple[float, float]:
 
 
 def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
-    """Return the spectrum of the matrix times `scale`; raise an OverflowError if a norm exceeds float64."""
+    """Return the spectrum of the matrix times `scale`. Raise an `OverflowError` if a norm exceeds float64."""
     if scale == 1:
         return spectrum
     norm_21, norm_11 = spectrum.norm_21 * scale, spectrum.norm_11 * scale
@@ -142,9 +150,10 @@ def rescale_spectrum(spectrum: Spectrum, scale: float) -> Spectrum:
 
 
 def absolute_sum(matrix: Reals) -> float:
-    """Return the sum of absolute entries of an array that is contiguous in either order, in blocks.
+    """Return the sum of absolute entries of an array that is contiguous in either order.
 
-    The sum of BLAS depends on the memory address of the array, so two runs could differ in the last digit.
+    The sum is taken in blocks. The sum of BLAS depends on the memory address of the array, so two runs could
+    differ in the last digit.
     """
     entries = matrix.ravel(order="K")
     return sum(float(np.abs(entries[i : i + BLOCK]).sum()) for i in range(0, entries.size, BLOCK))

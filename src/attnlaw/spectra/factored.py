@@ -39,7 +39,11 @@ ACCURACY = 0.005
 
 
 def sampled_absolute_sum(left: Reals, right: Reals, lengths: Reals, seed: int) -> Estimate:
-    """Estimate the sum of absolute entries of `left @ right`, whose columns have the norms `lengths`.
+    """Estimate the sum of absolute entries of `left @ right` from a sample of its columns.
+
+    Args:
+        lengths: the Euclidean norms of the columns of the product.
+        seed: the seed of the sample.
 
     >>> ones = np.ones((3, 200))
     >>> total = sampled_absolute_sum(ones.T, ones, np.full(200, 3 * 200**0.5), seed=0)
@@ -70,8 +74,8 @@ def product_spectrum(left: Reals, right: Reals, folded: tuple[Reals, Reals] | No
     """Compute the spectrum of `left @ right`: min(rows, inner, cols) singular values, and norms of entries.
 
     Args:
-        left: rows x inner.
-        right: inner x cols.
+        left: the left factor, rows x inner.
+        right: the right factor, inner x cols.
         folded: both factors with the norms before them folded in. With them, the spectrum also has the sizes
             of the product as applied.
 
@@ -95,8 +99,8 @@ def spectrum_and_roots(
     """Compute the spectrum of a product together with the triangular factors of both sides.
 
     Args:
-        quick: use Cholesky factors if they are precise enough; folded factors always do.
-        seed: estimate the (1,1) norm from a sample of columns; None means all entries.
+        quick: whether to use Cholesky factors if they are precise enough. Folded factors always do.
+        seed: the seed of a sample of columns, from which the (1,1) norm is estimated. None sums all entries.
 
     Returns:
         The spectrum, the triangular factors of `left` and `right.T`, and those of the folded pair (or None).
@@ -126,20 +130,26 @@ def spectrum_and_roots(
 
 
 def _applied_sizes(left: Root, right: Root) -> Applied:
-    """Return the sizes of a product from its triangular factors and their powers of two."""
+    """Return the sizes of a product from the scaled triangular factors of both sides."""
     values = scipy.linalg.svdvals(left[0] @ right[0].T, check_finite=False)
     sizes = Applied(Estimate(float(values[0])), root_sum_of_squares(values), values)
     return sizes.rescale(left[1]).rescale(right[1])
 
 
 def triangular_factor(tall: Reals, quick: bool = False) -> Root:
-    """Return R of a QR factorisation of the matrix divided by a power of two, and that power."""
+    """Divide a matrix by a power of two, and return its triangular factor R and that power.
+
+    `quick` allows a Cholesky factor in place of a QR factorisation.
+    """
     scaled, scale = power_scaled(tall)
     return _factorise_scaled(scaled, quick)[0], scale
 
 
 def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
-    """Return R and its route. It calls LAPACK itself, because NumPy's wrapper blocks other threads."""
+    """Return the triangular factor R and the name of the method that computed it.
+
+    It calls LAPACK itself, because NumPy's wrapper blocks other threads.
+    """
     if quick and matrix.shape[0] >= matrix.shape[1]:
         root, status = scipy.linalg.lapack.dpotrf(matrix.T @ matrix, overwrite_a=1)
         if status == 0 and scipy.linalg.lapack.dtrcon(root)[0] >= CHOLESKY_LIMIT:
@@ -149,7 +159,10 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 
 
 def _absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Return the sum of absolute entries of the product, formed block by block in one small buffer."""
+    """Return the sum of absolute entries of the product.
+
+    The product is formed block by block in a small buffer.
+    """
     rows = max(1, BLOCK // right.shape[1])
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))
     total = 0.0

@@ -1,4 +1,4 @@
-r"""Sizes of a head: of its two factors, from which its balance follows, and of its queries and keys.
+r"""Sizes of a head: those of its two factors, which determine its balance, and those of its queries and keys.
 
 The factors are A = W_Q and B = W_K, or A = W_V and B = W_O^T. Scores, or outputs, do not change if A becomes
 A G and B becomes B G^(-T). The set of such G is the gauge of the head.
@@ -12,9 +12,9 @@ A G and B becomes B G^(-T). The set of such G is the gauge of the head.
 In the row `rotary`, j runs over the planes that positions turn, and A B^T is the product of the columns that
 they do not turn.
 
-D = A^T A - B^T B vanishes on the directions in which G can move exactly if the least value is reached: all of
-D, or the trace of each plane and all of the rest. The sizes of D and of both Gram matrices are taken there
-(for planes this is ours).
+Let D = A^T A - B^T B. The least value is reached exactly if D vanishes on the directions in which G can move.
+For the full gauge all of D must vanish. For the rotary gauge the trace of each plane and all of the rest must
+vanish (this is ours). The sizes of D and of both Gram matrices are taken on the same directions.
 
 Under grouped queries B is shared. A then stacks the queries of a group (for VO the outputs are stacked), and
 every head of the group has the sizes of the group. The bias of queries is one more row of A: then D = 0 holds
@@ -63,7 +63,13 @@ class FactorSizes:
 def factor_sizes(
     left: Root, right: Root, sides: tuple[int, int], rotary: Rotary | None
 ) -> FactorSizes | None:
-    """Return the sizes of factors with `sides` rows from their roots, or None if they exceed float64."""
+    """Compute the sizes of two factors from their triangular factors; None if they exceed float64.
+
+    Args:
+        left, right: the triangular factors of A and B.
+        sides: the numbers of rows of A and B.
+        rotary: the rotary positions of the head; None if it has none.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         share = left[1] ** 0.5 / right[1] ** 0.5
         a, b = left[0] * share, right[0] / share
@@ -92,7 +98,7 @@ def factor_sizes(
 
 
 def planes(rotary: Rotary | None) -> NDArray[np.intp]:
-    """Return the columns that rotary positions turn together, a row for each plane.
+    """Return the pairs of columns that rotary positions turn together. Each row is one plane.
 
     >>> planes(Rotary(4)).tolist(), planes(Rotary(4, adjacent=True, start=2)).tolist()
     ([[0, 2], [1, 3]], [[2, 3], [4, 5]])
@@ -104,7 +110,10 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 
 
 def gauge_of(block: Attention, kind: str) -> str | None:
-    """Return the gauge of a block's heads; None if other factors share it, or if planes do not fit."""
+    """Return the gauge of a block's heads.
+
+    None if other factors share the gauge, or if the planes of rotary positions do not fit.
+    """
     how = block.scores
     clipped = how.clip is not None
     between = clipped or block.value_norm or block.output_norm or block.gate
@@ -122,9 +131,11 @@ def gauge_of(block: Attention, kind: str) -> str | None:
 def block_factors(
     model: Model, block: Attention, kind: str, shape: tuple[int, int], roots: Sequence[tuple[Root, Root]]
 ) -> list[FactorSizes | None]:
-    """Return the sizes of the factors of every head, from the roots of the stored factors.
+    """Return the sizes of the factors of every head.
 
-    `shape` is the shape of the product of one head.
+    Args:
+        shape: the shape of the product of one head.
+        roots: the triangular factors of the stored factors, a pair for each head.
     """
     if gauge_of(block, kind) not in (FULL, ROTARY):
         return [None] * block.heads
@@ -148,7 +159,7 @@ def block_factors(
 
 
 def _stack_roots(roots: Sequence[Root]) -> Root:
-    """Stack roots one below the other, with the largest of their powers."""
+    """Stack triangular factors one below the other. Their powers of two become the largest one."""
     if len(roots) == 1:
         return roots[0]
     scale = max(scale for _, scale in roots)
@@ -157,7 +168,7 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """What determines the largest length of y = z R + y0."""
+    """The numbers that determine the largest length of y = z R + y0."""
 
     values: Reals  # singular values of R, padded with zeros to the size of y
     along: Reals  # squared components of y0 along the right singular vectors of R
@@ -169,8 +180,8 @@ class ScorePart:
     """Sizes of some entries of the queries and keys of a head.
 
     Args:
-        lengths: of queries and keys, if rotary positions or clipping change them before they meet. All other
-            sizes then describe them before that.
+        lengths: lengths of queries and keys, if rotary positions or clipping change them before scores are
+            computed. All other sizes then describe queries and keys before this change.
     """
 
     values: Reals  # singular values of R_Q R_K^T
@@ -183,7 +194,10 @@ class ScorePart:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSizes:
-    """Sizes of a head: of all entries together, and of the parts that add up to a score."""
+    """Sizes of the queries and keys of a head.
+
+    `whole` has the sizes of all entries together. `parts` has those of the parts that add up to a score.
+    """
 
     whole: ScorePart
     parts: tuple[ScorePart, ...]

@@ -1,12 +1,12 @@
-"""Lanczos's method for symmetric matrices that are known by their products, and their largest eigenvalue.
+"""Lanczos's method for symmetric matrices, and a bound on their largest eigenvalue.
 
-From a start of unit length, k steps give a k x k tridiagonal T with off-diagonal entries b_1 ... b_k, where
-b_k leads out of T. The largest eigenvalue t of T is a lower bound of the largest eigenvalue l of the matrix.
-A residual cannot say how far below it is, because it bounds the distance to *some* eigenvalue. A random start
-v can. Let p be the characteristic polynomial of T. Then |p(A) v|^2 = (b_1 ... b_k)^2, and this is at least
-c^2 p(l)^2, where c is the component of v along the leading eigenvector. A start without a preferred direction
-in n dimensions has |c| >= d (pi / 2n)^(1/2) except with probability d, and p increases beyond t. So l is at
-most the solution of
+Only products with the matrix are needed. From a start of unit length, k steps give a k x k tridiagonal T with
+off-diagonal entries b_1 ... b_k, where b_k leads out of T. The largest eigenvalue t of T is a lower bound of
+the largest eigenvalue l of the matrix. A residual cannot say how far below it is, because it bounds the
+distance to *some* eigenvalue. A random start v can. Let p be the characteristic polynomial of T. Then
+|p(A) v|^2 = (b_1 ... b_k)^2, and this is at least c^2 p(l)^2, where c is the component of v along the leading
+eigenvector. A start without a preferred direction in n dimensions has |c| >= d (pi / 2n)^(1/2) except with
+probability d, and p increases beyond t. So l is at most the solution of
 
     ln p(x) = ln(b_1 ... b_k) - ln d - ln(pi / 2n) / 2,    x > t
 
@@ -34,7 +34,10 @@ Operator = Callable[[Reals], Reals]
 
 @dataclass(frozen=True, eq=False)
 class KrylovRun:
-    """Lanczos tridiagonals, one row for each start: its squared norm, diagonal and off-diagonal entries."""
+    """The Lanczos tridiagonals of several starts.
+
+    Each row belongs to one start: its squared norm, and the diagonal and off-diagonal entries.
+    """
 
     squared_norm: Reals
     diagonal: Reals
@@ -47,10 +50,14 @@ class KrylovRun:
 def lanczos(
     gram: Operator, starts: Reals, steps: int, should_stop: Callable[[KrylovRun], bool] = lambda run: False
 ) -> KrylovRun:
-    """Run Lanczos's method from each column of `starts`, in lockstep; `gram` multiplies by the matrix.
+    """Run Lanczos's method from each column of `starts`, in lockstep.
 
-    Every vector is orthogonalised twice against the earlier ones of its start. The run ends after
-    `FIRST_CHECK` steps if `should_stop` returns True for it.
+    Every vector is orthogonalised twice against the earlier ones of its start.
+
+    Args:
+        gram: a function that multiplies a block of columns by the matrix.
+        should_stop: a function that gets the run after `FIRST_CHECK` steps. If it returns True, the run ends
+            there.
     """
     size, count = starts.shape
     norms = np.linalg.norm(starts, axis=0)
@@ -78,7 +85,10 @@ def lanczos(
 
 
 def _divide_columns(columns: Reals, norms: Reals) -> Reals:
-    """Return unit columns; a column of zeros (an invariant space was reached) stays zero."""
+    """Return the columns divided by their norms. A column of zeros stays zero.
+
+    Zeros mean that the steps have reached an invariant space.
+    """
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
@@ -94,7 +104,7 @@ def tridiagonals(run: KrylovRun) -> Reals:
 def largest_value(gram: Operator, size: int) -> Estimate:
     """Return the square root of the largest eigenvalue of a positive semidefinite matrix, with its error.
 
-    The value is a lower bound, and the error says how far above it the true one may be. The start is the same
+    The value is a lower bound. The error says how far above it the true value may be. The start is the same
     in every run.
 
     >>> largest_value(lambda block: np.array([[9.0], [4.0]]) * block, 2).value
@@ -110,7 +120,7 @@ def largest_value(gram: Operator, size: int) -> Estimate:
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:
-    """Return the root of the largest eigenvalue of a run, and how far above it the true one may be."""
+    """Return the root of the largest eigenvalue. Its error says how far above the true one may be."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     beyond = _distance_above(values, run.off_diagonal[0], size)
@@ -118,7 +128,10 @@ def _largest(run: KrylovRun, size: int) -> Estimate:
 
 
 def _distance_above(values: Reals, off_diagonal: Reals, size: int) -> float:
-    """Return how far above the last of `values` (ascending) the largest eigenvalue may be, by bisection."""
+    """Return how far the largest eigenvalue may be above the last of `values`, which are ascending.
+
+    The bound of the module's head is solved by bisection.
+    """
     if np.any(off_diagonal == 0):  # the invariant space contains the leading eigenvector
         return 0.0
     most = float(np.sum(np.log(off_diagonal))) - np.log(CHANCE) - np.log(np.pi / (2 * size)) / 2

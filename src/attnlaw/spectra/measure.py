@@ -1,4 +1,4 @@
-"""Measure every matrix of a model in threads: read it, factorise it and drop it again."""
+"""Measurement of every matrix of a model in threads. A thread reads a matrix, factorises it and drops it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ANNOUNCED_SECONDS = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which matrices of a model to measure, and how precisely."""
+    """The matrices of a model to measure, and the precision."""
 
     layers: range | None = None  # numbers of the layers; None means all
     groups: tuple[str, ...] = tuple(LAYER_GROUPS)  # names of `LAYER_GROUPS`
@@ -56,7 +56,7 @@ class Selection:
     def from_settings(
         cls, settings: ModelSettings, network: Network[Product], arithmetic: Arithmetic = DEFAULT_ARITHMETIC
     ) -> Selection:
-        """Return what the settings select of a network; an adapter without layers is measured whole."""
+        """Return the selection that the settings describe. An adapter without layers is measured whole."""
         if not network.layers:
             return cls(groups=(), arithmetic=arithmetic)
         chosen = settings.chosen_layers(len(network.layers) + len(network.other_layers))
@@ -73,7 +73,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Unit:
-    """What is read together: one matrix, or all heads of one product of two tensors.
+    """A group of matrices that is read together: one matrix, or all heads of one product of two tensors.
 
     Args:
         first: number of its first matrix among all matrices of the model, in the order of rows. It does not
@@ -93,12 +93,15 @@ class Unit:
 
     @property
     def bytes(self) -> int:
-        """Memory of its tensors when they are read."""
+        """The memory that the tensors of the unit need when they are read."""
         return self.product.elements * (8 if self.rounding is None else 4)
 
     @property
     def seed(self) -> int:
-        """A seed that is the same in every run and differs between units, so their errors are independent."""
+        """The seed of the unit's random numbers, which is the same in every run.
+
+        Units have different seeds, so their errors are independent.
+        """
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
@@ -134,14 +137,14 @@ def measure(
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices of a model.
 
-    Large matrices go first, so that no thread waits for one at the end. While a unit is factorised, the
-    system reads the tensors of the unit that its thread will probably take next. The numbers do not depend on
-    `jobs`.
+    Large matrices go first, so that no thread waits for one at the end. While a thread factorises a unit, the
+    operating system already reads the tensors of the unit that probably comes next. The numbers do not
+    depend on `jobs`.
 
     Args:
         jobs: number of threads; None means all usable cores.
-        progress: called with the number of finished units and the number of all units.
-        on_spectrum: called with each spectrum, in the thread that measured it.
+        progress: a function that is called with the number of finished units and the number of all units.
+        on_spectrum: a function that is called with each spectrum, in the thread that measured it.
 
     Returns:
         The network with a spectrum at every selected leaf, and None at the others.
@@ -171,13 +174,20 @@ def _read_ahead(
 
 
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
-    """Return the network with `spectra`, in the order of rows, at the selected leaves and None elsewhere."""
+    """Return the network with a spectrum at each selected leaf, and None at the others.
+
+    Args:
+        spectra: the spectra of the selected matrices, in the order of rows.
+    """
     following = iter(spectra)
     return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
-    """Return the selected matrices in order; those that differ only in their head form one unit."""
+    """Return the units of the selected matrices in order.
+
+    Matrices that differ only in their head form one unit.
+    """
     leaves = enumerate(model.network.leaves())
     chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:
@@ -246,9 +256,11 @@ def _head(
     pair: tuple[Reals, Reals],
     reader: ScoreReader | None,
 ) -> tuple[Spectrum, tuple[Root, Root]]:
-    """Return the spectrum of one product of thin factors, and the triangular factors of the stored pair.
+    """Return the spectrum of one head's product, and the triangular factors of the stored pair.
 
-    `reader` computes the sizes of queries and keys from the same factorisation.
+    Args:
+        pair: the two factors of the product, as stored.
+        reader: computes the sizes of queries and keys from the same factorisation; None leaves them out.
     """
     left, right = (factor.astype(np.float64, copy=False) for factor in pair)
     pair = left, right

@@ -47,7 +47,7 @@ UNIFORM = 0.42
 
 
 def rounding(dtype: str) -> float | None:
-    """Return the relative rounding error u of weights stored in `dtype`; None above 16 bits.
+    """Return the relative rounding error u of weights stored in `dtype`; None for more than 16 bits.
 
     >>> rounding("float32") is None, rounding("bfloat16") == 8 * rounding("float16") == rounding("Q4_K")
     (True, True)
@@ -57,9 +57,11 @@ def rounding(dtype: str) -> float | None:
 
 
 def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> float:
-    """Return the smallest s / s_1 at which float32 adds less error than storing did.
+    """Return the smallest ratio s / s_1 at which float32 adds less error than the storage of the weights did.
 
-    `eigenvalues` are those of the Gram matrix, and `rounding` is u.
+    Args:
+        eigenvalues: the eigenvalues of the Gram matrix.
+        rounding: the relative rounding error u of the entries.
 
     >>> values = np.array([4.0, 1.0, 1.0, 1.0])
     >>> f"{least_ratio(values, (4, 16), 0.42 * 2**-8):.1e}"
@@ -72,14 +74,18 @@ def least_ratio(eigenvalues: Reals, shape: tuple[int, int], rounding: float) -> 
 
 
 def single_errors(values: Reals) -> Reals:
-    """Return the largest float32 error of each singular value, c eps s_1^2 / (2 s), for descending values."""
+    """Return the largest float32 error of each singular value, c eps s_1^2 / (2 s).
+
+    `values` are the singular values in descending order.
+    """
     return np.asarray(CONSTANT * EPS * values[0] ** 2 / (2 * values))
 
 
 def power_scaled(matrix: Reals) -> tuple[Reals, float]:
-    """Divide a matrix by a power of two, and return both; ordinary matrices are returned unchanged with 1.
+    """Return a matrix divided by a power of two, and that power.
 
-    Squares of the result, and of a product of two results, stay in the range of its type, float64 or float32.
+    Ordinary matrices are returned unchanged with the power 1. Squares of the result, and of a product of two
+    results, stay in the range of its type, float64 or float32.
     """
     if matrix.size == 0:
         raise InputError(f"a matrix of shape {list(matrix.shape)}: expected at least one entry; leave it out")

@@ -1,4 +1,4 @@
-r"""Sizes of the queries and keys of a head; its largest logit follows from them (`theory.bounds.logits`).
+r"""Sizes of the queries and keys of a head. Its largest logit follows from them (`theory.bounds.logits`).
 
 A query or a key is y = z R + y0, where z is the output of a norm before its gain and bias.
 
@@ -34,14 +34,14 @@ from attnlaw.spectra.head_sizes import Lengths, Root, ScorePart, ScoreSizes
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Queries or keys of a head: y = z `root` + `shift` with |z|^2 <= `square`."""
+    """The queries or the keys of a head, y = z `root` + `shift` with |z|^2 <= `square`."""
 
     root: Reals
     shift: Reals
     square: float
 
     def columns(self, chosen: slice) -> Side:
-        """Return the side of some entries of y."""
+        """Return the side that has only some entries of y."""
         return replace(self, root=self.root[:, chosen], shift=self.shift[chosen])
 
     def scale_columns(self, chosen: slice, factor: float) -> Side:
@@ -54,7 +54,10 @@ class Side:
 
 
 def missing_sizes_reason(block: Attention) -> str | None:
-    """Return why the heads of a block have no sizes, or None if they have; every input must be normalised."""
+    """Return why attnlaw cannot compute the sizes of a block's heads; None if it can.
+
+    Every input of the block must be normalised.
+    """
     how, rotary = block.scores, block.scores.rotary
     if block.norm is None or block.source_norm is None:
         return "the norm before it is not known"
@@ -72,7 +75,10 @@ SideBuilder = Callable[[int, Reals, Root], Side]
 
 
 class ScoreReader:
-    """A function for the sizes of queries and keys of a block's heads; it reads shared tensors once."""
+    """A callable that returns the sizes of the queries and keys of a block's heads.
+
+    It reads tensors that heads share only once.
+    """
 
     def __init__(self, model: Model, block: Attention) -> None:
         how, source = block.scores, block.source_norm
@@ -83,7 +89,12 @@ class ScoreReader:
         self._shared = None if shared is None else _side_builder(model, shared, source, None, 1)
 
     def __call__(self, head: int, pair: tuple[Reals, Reals], roots: tuple[Root, Root]) -> ScoreSizes | None:
-        """Return the sizes of a head from its factors and their folded roots; None if they exceed float64."""
+        """Return the sizes of a head; None if they exceed float64.
+
+        Args:
+            pair: the stored factors of the head.
+            roots: the triangular factors of the pair with the norms folded in.
+        """
         rotary, turned = self._block.scores.rotary, self._turned
         with np.errstate(over="ignore", invalid="ignore"):
             query, keys = self._query(head, pair[0], roots[0]), self._keys(head, pair[1].T, roots[1])
@@ -106,7 +117,11 @@ class ScoreReader:
             return ScoreSizes(whole, tuple(parts))
 
     def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:
-        """Return the keys as one side, or as head part and shared part if latent attention has a norm."""
+        """Return the keys as a list of sides.
+
+        It has one side, or two if latent attention has a norm: the part of the head and the part that heads
+        share.
+        """
         block = self._block
         group = block.kv_head(head)
         if self._shared is None:
@@ -121,7 +136,7 @@ class ScoreReader:
 
 
 def _turned_columns(block: Attention) -> slice | None:
-    """Return the entries of a head that positions turn or clipping changes; None if there are none."""
+    """Return the entries of a head that rotary positions or clipping change; None if there are none."""
     how = block.scores
     if how.clip is not None:
         return slice(0, block.head_size)
@@ -133,7 +148,12 @@ def _turned_columns(block: Attention) -> slice | None:
 def _side_builder(
     model: Model, view: View, norm: Norm | None, qk_norm: Norm | None, heads: int
 ) -> SideBuilder:
-    """Return a function that builds one side of each head; `qk_norm` is the norm of the queries or keys."""
+    """Return a function that builds one side of each head.
+
+    Args:
+        norm: the norm before the block.
+        qk_norm: the norm of the queries or keys themselves.
+    """
     size = view.shape[1] // heads
     if qk_norm is not None:
         return _normed_side_builder(model, qk_norm, heads, size)
@@ -155,7 +175,10 @@ def _side_builder(
 
 
 def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> SideBuilder:
-    """Return the builder for queries or keys that have a norm themselves, per head or over all heads."""
+    """Return the builder of a side if the queries or keys have a norm themselves.
+
+    The norm acts on each head separately or on all heads together.
+    """
     gain, bias = (
         np.broadcast_to(vector if vector.size in (1, size) else vector.reshape(heads, size), (heads, size))
         for vector in (model.gain(norm), model.shift(norm))
@@ -171,13 +194,16 @@ def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> Sid
 
 
 def _spread(kind: str, count: int) -> tuple[float, float]:
-    """Return f and the upper bound of |z|^2 for a norm of `count` numbers."""
+    """Return the factor f and the upper bound of |z|^2 for a norm of `count` numbers."""
     f = count / (count - 1) if kind == LAYER and count > 1 else 1.0
     return f, count / f
 
 
 def _output_at_zero(model: Model, view: View) -> Reals:
-    """Return the constant that biases add to every output; after a norm, earlier matrices add nothing."""
+    """Return the constant that biases add to every output.
+
+    If there is a norm between two matrices, the bias of the first one adds nothing.
+    """
     if view.after is None or view.norm is not None:
         return model.bias(view)
     second = model.read(replace(view, after=None))
@@ -214,7 +240,7 @@ def _lengths(side: Side) -> Lengths:
 
 
 def block_scores(model: Model, block: Attention, kind: str) -> list[ScoreSizes | None]:
-    """Return the sizes of every head of a block; None for heads without sizes."""
+    """Return the sizes of the queries and keys of every head of a block; None for heads without sizes."""
     if missing_sizes_reason(block) is not None:
         return [None] * block.heads
     reader = ScoreReader(model, block)

@@ -46,7 +46,7 @@ PAST_FLOAT64 = "with the gain of the norm before it, it exceeds float64"
 
 @dataclass(frozen=True, eq=False)
 class Multiplicities:
-    """How often each node of an approximate spectrum counts, according to each random probe.
+    """The multiplicity of each node of an approximate spectrum, according to each random probe.
 
     Args:
         weights: shape (probes, nodes). Each row is an estimate of the multiplicities, for a rule that bounds
@@ -64,7 +64,7 @@ class Applied:
     """Sizes of a matrix as the model applies it, with the norm before it folded in (see `checkpoints.norms`).
 
     Args:
-        spectral: spectral norm. Its error says how far above it the true one may be; None if it is exact.
+        spectral: the spectral norm. Its error says how far above it the true norm may be; None means exact.
         values: all singular values, only for a product of thin factors.
     """
 
@@ -74,14 +74,17 @@ class Applied:
 
     @property
     def stable_rank(self) -> float | None:
-        """Squared ratio of Frobenius to spectral norm; None for a zero matrix, or without all values."""
+        """The squared ratio of the Frobenius norm to the spectral norm.
+
+        None for a zero matrix, or if not all singular values are known.
+        """
         top = self.spectral.value
         if self.values is None or top == 0:
             return None
         return (self.frobenius / top) ** 2
 
     def rescale(self, scale: float) -> Applied:
-        """Return the sizes times a power of two; raise an OverflowError if they exceed float64."""
+        """Return the sizes times a power of two. Raise an `OverflowError` if they exceed float64."""
         if scale == 1:
             return self
         error = self.spectral.error
@@ -93,9 +96,10 @@ class Applied:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The singular values of a matrix that can differ from zero, descending, and norms of its entries.
+    """The singular values of a matrix in descending order, and norms of its entries.
 
-    A matrix has min(rows, cols) values; a product through d dimensions has min(rows, cols, d).
+    Only values that can differ from zero are listed. A matrix has min(rows, cols) of them, and a product
+    through d dimensions has min(rows, cols, d).
 
     Args:
         route: how the values were computed: "gram", "svd", "qr" or "cholesky" (thin factors), or "lanczos"
@@ -135,7 +139,7 @@ class Spectrum:
 
     @property
     def counts(self) -> Reals:
-        """How often each value counts: once, unless the spectrum is approximate."""
+        """The multiplicity of each value, which is 1 unless the spectrum is approximate."""
         many = self.multiplicities
         return np.ones_like(self.values) if many is None else np.asarray(many.weights.mean(axis=0))
 
@@ -149,7 +153,7 @@ class Spectrum:
 
     @property
     def as_stored(self) -> Applied:
-        """The sizes as applied of a matrix that has no norm before it."""
+        """The sizes of the matrix as applied, if there is no norm before it."""
         return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
@@ -173,7 +177,7 @@ class Spectrum:
 
     @property
     def tolerance(self) -> float:
-        """Values up to it are round-off and count as zero in ranks and Schatten sums."""
+        """The largest value that counts as round-off. Ranks and Schatten sums ignore values up to it."""
         return RANK_TOLERANCE * min(self.shape) * max(self.spectral, 1.0)
 
     @property
@@ -186,7 +190,7 @@ class Spectrum:
 
     @property
     def counts_above_tolerance(self) -> Reals:
-        """How often each value of `above_tolerance` counts."""
+        """The multiplicity of each value of `above_tolerance`."""
         return self.counts[self.values > self.tolerance]
 
     @property
@@ -195,19 +199,26 @@ class Spectrum:
 
     @property
     def condition(self) -> float | None:
-        """Largest over smallest value; None if the smallest is zero or unknown, or the ratio overflows."""
+        """The ratio of the largest to the smallest value.
+
+        None if the smallest value is zero or unknown, or if the ratio overflows.
+        """
         smallest = float(self.values[-1])
         ratio = self.spectral / smallest if smallest > 0 and self.multiplicities is None else np.inf
         return ratio if ratio < np.inf else None
 
     def schatten_sum(self, p: float) -> float:
-        """Return sum s_i^p over the values above the tolerance; at p = 0 this is the numerical rank."""
+        """Return sum s_i^p over the values above the tolerance. For p = 0 this is the numerical rank."""
         return float(np.sum(self.counts_above_tolerance * self.above_tolerance**p))
 
     def error(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
         """Return the error of a quantity of an approximate or float32 spectrum; None for an exact one.
 
-        It combines the standard error over the probes and the width of the bracket in quadrature.
+        It is the root of the sum of two squares: the standard error over the probes (`spread`) and the
+        systematic part (`bracket`).
+
+        Args:
+            quantity: a function that computes the quantity from a spectrum.
 
         >>> exact = Spectrum(np.array([2.0]), (1, 1), 2.0, 2.0, "svd")
         >>> exact.error(lambda spectrum: spectrum.nuclear) is None
@@ -217,7 +228,7 @@ class Spectrum:
         return None if spread is None or width is None else float(np.hypot(spread, width))
 
     def spread(self, quantity: Callable[[Spectrum], float | None]) -> float | None:
-        """Return the random part of the error of a quantity: its standard error over the probes."""
+        """Return the random part of the error of a quantity, its standard error over the probes."""
         multiplicities = self.multiplicities
         if multiplicities is None:
             return None if self.is_exact else 0.0
@@ -250,7 +261,7 @@ class Spectrum:
 
     @property
     def _relative(self) -> Reals:
-        """Values divided by the largest, so that their squares do not overflow or vanish."""
+        """The values divided by the largest one, so that their squares do not overflow or vanish."""
         return self.values / self.spectral if self.spectral > 0 else self.values
 
 
@@ -267,7 +278,7 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
         matrix: M, with entries scaled by `power_scaled`.
         fold: the norm before the matrix.
         gram: M M^T, if the caller has it. In float32 its upper triangle is enough. Without it, every product
-            multiplies by M twice, in the precision of M.
+            multiplies by M and by M^T, in the precision of M.
 
     >>> folded = applied_matrix(np.array([[3.0, 0.0], [0.0, 4.0]]), NormFold(np.array([2.0, 1.0]), False))
     >>> round(folded.spectral.value, 9), round(folded.frobenius, 9)
@@ -290,7 +301,7 @@ def applied_matrix(matrix: Reals, fold: NormFold, gram: Reals | None = None) -> 
 
 
 def _symmetric(gram: NDArray[Any], vector: NDArray[Any]) -> NDArray[Any]:
-    """Multiply by one column. In float32 this reads only the upper triangle, half of the memory."""
+    """Multiply a symmetric matrix by one column. In float32 this reads only the upper triangle."""
     if gram.dtype == np.float64:
         return np.asarray(gram @ vector)
     return np.asarray(scipy.linalg.blas.ssymv(1.0, gram.T, vector[:, 0], lower=1))[:, None]
