@@ -1108,9 +1108,9 @@ def limit(
 ) -> LimitResult:
     """Compute the law of an attention layer's output at initialisation, and its distance to the limit.
 
-    The limit is infinite width. The law is that of one coordinate of y_i, the output of token i. Errors are
-    standard errors. Var p is the variance of the score p_ii, including the randomness of the inputs (arXiv
-    2506.00846).
+    The limit is infinite width. The law describes one coordinate of y_i, the output of token i (arXiv
+    2506.00846). Errors are standard errors. Var p is the variance of the score p_ii, including the
+    randomness of the inputs.
 
     Options that take a sequence make one case for each value.
 

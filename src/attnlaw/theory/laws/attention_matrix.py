@@ -1,9 +1,9 @@
-"""The spectrum of a random attention matrix, and how many directions it uses.
+"""The spectrum of a random attention matrix, and the number of directions that it uses.
 
 Q and K are n x d_K with standard Gaussian entries, `S = Q K^T / sqrt(d_K)`, `A = softmax(beta S)` by rows,
-and `A_perp = A - 1 1^T / n`. The law is that of the squared singular values of `sqrt(n) A_perp`. In the limit
-they are those of `(beta S + sqrt(e^(beta^2) - 1 - beta^2) W)/sqrt(n)`, W Gaussian (arXiv 2510.06685). The
-mean is `theta` and the second moment `2 theta^2 + beta^4 / t`.
+and `A_perp = A - 1 1^T / n`. The law describes the squared singular values of `sqrt(n) A_perp`. In the limit
+this matrix acts like `(beta S + sqrt(e^(beta^2) - 1 - beta^2) W)/sqrt(n)` with a Gaussian W (arXiv
+2510.06685). The law has the mean `theta` and the second moment `2 theta^2 + beta^4 / t`.
 
 | letter | meaning |
 |---|---|
@@ -18,11 +18,13 @@ mean is `theta` and the second moment `2 theta^2 + beta^4 / t`.
 
 `tau^4 - xi tau^3 + (1 - r) tau^2 + r xi tau - k = 0`. Solved for xi, this is a rational function of tau whose
 critical points are the edges: `q = tau^2 > 0` with `q^3 - (1 + 2r) q^2 + (3k - r(1 - r)) q - k r = 0`. The
-largest q gives the upper edge. Two other roots are the ends of a gap; the pole of xi at q = r is above both.
+largest q gives the upper edge. If there are two other roots, they are the ends of a gap. The pole of xi at
+q = r is above both.
 
-The participation number `(sum s^2)^2 / sum s^4` of singular values s counts directions: n equal values have
-n. Its null comes from draws with independent Gaussian queries and keys. Real tokens are not orthogonal, so
-random weights on the same tokens are the fairer null for text.
+The participation number `(sum s^2)^2 / sum s^4` of singular values s counts directions: it is n for n equal
+values. To judge the number of a real head, compare it with random draws. `null_participation` draws
+independent Gaussian queries and keys. Real tokens are not orthogonal, so random weights on the same tokens
+are a fairer comparison for text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Edges and values of the free convolution mu_a of a base law with a semicircle, for three base laws.
+"""Edges and quadrature nodes of mu_a, the free convolution of a base law with a semicircle.
 
-`mu_a` is the law of the eigenvalues of `S + a Z`, Z a symmetric Gaussian matrix with spectrum on [-2, 2].
+`mu_a` is the law of the eigenvalues of `S + a Z`, where S has the base law and Z is a symmetric Gaussian
+matrix with spectrum on [-2, 2]. There are three kinds of base law.
 
 | letter | meaning |
 |---|---|

@@ -98,16 +98,16 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals of the class above each threshold b, (5, batch).
+        """Return the five integrals over `x > b`, (5, batch). The class docstring lists them.
 
         Args:
-            b: thresholds, one for each member that is computed.
+            b: the thresholds, one for each member that is computed.
             which: the indices of these members. None means all.
         """
         return self.split(b, which)[0]
 
     def split(self, b: Reals, which: Indices | None = None) -> tuple[Reals, Reals]:
-        """Return the five integrals of the class above each threshold b, and those below it.
+        """Return the five integrals over `x > b` and the same integrals over `x < b`, (5, batch) each.
 
         Both are sums over intervals, so the integrals below b are accurate even if they are tiny. With two
         sides, "below" means `abs(x) < b`, where the odd functions x and Re g integrate to zero.
@@ -154,7 +154,7 @@ class _Series:
         self.total = np.pi * self.coefficients[..., 0]
 
     def above(self, b: Reals, which: Indices) -> Reals:
-        """Return the integrals above b on each interval, (5, members, intervals)."""
+        """Return the five integrals over `x > b` on each interval, (5, members, intervals)."""
         low, high = self.nodes.low[which], self.nodes.high[which]
         total = np.where(b[:, None] < high, self.total[:, which], 0.0)
         cut = (low < b[:, None]) & (b[:, None] < high)

@@ -1,6 +1,6 @@
-"""The null of a head: squared singular values of a product of two independent Gaussian factors.
+"""The law of a random head: squared singular values of a product of two independent Gaussian factors.
 
-A and B are d_head x N with independent entries of variances sA^2 and sB^2. The law is that of the d_head
+A and B are d_head x N with independent entries of variances sA^2 and sB^2. The law describes the d_head
 non-zero eigenvalues of `A^T B B^T A / (N sA sB)^2`, so its mean is 1. It is the free product of two
 Marchenko-Pastur laws (Voiculescu 1987; Penson and Zyczkowski, arXiv 1103.3453, c = 1).
 
@@ -77,7 +77,10 @@ class HeadNull(Law):
         return np.where(inside, imaginary / (np.pi * c * at), 0.0)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the transform `(1 + u)/z`, with `c u = v` the smallest root of the cubic."""
+        """Return the transform `(1 + u)/z`.
+
+        Here `v = c u` is the smallest root of the cubic in the module's docstring.
+        """
         c = self.ratio
 
         def candidates(z: Complexes) -> Complexes:

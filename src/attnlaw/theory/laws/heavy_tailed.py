@@ -1,6 +1,6 @@
 """High-temperature Marchenko-Pastur: a law of heavy-tailed weight spectra.
 
-It is the limit of the beta-Laguerre ensemble at beta = kappa/N (arXiv 2506.03470), scaled to mean 1. Its
+The law is the limit of the beta-Laguerre ensemble at beta = kappa/N (arXiv 2506.03470), scaled to mean 1. Its
 second moment is `1 + gamma (1 + 2/kappa)`. As kappa -> infinity it becomes Marchenko-Pastur of ratio gamma.
 As kappa -> 0 at fixed kappa/gamma it becomes the Gamma law of shape kappa/(2 gamma).
 

@@ -1,6 +1,6 @@
 """Marchenko-Pastur: the spectrum of a product of a Gaussian matrix with its transpose.
 
-`W` is d x m with standard Gaussian entries, `kappa = m/d`, and the law is that of
+`W` is d x m with standard Gaussian entries, and `kappa = m/d`. The law describes the eigenvalues of
 `scale * W W^T / sqrt(m d)`. It has mean `scale sqrt(kappa)`, second moment `scale^2 (1 + kappa)` and edges
 `scale (sqrt(kappa) -+ 1)^2 / sqrt(kappa)`. If `kappa < 1`, there is an atom of weight `1 - kappa` at zero.
 """

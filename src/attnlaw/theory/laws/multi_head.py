@@ -175,11 +175,11 @@ class MultiHeadLaw(Law):
         return self.map.moment(order) * self.mean**order
 
     def spike(self, squared_size: float) -> float | None:
-        """Return the position at which a rank-one term leaves the bulk, or None if it stays inside.
+        """Return the position of an outlier that a rank-one term causes, or None if it stays inside the bulk.
 
-        The term is added to the attention matrices, `sqrt(n/h) [A_r^perp] + l u w^T` with u and w in general
-        position. Values and outputs then act on it too. The spike is where `l^2 y = theta`, by subordination
-        (an extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
+        The term `l p q^T` is added to the attention matrices `sqrt(n/h) [A_r^perp]`, where the unit vectors
+        p and q are in general position. Values and outputs then act on it too. By subordination, the outlier
+        is where `l^2 y = theta` (an extension). For attention alone this is `l^2 g (x g/h + 1 - 1/h) = 1`.
 
         Args:
             squared_size: the squared size l^2 of the term.
@@ -281,7 +281,7 @@ class RationalMap:
 
     @cached_property
     def top(self) -> float:
-        """The y that belongs to the upper edge of the law: the smallest positive critical point."""
+        """The y at the upper edge of the law, which is the smallest positive critical point."""
         y = self.real_critical
         return float(y[y > 0].min())
 

@@ -127,7 +127,7 @@ def multi_head_sample(
 
 
 def distance_to_law(values: Reals, law: Law) -> float:
-    """Return the Kolmogorov-Smirnov distance of ascending values from a law that may have atoms.
+    """Return the Kolmogorov-Smirnov distance between ascending values and a law, which may have atoms.
 
     >>> from attnlaw.theory.laws.discrete import Discrete
     >>> distance_to_law(np.array([0.0, 0.0, 1.0, 1.0]), Discrete((0.0, 1.0), (0.5, 0.5)))
@@ -166,7 +166,7 @@ def _left_centred(gram: Reals) -> Reals:
 
 
 def _grams(shape: AttentionShape, beta: float, of: Matrix, rng: np.random.Generator) -> tuple[Reals, Reals]:
-    """Return the grams of the softmax layer and of its Gaussian equivalent."""
+    """Return the matrices `F F^T` of the softmax layer and of its Gaussian equivalent."""
     n, h = shape.tokens, shape.heads
     sums = [np.zeros((n, shape.d_O if of.output else n)) for _ in range(2)]
     for parts in _heads(shape, beta, of, rng):
@@ -236,7 +236,7 @@ def multi_head_draws(
 ) -> MultiHeadDraws:
     """Draw a layer several times and average its distances to the law.
 
-    Each draw has a random generator of its own, spawned from the seed.
+    The draws are independent and reproducible from the seed.
 
     >>> from attnlaw.theory.laws.attention_shape import AttentionShape
     >>> result = multi_head_draws(RandomLayer(AttentionShape(100, 4, 50), 0.5), draws=4, seed=0)

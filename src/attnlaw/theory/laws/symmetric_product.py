@@ -1,9 +1,9 @@
 """Singular values of a product of two Gaussian factors, each with both signs.
 
-`S = W_Q W_K^T / sqrt(m d)`, times `scale`, with independent standard Gaussian factors d x m and k = m/d. Half
-the mass is at each singular value and half at its negative, so the law is symmetric. Its free convolution
-with a semicircle gives the singular values of `S + a Z`, Z with independent entries of variance 1/d. The
-variance is `scale^2` for every k. If k < 1, there is an atom of weight 1 - k at zero.
+The product is `S = scale W_Q W_K^T / sqrt(m d)`, with independent standard Gaussian factors d x m. Write k
+for m/d. Half the mass is at each singular value and half at its negative, so the law is symmetric. Its free
+convolution with a semicircle gives the singular values of `S + a Z`, where Z has independent entries of
+variance 1/d. The variance is `scale^2` for every k. If k < 1, there is an atom of weight 1 - k at zero.
 
 The transform solves `(z/k) g^3 + (1 - 1/k) g^2 - z g + 1 = 0`. For k <= 1, the squares times k have the law
 `HeadNull(k)` with mass k. As k -> infinity, the law becomes the semicircle.

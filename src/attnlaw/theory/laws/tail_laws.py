@@ -1,4 +1,4 @@
-"""Two laws of heavy tails above x_min: the power law, and its usual rival, the lognormal law.
+"""Two laws for heavy tails above x_min: the power law, and the lognormal law as its usual alternative.
 
 | letter | meaning |
 |---|---|

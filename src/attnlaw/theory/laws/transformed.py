@@ -175,7 +175,7 @@ class Rectified(Law):
 
     @property
     def _lower_cut(self) -> float:
-        """The smallest value of X that is kept."""
+        """The value of X below which the result is zero."""
         return self.threshold if self.cut is None else max(self.threshold, self.cut)
 
     @property
@@ -250,7 +250,7 @@ class Thresholded(Law):
 
     @cached_property
     def _beyond(self) -> Reals:
-        """Integrals of 1, x, x^2, Re g and x Re g over |x| > tau."""
+        """The integrals of 1, x, x^2, Re g and x Re g over |x| > tau."""
         above, _ = self.base.table.split(np.array([self.tau]))
         _, below = self.base.table.split(np.array([-self.tau]))
         return np.asarray((above + below)[:, 0])

@@ -1,4 +1,4 @@
-"""Stacks of layers, drawn exactly at every width as a Markov chain on roots of Gram matrices.
+"""Exact draws of stacks of layers at every width, as a Markov chain on roots of Gram matrices.
 
 | here  | means                                                                                |
 |-------|--------------------------------------------------------------------------------------|
@@ -14,11 +14,11 @@
 Coordinate k of token i is `sqrt(n) (L L^T)_{i, F_k}`. Blocks are attention and, with `mlp`, `W_2 psi(W_1 x)`
 with N(0, 1/n) entries and n hidden units.
 
-A block is known by its R alone. Write `[X; F] = L U` with `U U^T = n I`; then `Z = P^T U / sqrt(n) + (rest)`
-and `Z Z^T = P^T P + W W^T` with `W = Bart(k, n - r)` (see `wishart`). The new tokens are
-`[L_x + R P^T / sqrt(n), R W / sqrt(n)]`, where L_x is only added with a residual. In the limit of infinite
-width, `L <- [L_x, R]`. The cost does not depend on n, except for MLP blocks (O(s n)) and for inputs that need
-it.
+Only the root R of a block matters. Write `[X; F] = L U` with `U U^T = n I`. Then
+`Z = P^T U / sqrt(n) + (rest)` and `Z Z^T = P^T P + W W^T` with `W = Bart(k, n - r)` (see `wishart`). The new
+tokens are `[L_x + R P^T / sqrt(n), R W / sqrt(n)]`, where L_x is only added with a residual. In the limit of
+infinite width, `L <- [L_x, R]`. The cost does not depend on n, except for MLP blocks (O(s n)) and for inputs
+that are not Gaussian.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class StackLaw:
     cosines: Array | None
 
     def path(self) -> tuple[PathPoint, ...]:
-        """Return the means over the draws after 0, 1, ..., depth layers, with standard errors.
+        """Return the mean squared length and cosine after 0, 1, ..., depth layers, with standard errors.
 
         >>> from attnlaw.theory.limit.inputs import RandomInputs
         >>> result = stack_law(Depth(AttentionLayer(RandomInputs(3)), 4), 100, seed=0)

@@ -293,7 +293,10 @@ def mean_cosine(cosines: Array) -> Array:
 
 
 def side_by_side(blocks: Array) -> Array:
-    """Join the outputs of heads (draws, H, s, q) into one row for each token, (draws, s, H q)."""
+    """Join the outputs of all heads of each token into one row.
+
+    The shape changes from (draws, H, s, q) to (draws, s, H q).
+    """
     draws, heads, s, q = blocks.shape
     return np.swapaxes(blocks, 1, 2).reshape(draws, s, heads * q)
 
@@ -307,7 +310,7 @@ DAMAGE = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, Token
 def read_gram(path: Path) -> Array:
     """Read a matrix from an `.npy` file, or from a text file with one row in each line.
 
-    The function does not check that it is a Gram matrix; `GivenInputs` does.
+    `GivenInputs` checks later that it is a Gram matrix.
     """
     wanted = "expected .npy, or text with one row a line"
     with (

@@ -166,7 +166,11 @@ class ScoreSettings:
         return mask
 
     def attention(self, p: Array, allowed: BoolArray, axis: int = -1) -> Array:
-        """Return the attention weights A for scores p, with keys along `axis`.
+        """Return the attention weights A for scores p.
+
+        Args:
+            allowed: the mask, which is true if a token sees another.
+            axis: the axis of the keys.
 
         >>> scores = ScoreSettings(mask="causal")
         >>> scores.attention(np.zeros((2, 2)), scores.allowed(2)).tolist()

@@ -1,4 +1,4 @@
-"""The limit of infinite width in formulas, and the laws at finite widths compared with it.
+"""Formulas for the limit of infinite width, and a comparison of finite widths with it.
 
 | here    | means                                                                                    |
 |---------|------------------------------------------------------------------------------------------|
@@ -308,7 +308,10 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
 
 
 def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
-    """Return the moments of a law and, unless it is the limit, its distances to the limit."""
+    """Return the row of one width.
+
+    The distances to the limit are None if the law is the limit itself.
+    """
     law = width_law.law
     numbers: list[Any] = [law.score_variance(), law.variance(), law.kurtosis()]
     numbers += [None] * 4 if width_law is limit else vars(distances(law, limit.law)).values()

@@ -135,7 +135,7 @@ class OutputLaw:
         return np.stack([mu, mu**2 + v, mu**3 + 3 * mu * v, mu**4 + 6 * mu**2 * v + 3 * v**2], axis=-1)
 
     def draw(self, seed: int) -> Array:
-        """Draw the coordinate once for each (mu, v).
+        """Draw the coordinate once for each draw of (mu, v).
 
         >>> OutputLaw(np.ones(3), None, np.ones(3)).draw(0).shape
         (3,)
@@ -229,7 +229,7 @@ def gaussian_law(variance: float, mean: float = 0.0) -> OutputLaw:
 
 
 def _kurtosis(mean: Array) -> float:
-    """Return the kurtosis from the first four moments about any point."""
+    """Return the kurtosis, computed from the first four moments about any point."""
     first, two, three, four = (float(moment) for moment in mean)
     return (four - 4 * first * three + 6 * first**2 * two - 3 * first**4) / (two - first**2) ** 2
 

@@ -136,7 +136,10 @@ def _row_of_all(
 
 
 def squared_length(root: Array, token: int) -> Array:
-    """Return the squared length Sigma_ii of a token, (draws or 1,).
+    """Return the squared length over n of a token (Sigma_ii), (draws or 1,).
+
+    Args:
+        root: roots of the tokens' Gram matrix, (draws or 1, s, r).
 
     >>> squared_length(2 * np.eye(3)[None], 0).tolist()
     [4.0]

@@ -1,4 +1,4 @@
-"""Small random matrices with the law of large ones, and square roots of Gram matrices.
+"""Small random matrices that replace large Gaussian ones, and square roots of Gram matrices.
 
 | here          | means                                                                    |
 |---------------|--------------------------------------------------------------------------|

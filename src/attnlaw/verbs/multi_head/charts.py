@@ -22,7 +22,7 @@ ATOM_NOTE = "Zeros are written, not drawn."
 
 @chart("Spectra of random attention", "Bars: the singular values of one draw. Line: the law.")
 def spectra(view: ChartView) -> Drawings:
-    """Draw one figure with a panel for each layer that has a draw."""
+    """Draw one figure, with a panel for each layer that has a draw."""
     laws, values = view.frame("law_densities"), view.frame("drawn_values")
     if not (has_values(laws, "x", "density") and has_values(values, "value")):
         return
