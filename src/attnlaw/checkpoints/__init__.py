@@ -1,4 +1,4 @@
-"""Trained checkpoints: from files to the matrices of a Transformer.
+"""Read trained checkpoints as the matrices of a Transformer.
 
 | to add | write | and name it in |
 |---|---|---|

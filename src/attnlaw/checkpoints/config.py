@@ -39,7 +39,7 @@ class Config:
         return Config(values, f"{self.source}: {key}") if isinstance(values, Mapping) else self
 
     def size(self, *keys: str) -> int | None:
-        """Return the value of the first of `keys` that is present, or None. It must be a positive integer."""
+        """Return the value of the first key that is present, or None. It must be a positive integer."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -50,7 +50,7 @@ class Config:
         return None
 
     def number(self, key: str) -> float | None:
-        """Return the value of `key`, or None if it is missing. It must be a positive number."""
+        """Return the value of `key`, or None if it is missing. The value must be a positive number."""
         value = self.values.get(key)
         if value is None:
             return None

@@ -45,12 +45,14 @@ def open_model(
     map: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """Open a checkpoint as a Transformer. Names, shapes and sizes are read now, weights when they are needed.
+    """Open a checkpoint as a Transformer.
+
+    Names, shapes and sizes are read now. Weights are read when they are needed.
 
     Args:
         source: a path, an id on a model hub, a mapping of names to tensors, an `nn.Module`, or an open model.
-        heads: number of attention heads; needed only if neither a config nor the shapes determine it.
-        name: how rows call the model; its path unless given.
+        heads: the number of attention heads, needed only if neither a config nor the shapes determine it.
+        name: the name of the model in rows; its path unless given.
         map: a TOML file that describes your own architecture.
         adapter: a LoRA adapter to add to the weights.
 
@@ -152,7 +154,7 @@ def _open_path(path: Path) -> tuple[Tensors, Config]:
             file = find_checkpoint(path) if path.is_dir() else path
             _refuse_shard(file)
             tensors = open_file(file)
-            if file.name.startswith("consolidated."):  # by Meta or Mistral
+            if file.name.startswith("consolidated."):  # saved by Meta or Mistral
                 return tensors, read_params(file.with_name(PARAMS))
             return tensors, read_config(file.with_name("config.json"))
     raise InputError(f"{path}: no such file or directory; give a checkpoint file or its directory")
@@ -296,7 +298,10 @@ def _patterns() -> list[str]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """Return the files in a directory that match the first pattern for which there are any."""
+    """Return the files in a directory that may contain the weights.
+
+    These are the matches of the first pattern that has any.
+    """
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:

@@ -50,7 +50,7 @@ def model_setting(default: Any) -> Any:
 
 @settings_dataclass
 class ModelSettings(Settings):
-    """A checkpoint, how to open it, and which of its matrices to take."""
+    """The settings of a verb that reads a checkpoint: how to open it, and which matrices to take."""
 
     model: Any = model_setting(MISSING)
     layers: str | int | None = option(None, "Only these layers (as a slice).", metavar="0:4")

@@ -1,4 +1,4 @@
-"""The monitor as a callback of a Hugging Face `Trainer`, which logs its numbers like its own."""
+"""A callback of a Hugging Face `Trainer` that monitors the spectra of its model."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from attnlaw.training.monitor.watchdog import GateFailed
 
 
 def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: Any) -> Any:
-    """Add a callback to a Trainer that monitors its model into `directory`, and return the callback.
+    """Add a callback to a Trainer that monitors its model, and return the callback.
 
-    It measures before the first step and then as `SpectralMonitor` does. It passes the numbers to
-    `trainer.log` as `spectra/...`, so that they reach TensorBoard or whatever `report_to` names. A Trainer
-    that resumes from a checkpoint also resumes the rows. With `on_fail="stop"`, rules that do not hold end
-    the training as any callback does: `trainer.train()` returns.
+    The callback measures before the first step and then whenever a `SpectralMonitor` does. It passes the
+    numbers to `trainer.log` as `spectra/...`, so that they reach TensorBoard or whatever `report_to` names.
+    If the Trainer resumes from a checkpoint, the callback continues the rows in the directory. With
+    `on_fail="stop"`, a rule that does not hold ends the training, and `trainer.train()` returns as usual.
 
     Args:
         trainer: a `transformers.Trainer`.
-        directory: where to write the rows, for `attnlaw report`.
-        options: those of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...).
+        directory: the directory for the rows, which `attnlaw report` reads.
+        options: the options of `SpectralMonitor` (`every`, `quantities`, `max_overhead`, ...).
 
     Returns:
-        The callback. Its `monitor` is None until training begins; its `failed` is the `GateFailed` of the
-        step at which rules ended the training.
+        The callback. Its `monitor` is None until training begins. Its `failed` is the `GateFailed` error if
+        rules ended the training, and None otherwise.
     """
     with require_extra("monitoring a Trainer", "lens"):
         from transformers import TrainerCallback
@@ -60,7 +60,7 @@ def monitor_trainer(trainer: Any, directory: str | os.PathLike[str], **options: 
 
 
 def stop_everywhere(stop: bool, device: Any) -> bool:
-    """Return the first process's decision to stop, in every process, so that all stop at the same step."""
+    """Return the first process's decision in every process, so that all stop at the same step."""
     import torch
     import torch.distributed as dist
 

@@ -1,7 +1,7 @@
-"""A small byte-level decoder: its corpus, its training, and its spectra next to the theory of one head.
+"""Train a small byte-level decoder, and compare its spectra with the theory of one head.
 
 The decoder is a GPT-2 of 4 layers that AdamW trains, with one token for each byte (vocabulary 256).
-`examples/train_tiny.py` trains the one that is shipped with it; the study `dynamics-training` makes a
+`examples/train_tiny.py` trains the decoder that is shipped with it; the study `dynamics-training` makes a
 shorter run.
 
 The corpus is the source of Python's standard library. A hash of its name puts each file into the training or
@@ -10,8 +10,8 @@ themselves are those of the interpreter that runs.
 
 Singular values of a head are divided by the edge of the bulk of its null, the spectrum of random weights.
 Eigenvalues of the theory's student are divided by the edge of its bulk. A direction with a value above 1
-stands out. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known target.
-The run has sixteen heads, Adam and text.
+is outside the bulk. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known
+target. The run has sixteen heads, Adam and text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from attnlaw.training.monitor.spectral_monitor import SpectralMonitor
 
 Bytes = NDArray[np.integer[Any]]
 VOCABULARY = 256
-FILE_SEPARATOR = b"\0"  # occurs in no source file
+FILE_SEPARATOR = b"\0"  # a byte that no source file contains
 HELD_OUT_ONE_IN = 20
 
 # Tests and installed packages do not belong to the library. encodings and pydoc_data are generated tables.
@@ -61,12 +61,12 @@ DESCRIPTION = (
 
 
 def is_held_out(name: str) -> bool:
-    """Return whether a file is kept from training, by its name relative to the library."""
+    """Return whether a file is left out of training. `name` is its path relative to the library."""
     return int(hashlib.sha256(name.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 
 def source_files(*, held_out: bool) -> list[Path]:
-    """Return the files of one split, sorted by name."""
+    """Return the files of the held-out or of the training split, sorted by name."""
     library = Path(sysconfig.get_path("stdlib"))
     names = sorted(path.relative_to(library).as_posix() for path in _python_files(library))
     return [library / name for name in names if is_held_out(name) == held_out]
@@ -79,22 +79,25 @@ def read_bytes(files: list[Path]) -> Bytes:
 
 
 def windows(text: Bytes, length: int) -> Bytes:
-    """Return consecutive windows (count, length + 1). Each one starts with the last byte of the one before.
+    """Return consecutive windows of the text, shape (count, length + 1).
 
-    If a model reads `window[:-1]` and predicts `window[1:]`, it predicts each byte once, except the first
-    byte of the text and a remainder at its end.
+    Each window starts with the last byte of the one before. If a model reads `window[:-1]` and predicts
+    `window[1:]`, it predicts each byte once, except the first byte of the text and a remainder at its end.
     """
     return np.lib.stride_tricks.sliding_window_view(text, length + 1)[::length]
 
 
 def random_windows(text: Bytes, count: int, length: int, rng: np.random.Generator) -> Bytes:
-    """Return windows (count, length) that start at uniformly random places, as int64 token ids."""
+    """Return windows that start at uniformly random places of the text, as int64 of shape (count, length)."""
     starts = rng.integers(0, len(text) - length + 1, size=count)
     return np.asarray(text[starts[:, None] + np.arange(length)], dtype=np.int64)
 
 
 def bigram_losses(train: Bytes, held_out_windows: Bytes) -> NDArray[np.float64]:
-    """Return the mean -log p(byte | byte before it) of each window in nats, by add-one counts of `train`."""
+    """Return the mean loss of a bigram model on each held-out window, in nats per byte.
+
+    The model predicts a byte from the one before it, by the counts of pairs in `train` plus one.
+    """
     counts = np.ones((VOCABULARY, VOCABULARY))
     np.add.at(counts, (train[:-1], train[1:]), 1)
     log_p = np.log(counts) - np.log(counts.sum(axis=1, keepdims=True))
@@ -120,7 +123,7 @@ GRADIENT_NORM = 1.0
 
 
 def build_decoder() -> Any:
-    """Return the untrained decoder, with weights from torch's global generator."""
+    """Return the untrained decoder. Its weights are drawn from torch's global generator."""
     import_torch("training a decoder")
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -131,7 +134,7 @@ def build_decoder() -> Any:
 
 
 def adamw(model: Any, learning_rate: float) -> Any:
-    """Return AdamW with weight decay on matrices, and without it on biases and gains of norms."""
+    """Return an AdamW optimizer with weight decay on matrices only, not on biases and gains of norms."""
     import torch
 
     parameters = list(model.parameters())
@@ -143,7 +146,7 @@ def adamw(model: Any, learning_rate: float) -> Any:
 
 
 def warmup_then_cosine(optimizer: Any, steps: int) -> Any:
-    """Return a schedule with a linear warm-up and then a cosine down to a tenth of the learning rate."""
+    """Return a schedule that warms up linearly and then follows a cosine to a tenth of the learning rate."""
     import torch
 
     def factor(step: int) -> float:
@@ -154,7 +157,7 @@ def warmup_then_cosine(optimizer: Any, steps: int) -> Any:
 
 
 def decoder_loss(model: Any, windows: Bytes) -> Any:
-    """Return the mean loss in nats per byte of predicting windows[:, 1:] from windows[:, :-1]."""
+    """Return the mean loss in nats per byte when the model predicts windows[:, 1:] from windows[:, :-1]."""
     import torch
 
     tokens = torch.from_numpy(windows.astype(np.int64))
@@ -163,7 +166,7 @@ def decoder_loss(model: Any, windows: Bytes) -> Any:
 
 
 def held_out_loss(model: Any, windows: Bytes) -> float:
-    """Return the mean loss of the decoder over all windows, which have the same length."""
+    """Return the mean loss of the decoder over all windows, in nats per byte."""
     import torch
 
     batches = [windows[i : i + 64] for i in range(0, len(windows), 64)]
@@ -179,7 +182,7 @@ def train_decoder(
 
     Args:
         text: the training split, as bytes.
-        after: called as `after(step, loss)` after every step.
+        after: a function that is called as `after(step, loss)` after every step.
     """
     import torch
 
@@ -209,7 +212,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DecoderRun:
-    """A training run: quantities at its last step, and the rows of its tables."""
+    """The result of a training run: quantities at its last step, and the rows of its tables."""
 
     quantities: dict[str, Any]
     steps: pl.DataFrame = field(repr=False)
@@ -223,7 +226,10 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder, and measure its heads at the start, at every `every`-th step and at the last one."""
+    """Train the decoder and measure its heads during training.
+
+    It is measured before the first step, after every `every` steps, and after the last step.
+    """
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)
@@ -260,7 +266,7 @@ def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> Decode
 
 
 def build_seeded_decoder(seed: int) -> Any:
-    """Return the decoder drawn from a seed, and leave torch's global generator as it is."""
+    """Return the untrained decoder drawn from a seed. torch's global generator keeps its state."""
     with require_extra("training the decoder", "lens"):
         import torch
         import transformers  # noqa: F401
@@ -271,7 +277,7 @@ def build_seeded_decoder(seed: int) -> Any:
 
 
 def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
-    """Yield all singular values of every head over the edge of its bulk."""
+    """Yield a row for each singular value of every head, divided by the edge of the head's bulk."""
     settings = ModelSettings.parse({"model": model, "only": "qk,vo"}, "decoder")
     opened = settings.open()
     for location, spectrum in measure(opened, Selection.from_settings(settings, opened.network)).leaves():
@@ -286,7 +292,10 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
 
 
 def _bulk(model: Any) -> Rows:
-    """Return the density of the null of the decoder's heads, in units of its edge."""
+    """Return the density of the singular values that a random head would have.
+
+    The head has the shape of the decoder's heads, and the values are in units of the edge.
+    """
     config = model.config
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve
@@ -297,7 +306,11 @@ def _bulk(model: Any) -> Rows:
 
 @lru_cache(maxsize=1)
 def theory_rows() -> tuple[Rows, Rows]:
-    """Return densities at five times and the spikes of a student whose target has a bulk and spikes."""
+    """Return rows about the theory's student, whose target has a bulk and spikes.
+
+    Returns:
+        The density of the student's bulk at five times, and its spikes at all times.
+    """
     target = Target.marchenko_pastur(0.5).with_spikes(*SPIKES)
     path = trajectory(Problem(target=target), Schedule(TIMES.tolist()))
     densities: Rows = []
@@ -310,7 +323,10 @@ def theory_rows() -> tuple[Rows, Rows]:
 
 
 def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
-    """Yield the location of each visible spike at each time, over the edge of the bulk."""
+    """Yield a row for each spike outside the bulk at each time.
+
+    The strength of a spike is its location divided by the edge of the bulk.
+    """
     left: dict[float, float] = {}
     for time in path.time[1:].tolist():
         edge = path.edge(time)

@@ -31,10 +31,10 @@ Tensor = Any  # torch.Tensor; torch is imported only inside functions
 
 
 def tail_exponent(weight: Tensor) -> Tensor:
-    """Return Hill's alpha over the upper half of the spectrum; small values mean a heavy tail.
+    """Return Hill's alpha over the upper half of the spectrum. Small values mean a heavy tail.
 
-    The weight needs a rank of at least 2 and upper singular values that differ; orthogonal weights have no
-    tail.
+    Raise an `InputError` if the rank is below 2 or if the upper singular values are all equal, as in an
+    orthogonal weight.
     """
     import torch
 
@@ -53,24 +53,25 @@ def tail_exponent(weight: Tensor) -> Tensor:
 
 
 def weighted_alpha(weight: Tensor) -> Tensor:
-    """Return alpha ln lambda_1, which pulls the tail exponent and the largest singular value down together.
+    """Return alpha ln lambda_1.
 
-    If lambda_1 < 1, the logarithm is negative and the penalty pushes alpha up.
+    This penalty reduces the tail exponent and the largest singular value together. If lambda_1 < 1, the
+    logarithm is negative and the penalty increases alpha.
     """
     return tail_exponent(weight) * _squared_singular_values(weight)[0].log()
 
 
 def stable_rank(weight: Tensor) -> Tensor:
-    """Return |W|_F^2 / |W|_2^2, which is at least 1 and does not depend on the scale of W."""
+    """Return the stable rank |W|_F^2 / |W|_2^2. It is at least 1 and does not depend on the scale of W."""
     values = _squared_singular_values(weight)
     return values.sum() / values[0]
 
 
 def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
-    """Return minus the log density of a Frechet law of shape a at lambda_1, up to a constant.
+    """Return the negative log density of a Frechet law at lambda_1, up to a constant.
 
-    This is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the mode, lambda_1 = (a / (1 + a))^(1/a),
-    so the penalty sets a scale.
+    With the law's `shape` a, this is (1 + a) ln lambda_1 + lambda_1^(-a). It is smallest at the mode,
+    lambda_1 = (a / (1 + a))^(1/a), so the penalty sets a scale.
 
     >>> import torch
     >>> weight = torch.diag(torch.tensor([0.5, 0.2], dtype=torch.float64)).sqrt()
@@ -84,10 +85,12 @@ def frechet_prior(weight: Tensor, shape: float = 1.0) -> Tensor:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A penalty: `measure` summed over the weights of modules, times a strength that decays with the epochs.
+    """A penalty on the spectra of weights, with a strength that may decay with the epochs.
+
+    The penalty is `measure` summed over the weights of the modules, times the strength.
 
     Args:
-        floor: a module whose measure is below the floor adds nothing, so spectra are not pulled beyond it.
+        floor: the least value that counts. A module whose measure is below the floor adds nothing.
 
     >>> import torch
     >>> penalty = Penalty(stable_rank, strength=0.1, decay=0.5, every=2, floor=2.0)
@@ -111,15 +114,17 @@ class Penalty:
         check_value("every", self.every, int, minimum=1)
 
     def strength_at(self, epoch: int) -> float:
-        """Return the strength in an epoch, counted from 0."""
+        """Return the strength in an epoch. Epochs are counted from 0."""
         return float(self.strength * self.decay ** (epoch // self.every))
 
     def __call__(self, modules: Iterable[Any], epoch: int = 0) -> Tensor:
-        """Return the penalty to add to the loss, a scalar tensor; it has no gradient if no module is active.
+        """Return the penalty to add to the loss, a scalar tensor.
+
+        It has no gradient if the measures of all modules are below the floor.
 
         Args:
             modules: modules with a `weight`, or tensors such as the `in_proj_weight` of a MultiheadAttention.
-            epoch: counted from 0.
+            epoch: the number of the epoch, counted from 0.
         """
         import torch
 
@@ -150,7 +155,10 @@ def _as_matrix(weight: Tensor) -> Tensor:
 
 
 def _squared_singular_values(weight: Tensor) -> Tensor:
-    """Return the squared singular values, descending; raise if the weight is zero or not finite."""
+    """Return the squared singular values in descending order.
+
+    Raise an `InputError` if the weight is zero or not finite.
+    """
     import torch
 
     matrix = _as_matrix(weight)

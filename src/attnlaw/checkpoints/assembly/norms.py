@@ -26,7 +26,10 @@ BLOCKS = (*BLOCK_ORDER, "experts")  # without a norm of their own, experts read 
 
 
 def is_pre_norm(family: Family, config: Config) -> bool:
-    """Return whether norms come before their blocks, according to the config or else to the family."""
+    """Return whether norms come before their blocks.
+
+    The answer is in the configs of OPT, wav2vec2 and torch. For other models, the family states it.
+    """
     for key in ("norm_first", "do_layer_norm_before", "do_stable_layer_norm"):
         if isinstance(declared := config.values.get(key), bool):
             return declared

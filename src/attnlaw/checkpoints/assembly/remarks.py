@@ -238,7 +238,7 @@ def _order_by_name(match: Match, tensors: Tensors) -> list[str]:
 
 
 def matrices_left_out(match: Match, layers: Sequence[StoredLayer], tensors: Tensors) -> list[str]:
-    """Return tensors of two or three axes that are inside layers but not in the family's table."""
+    """Return the names of matrices inside layers that the family's table does not list."""
     views = [view for layer in layers for view in layer.views]
     known = {name for view in views for name in (*view.tensors, view.bias)}
     known |= {at + name for stack in match.stacks for at in stack.layers for name in stack.stack.ignored}

@@ -115,7 +115,7 @@ def _rotary(shapes: Shapes, attention: Attention, depth: int) -> Rotary | None:
 
 
 def rotary_size(values: Config, family: Family, head_size: int) -> int:
-    """Return the number of entries of a head that are rotated. It is even."""
+    """Return how many entries of a head are rotated. The number is even, because they form pairs."""
     share = values.number("partial_rotary_factor") or values.number("rotary_pct") or family.rotary_share
     if values.text("rope_type", "type") == "proportional":
         share = 1.0  # the pairs span the whole head, and many have angle zero

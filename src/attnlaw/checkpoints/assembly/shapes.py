@@ -155,9 +155,9 @@ class Shapes:
         return norm
 
     def check_config(self, name: str, what: str, count: int, key: str) -> None:
-        """Raise an `InputError` if the size that the config declares under `key` is not `count`.
+        """Raise an `InputError` if the config declares another size under `key` than `count`.
 
-        `what` names in the message what was counted.
+        `name` is the tensor that was counted, and `what` says what was counted, such as "inputs".
         """
         declared = self.config.size(key)
         if declared not in (None, count):

@@ -1,4 +1,4 @@
-"""Model families: tables from tensor names to roles, with the orientation and the split into heads.
+"""Model families, which say what each tensor of a checkpoint is and how it is stored.
 
 Every TOML file in this folder is a family. Its keys are the fields of `Family` and, under `[[stacks]]`, of
 `LayerTable`. A file for `--map` has the same keys. `read_toml` reads both.

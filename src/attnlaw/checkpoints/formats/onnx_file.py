@@ -114,7 +114,10 @@ def _constants(graph: Any) -> dict[str, Any]:
 
 
 def _branch(graph: Any) -> str | None:
-    """Return the type of a node (`If`, `Loop`) with matrices in its inner graphs, or None."""
+    """Return the type (`If`, `Loop`) of the first node whose inner graphs contain matrices.
+
+    Return None if there is no such node.
+    """
     for node in graph.node:
         for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
             held = [*inner.initializer, *_constants(inner).values()]

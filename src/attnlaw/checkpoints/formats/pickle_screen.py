@@ -121,7 +121,7 @@ def _in_one_folder(names: list[str]) -> bool:
 
 
 def screen(pickled: Any) -> None:
-    """Check one pickle of an open file; raise `ValueError` if it is damaged or suspicious.
+    """Check one pickle of an open file. Raise `ValueError` if it is damaged or suspicious.
 
     >>> import pickle
     >>> screen(io.BytesIO(pickle.dumps({"weight": [1.0, 2.0]})))

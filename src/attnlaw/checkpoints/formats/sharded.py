@@ -162,7 +162,7 @@ class ConsolidatedTensors(Tensors):
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of the parts in order. Raise an `InputError` if a number is missing."""
+    """Return the files of all parts in order. Raise an `InputError` if a part between them is missing."""
     files = {int(hit[1]): file for file in folder.iterdir() if (hit := PART.fullmatch(file.name))}
     missing = set(range(max(files) + 1)) - set(files)
     if missing:

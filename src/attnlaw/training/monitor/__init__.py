@@ -1,4 +1,4 @@
-"""A monitored training run: the settings of a monitor, and the verb under which its rows are saved.
+"""The settings of a monitored training run, and the verb under which its rows are saved.
 
 | file | content |
 |---|---|
@@ -31,7 +31,7 @@ WARN, STOP = "warn", "stop"
 
 @settings_dataclass
 class MonitorSettings(ModelSettings):
-    """When to measure a module during training, and which quantities."""
+    """The settings of a monitor: when to measure a module during training, and which quantities."""
 
     every: int = setting(100, "Steps from one measurement to the next.", minimum=1)
     quantities: tuple[str, ...] = setting(QUANTITIES, f"Some of {', '.join(QUANTITIES)}.")
@@ -58,7 +58,7 @@ class MonitorSettings(ModelSettings):
 
 @dataclass(frozen=True, eq=False)
 class MonitoredRun:
-    """The measured steps of one model so far; the tables have the columns in `columns`."""
+    """The steps of one model that were measured so far. `columns` describes the columns of the tables."""
 
     steps: pl.DataFrame
     matrices: pl.DataFrame
@@ -76,7 +76,7 @@ class MonitoredRun:
 
     @property
     def remark(self) -> str | None:
-        """The remark of the last measurement."""
+        """The remark of the last measurement; None if it has none."""
         remark: str | None = self.steps["remark"][-1]
         return remark
 

@@ -1,4 +1,7 @@
-"""Charts of a monitored run: one panel for each quantity against the step, the one that moves most first."""
+"""Draw a monitored run: one panel for each quantity against the step.
+
+The quantity that changes most is first.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ class ColumnChange:
 
     @property
     def size(self) -> float:
-        """The change relative to the larger of both values."""
+        """The change relative to the larger of the two values."""
         return abs(self.last - self.first) / (max(abs(self.first), abs(self.last)) or 1.0)
 
 
 def steps(result: Result) -> Figure | None:
-    """Draw the steps of all models; return None if nothing was measured.
+    """Draw the steps of all models. Return None if nothing was measured.
 
-    The quantity that moves most comes first. In a run of several steps, constant quantities are left out.
+    The quantity that changes most comes first. In a run of several steps, constant quantities are left out.
     """
     rows = nan_to_null(result.tables["steps"])
     panel_lines = {
@@ -69,7 +72,7 @@ def _largest_change(rows: pl.DataFrame, name: str) -> ColumnChange:
 
 
 def _is_still(rows: pl.DataFrame, name: str) -> bool:
-    """Return whether a column is the same at all of several steps, in every model."""
+    """Return whether a column stays the same in every model, over several steps."""
     column = pl.col(name)
     spreads = rows.group_by("model").agg(low=column.min(), high=column.max(), steps=column.count())
     return all(
@@ -79,7 +82,7 @@ def _is_still(rows: pl.DataFrame, name: str) -> bool:
 
 
 def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
-    """Return a sentence about what moved most; empty if nothing did."""
+    """Return a sentence about the quantity that changed most, or an empty text if none changed."""
     name = max(lines, key=lambda column: _largest_change(rows, column).size)
     move = _largest_change(rows, name)
     if move.size <= STILL_TOLERANCE:
@@ -88,7 +91,10 @@ def _headline(rows: pl.DataFrame, lines: dict[str, str], title: str) -> str:
 
 
 def step_charts(rows: pl.DataFrame, panels: dict[str, dict[str, str]]) -> Any:
-    """Draw a panel for each quantity, a line for each group of matrices, and dashes for each model."""
+    """Draw a panel for each quantity, with a line for each group of matrices.
+
+    If there are several models, each has its own pattern of dashes.
+    """
     models = list(dict.fromkeys(rows["model"]))
     legend = alt.Legend(title=None, symbolStrokeColor="#888888")
     dash = alt.StrokeDash("model:N", scale=alt.Scale(domain=models), legend=legend)

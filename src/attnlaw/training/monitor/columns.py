@@ -24,13 +24,16 @@ MONITORED = [bound for bound in BOUNDS.values() if bound.monitored]
 
 
 def _lines(groups: Iterable[str], *names: str) -> dict[str, str]:
-    """Return the columns of some quantities by group, with the labels of their lines."""
+    """Return the label of the line for each column, by column.
+
+    There is one column for each name and group.
+    """
     labels = {name: f"{name}, " if len(names) > 1 else "" for name in names}
     return {f"{name}_{group}": f"{labels[name]}{group}" for name in names for group in groups}
 
 
 def _each(groups: Iterable[str], name: str, description: str, *label: Any, **kind: Any) -> list[Quantity]:
-    """Return one column for each group, whose name replaces `{}` in the description."""
+    """Return one column for each group. The group's name replaces `{}` in the description."""
     return [Quantity(f"{name}_{group}", description.format(group), *label, **kind) for group in groups]
 
 

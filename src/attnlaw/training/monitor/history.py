@@ -46,11 +46,11 @@ from attnlaw.spectra.spectrum import Spectrum
 from attnlaw.training.monitor.columns import HEAD_KINDS, STEP_MODES
 
 HeadKey = tuple[Any, ...]  # the location of a head, as in its row
-LEAST_OVERLAP = 0.25  # of a mode's vectors in two measurements
+LEAST_OVERLAP = 0.25  # the least overlap of a mode's vectors in two measurements
 SHUFFLES = 999
 LOCATION_NAMES = tuple(column.name for column in LOCATION)
 FACTOR_SIZES = ("factor_imbalance", "factor_difference")
-HEAD_QUANTITIES = ("means", "modes")  # need the factors of heads
+HEAD_QUANTITIES = ("means", "modes")  # the quantities that need the factors of heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Mode:
     """A singular value beyond the bulk.
 
     Args:
-        u, v: the singular vectors; None if they are not known.
+        u, v: the left and right singular vectors; None if they are not known.
     """
 
     number: int  # counts the modes of a head in the order in which they left the bulk
@@ -70,7 +70,11 @@ class Mode:
 
 @dataclass
 class ModeTracker:
-    """The modes of every head at the last measurement; `counts` has the number of modes so far."""
+    """The modes of every head at the last measurement.
+
+    `counts` has the number of modes that each head has had so far. `has_begun` is false until the first
+    measurement.
+    """
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
     counts: dict[HeadKey, int] = field(default_factory=dict)
@@ -78,7 +82,10 @@ class ModeTracker:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
-        """Restore a tracker from the stored rows of one step; the columns `key` identify a head."""
+        """Restore a tracker from the stored rows of one step.
+
+        `key` names the columns that identify a head.
+        """
         tracker = cls(has_begun=True)
         for row in rows:
             location = tuple(row[name] for name in key)
@@ -89,10 +96,12 @@ class ModeTracker:
     def follow(
         self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
     ) -> dict[HeadKey, list[Mode]]:
-        """Assign values beyond the bulk to modes, and return the modes of all heads at this step.
+        """Find which mode each value beyond the bulk belongs to, and return the modes of all heads at this
+        step.
 
         Args:
-            seen: for each head values (k,), descending, and singular vectors u (rows, k) and v (cols, k).
+            seen: for each head, its k values beyond the bulk in descending order (k,), and their singular
+                vectors u (rows, k) and v (cols, k).
         """
         modes = {}
         for location, (values, u, v) in seen.items():
@@ -112,7 +121,10 @@ class ModeTracker:
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
-    """Return which earlier mode each value continues, by the number of the value."""
+    """Return the earlier mode that each value continues, by the position of the value.
+
+    A value that continues no mode is left out.
+    """
     if not earlier or not values.size:
         return {}
     lefts = [mode.u for mode in earlier if mode.u is not None]
@@ -127,10 +139,10 @@ def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict
 
 
 def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, Reals, Reals]:
-    """Return the largest singular values of `left @ right` with their vectors.
+    """Return the `count` largest singular values of `left @ right` with their vectors.
 
     Returns:
-        Values (count,), u (rows, count) and v (cols, count).
+        The values (count,), the left vectors (rows, count) and the right vectors (cols, count).
     """
     q_left, r_left = np.linalg.qr(left)
     q_right, r_right = np.linalg.qr(right.T)
@@ -140,7 +152,7 @@ def top_singular_vectors(left: Reals, right: Reals, count: int) -> tuple[Reals, 
 
 @dataclass(frozen=True)
 class OrderAgreement:
-    """How well modes follow "stronger first": `tau` from -1 (weaker first) to 1, with its p-value."""
+    """The result of the test "stronger first": `tau` from -1 (weaker first) to 1, and its p-value."""
 
     tau: float
     p_value: float
@@ -150,7 +162,9 @@ class OrderAgreement:
 def stronger_first(
     heads: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int = 0
 ) -> OrderAgreement | None:
-    """Test whether larger modes left the bulk earlier; None if no two left at different steps.
+    """Test whether larger modes left the bulk earlier.
+
+    Return None if no head has two modes of different size that left at different steps.
 
     Args:
         heads: for each head, the sizes of its modes and the steps at which they left.
@@ -176,14 +190,17 @@ def stronger_first(
 
 @dataclass
 class History:
-    """What a measurement needs from earlier steps: factor sizes at the first step, and the modes so far."""
+    """The results of earlier steps that a measurement needs.
+
+    `starts` has the sizes of each head's factors at the first step. `tracker` has the modes so far.
+    """
 
     starts: dict[HeadKey, dict[str, float | None]] = field(default_factory=dict)
     tracker: ModeTracker = field(default_factory=ModeTracker)
 
     @classmethod
     def of(cls, name: str, matrices: pl.DataFrame | None, modes: pl.DataFrame | None, before: int) -> History:
-        """Restore the history of a model from its stored rows before a step."""
+        """Restore the history of a model from its stored rows of steps before `before`."""
         history = cls()
         earlier = _rows_before(matrices, name, before)
         if earlier is not None and set(FACTOR_SIZES) <= set(earlier.columns):
@@ -202,7 +219,14 @@ class History:
     def relative_sizes(
         self, locations: Sequence[HeadKey], sizes: dict[str, Sequence[float | None]]
     ) -> dict[str, list[Any]]:
-        """Return the columns of sizes over their start; sizes seen for the first time become the start."""
+        """Return the sizes divided by their values at the start, as columns named `..._kept`.
+
+        For a head that is measured for the first time, the sizes become the values at the start.
+
+        Args:
+            locations: the location of each row.
+            sizes: the columns of sizes, with one entry for each location.
+        """
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})
         return {
@@ -216,10 +240,10 @@ class History:
     def read_heads(
         self, model: Model, tree: Network[Spectrum | None], step: int, quantities: Sequence[str]
     ) -> tuple[dict[MatrixLocation, float], pl.DataFrame]:
-        """Read the factors of all measured heads, if quantities need them.
+        """Read the factors of all measured heads, if one of the quantities needs them.
 
         Returns:
-            Tr M/sqrt(N) of square products M, and the rows of all modes.
+            The means Tr M/sqrt(N) of square products M by location, and the rows of all modes.
         """
         means, seen, edges = {}, {}, {}
         heads = measured_heads(model, tree) if {*HEAD_QUANTITIES} & {*quantities} else ()
@@ -249,7 +273,10 @@ def _rows_before(rows: pl.DataFrame | None, model: str, step: int) -> pl.DataFra
 def measured_heads(
     model: Model, tree: Network[Spectrum | None]
 ) -> Iterator[tuple[MatrixLocation, tuple[Reals, Reals], Spectrum]]:
-    """Yield the measured heads with their factors, (N x d) and (d x N), read block by block."""
+    """Yield each measured head with its factors (N x d and d x N) and its spectrum.
+
+    The factors of all heads of a block are read together.
+    """
     cache: tuple[Any, list[tuple[Reals, Reals]]] = (None, [])
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is None or location.head is None or not isinstance(product.block, Attention):
@@ -262,7 +289,10 @@ def measured_heads(
 
 
 def stronger_first_columns(modes: pl.DataFrame) -> dict[str, float | None]:
-    """Test "stronger first" for QK and VO at one step; null if there are no two modes to compare."""
+    """Return the results of the test "stronger first" for QK and VO at one step.
+
+    A result is None if there are no two modes to compare.
+    """
     row: dict[str, float | None] = {}
     known = modes.drop_nulls("left_step")
     for group in HEAD_KINDS:

@@ -1,4 +1,4 @@
-"""The spectra of a model in training at one step: a row for the step and a row for every matrix.
+"""Measure the spectra of a model at one step of its training.
 
 | quantity | in the row of a matrix | in the row of the step |
 |---|---|---|
@@ -48,7 +48,7 @@ from attnlaw.training.monitor.history import FACTOR_SIZES, History, stronger_fir
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The numbers of one step; `row`, `matrices` and `modes` have the columns in `columns`.
+    """The numbers of one step. `columns` describes the columns of `row`, `matrices` and `modes`.
 
     `verdicts` is None if the monitor has no rules.
     """
@@ -61,7 +61,7 @@ class Snapshot:
 
     @property
     def scalars(self) -> dict[str, float]:
-        """The numbers of the row that are not null, under the names that loggers show."""
+        """The numbers of the row that are not null, named `spectra/...` for loggers."""
         kinds = column_kinds(STEPS)
         numeric = [name for name, kind in kinds.items() if kind in ("float", "int") and name != "step"]
         known = {name: self.row.get(name) for name in numeric}
@@ -75,7 +75,7 @@ def step_frame(snapshots: Iterable[Snapshot]) -> pl.DataFrame:
 def take_snapshot(
     settings: ModelSettings, step: int, quantities: Sequence[str], history: History, approximate: bool = False
 ) -> Snapshot:
-    """Measure the module of the settings as it is now, and add to the `history` of its run.
+    """Measure the module of the settings as it is now, and update the `history` of its run.
 
     Parameters are read one matrix at a time, without gradients and without random numbers of torch or numpy.
     """
@@ -133,14 +133,14 @@ def take_snapshot(
 
 
 def failed_snapshot(name: str, step: int, reason: str) -> Snapshot:
-    """Return the snapshot of a step whose weights could not be measured: nulls, and the reason."""
+    """Return the snapshot of a step whose weights could not be measured. It has the reason and no numbers."""
     failure = {"status": Outcome.FAILED, "remark": reason}
     row = {"step": step, "model": name, **failure, "attnlaw_version": __version__}
     return Snapshot(step, row, quantity_frame(STEP_MATRICES, []), quantity_frame(STEP_MODES, []))
 
 
 def require_unsharded(model: Any) -> None:
-    """Raise an `InputError` if weights are split over processes, so that no process has a whole matrix."""
+    """Raise an `InputError` if the weights are split over processes. No process then has a whole matrix."""
     wrapped = any(type(part).__name__ == "FullyShardedDataParallel" for part in model.modules())
     split = any(hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") for weight in model.parameters())
     if wrapped or split:
@@ -151,7 +151,7 @@ def require_unsharded(model: Any) -> None:
 
 
 def _contributions(bounds: Proxies | None, count: int) -> list[float | None]:
-    """Return log10 of each matrix's contribution; matrices outside the layers contribute nothing."""
+    """Return log10 of each matrix's contribution to the proxy, or None for matrices outside the layers."""
     parts = [] if bounds is None else bounds.parts
     return [_value(log10(Estimate(part.log_value))) for part in parts] + [None] * (count - len(parts))
 
@@ -161,7 +161,7 @@ def _value(estimate: Estimate | None) -> float | None:
 
 
 def _outliers(spectra: Sequence[Spectrum]) -> list[int | None]:
-    """Count values beyond the edge of the null; None if a spectrum has no null or no edge."""
+    """Return how many values of each spectrum are beyond the edge of its null, or None without an edge."""
     nulls = [null_of_spectrum(spectrum) if spectrum.multiplicities is None else None for spectrum in spectra]
     return [
         None if null is None else null.compare(without_round_off(spectrum)).outliers
@@ -192,7 +192,7 @@ def _proxy_columns(bounds: Proxies | None) -> dict[str, float | None]:
 
 
 def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[MatrixLocation, Logits]:
-    """Return the logits of the measured heads of self-attention."""
+    """Return the spread and the bound of the logits of each measured head of self-attention."""
     logits = {}
     for (location, product), (_, spectrum) in zip(model.network.leaves(), tree.leaves(), strict=True):
         if spectrum is not None and location.kind == "qk" and isinstance(product.block, Attention):
@@ -201,14 +201,14 @@ def _logits_by_head(model: Model, tree: Network[Spectrum | None]) -> dict[Matrix
 
 
 def _score_columns(logits: Sequence[Logits]) -> dict[str, float | None]:
-    """Return the median spread and the largest bound of the logits, over the heads that have them."""
+    """Return the median spread and the largest bound of the logits over all heads that have them."""
     spreads = [head.typical for head in logits if head.typical is not None]
     bounds = [head.bound for head in logits if head.bound is not None]
     return {"score_spread_qk": median(spreads) if spreads else None, "logit_bound": max(bounds, default=None)}
 
 
 def _unbounded_remarks(logits: Mapping[MatrixLocation, Logits]) -> list[str]:
-    """Return a sentence for each reason why layers have no logit bound."""
+    """Return a remark for each reason why there is no logit bound, with the layers it applies to."""
     layers: dict[str, dict[int | None, None]] = {}
     for location, head in logits.items():
         if head.reason is not None:

@@ -1,4 +1,4 @@
-"""A monitor that measures spectra every k steps, at a cost that the user limits.
+"""Measure spectra every k steps of a training run, at a cost that the user limits.
 
 | letter | meaning |
 |---|---|
@@ -8,9 +8,9 @@
 | c | seconds of the last measurement, the forecast of the next; separate for spectra and margins |
 
 A due step (a multiple of k) is measured if C + c <= f T. The cost of the first measurement is not known in
-advance: it happens at the first due step, and counts. So C stays below f T, except after the first
-measurement of a young run and after measurements that take longer than the one before. Margins are measured
-with the spectra, at multiples of their own k, if the cost of both fits.
+advance. The monitor makes it at the first due step, and adds its time to C. So C stays below f T, except
+after the first measurement of a young run and after measurements that take longer than the one before.
+Margins have a separate k. They are measured together with the spectra, if the cost of both fits.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SpectralMonitor:
     Args:
         model: the `nn.Module` that is trained.
         directory: the directory of the result.
-        clock: function that returns the current time in seconds.
+        clock: a function that returns the current time in seconds.
         options: `MonitorSettings`: `every`, `quantities` (some of "proxies", "stable_rank", "outliers",
             "alpha", "factor_excess", "factor_imbalance", "scores", "means" and "modes"), `max_overhead`,
             `margins=(inputs, every)` (docs/monitor.md), and the options that choose matrices of a model
@@ -123,7 +123,7 @@ class SpectralMonitor:
         self._watchdog = None if rules is None else Watchdog(rules, self.name, earlier)
 
     def step(self, step: int) -> Snapshot | None:
-        """Measure if the step is due and the cost fits into `max_overhead`; else return None."""
+        """Measure if the step is due and the cost fits into `max_overhead`. Otherwise return None."""
         step, now = _as_whole_number("step", step), self._read_clock()
         if step % self.settings.every or not self._can_afford(now, SPECTRA):
             return None
@@ -132,11 +132,14 @@ class SpectralMonitor:
         return self._measure(step, now, margins)
 
     def stops_at(self, step: int) -> bool:
-        """Return whether rules may end the run at this step."""
+        """Return whether the run would end at this step if a rule did not hold."""
         return self.settings.on_fail == STOP and step % self.settings.every == 0
 
     def measure(self, step: int) -> Snapshot | None:
-        """Measure now, whatever it costs; return None in all processes except the first. The cost counts."""
+        """Measure now, even if the cost exceeds `max_overhead`.
+
+        The time still counts as spent. Only the first process measures; the others return None.
+        """
         return self._measure(_as_whole_number("step", step), self._read_clock(), self._margins)
 
     def _measure(self, step: int, start: float, margins: WatchedMargins | None) -> Snapshot | None:
@@ -169,7 +172,7 @@ class SpectralMonitor:
         return snapshot if self._watchdog is None else self._judge(snapshot, self._watchdog)
 
     def _judge(self, snapshot: Snapshot, watchdog: Watchdog) -> Snapshot:
-        """Return the snapshot with its verdicts; warn, or raise `GateFailed`, if rules do not hold."""
+        """Return the snapshot with its verdicts. If rules do not hold, warn or raise `GateFailed`."""
         verdicts = watchdog.judge(step_frame([snapshot]))
         snapshot = replace(snapshot, verdicts=verdicts)
         if not verdicts.passed and self.settings.on_fail == STOP:
@@ -194,7 +197,10 @@ class SpectralMonitor:
         return now - (now if self._began is None else self._began) - self._spent
 
     def _write(self, snapshot: Snapshot) -> None:
-        """Add the rows to the files. If that fails, warn, and try again with the next rows."""
+        """Add the rows of a snapshot to the files.
+
+        If that fails, warn, and keep the rows until the next measurement.
+        """
         if self._first is None:
             self._first = snapshot.step
         self._unwritten = [*(old for old in self._unwritten if old.step != snapshot.step), snapshot]
@@ -208,10 +214,10 @@ class SpectralMonitor:
             self._unwritten, self._resumed = [], True
 
     def _append(self) -> None:
-        """Add rows, each replacing an earlier one of its step.
+        """Add the unwritten rows to the files. They replace earlier rows of the same step.
 
-        The first time, rows from the first measured step on belong to weights that a resumed run has left
-        behind, so they are dropped.
+        A run that resumes has abandoned the weights of later steps. So the first call also drops all stored
+        rows from the first measured step on.
         """
         replaced = pl.col("step").is_in([snapshot.step for snapshot in self._unwritten])
         if not self._resumed:
@@ -234,7 +240,12 @@ class SpectralMonitor:
         write_all({self.directory / name: files[name] for name in order})
 
     def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
-        """Read the directory: results of the models before this one, of this one, and of those after it."""
+        """Read the results in the directory.
+
+        Returns:
+            The results of models stored before this one, the result of this one (or None), and those after
+            it.
+        """
         manifest, remedy = self.directory / MANIFEST, "monitor into another directory"
         if not manifest.exists():
             if (self.directory / "steps.parquet").exists():
@@ -252,7 +263,7 @@ class SpectralMonitor:
 
 
 def _as_whole_number(name: str, number: Any) -> int:
-    """Return a whole number of Python, numpy or torch as an int."""
+    """Return an integer of Python, numpy or torch as an int. Raise an `InputError` for other values."""
     try:
         return operator.index(number)
     except TypeError as error:
@@ -269,7 +280,9 @@ def is_first_process() -> bool:
 
 
 def unwrap_module(model: Any) -> Any:
-    """Return the module inside `torch.compile`, `DistributedDataParallel` and `DataParallel`."""
+    """Return the module without the wrappers of `torch.compile`, `DistributedDataParallel` and
+    `DataParallel`.
+    """
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
         raise InputError(f"cannot monitor a {type(model).__name__}; pass the nn.Module that is trained")
@@ -281,7 +294,7 @@ def unwrap_module(model: Any) -> Any:
 
 @contextmanager
 def _directory_lock(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; wait while another monitor has it."""
+    """Hold the lock of the directory, after waiting until no other monitor has it."""
     path = directory / "steps.lock"
     with as_input_error(f"{path}: cannot be locked", "monitor into another directory"):
         file = path.open("a")
@@ -296,7 +309,10 @@ def _directory_lock(directory: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class WatchedMargins:
-    """Inputs without labels, whose relative margins D are measured at every multiple of `every` steps."""
+    """Inputs without labels on which the monitor measures relative margins D.
+
+    `every` is the number of steps from one measurement of margins to the next.
+    """
 
     inputs: ModelInputs
     every: int
@@ -305,7 +321,7 @@ class WatchedMargins:
     def of(cls, model: Any, given: Any, spacing: int) -> WatchedMargins:
         """Check the pair (inputs, every) that the user gave, and try the inputs once on the model.
 
-        `every` must be a multiple of `spacing`, the monitor's own number of steps.
+        `every` must be a multiple of `spacing`, the number of steps between measurements of spectra.
         """
         if not isinstance(given, tuple | list) or len(given) != 2:
             wanted = "expected inputs and a number of steps, such as (ids, 1000)"
@@ -318,7 +334,10 @@ class WatchedMargins:
         return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
-        """Return the row of a step with the columns of margins, or with a remark why there are none."""
+        """Return the row of a step with the columns of margins.
+
+        If they cannot be measured, a remark says why.
+        """
         try:
             margins = measure_margins(model, self.inputs)
         except InputError as error:

@@ -1,4 +1,4 @@
-"""Rules about the steps of a monitored run: a warning, or the end of the run, if they do not hold."""
+"""Check rules about the steps of a monitored run. If one does not hold, the monitor warns or stops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from attnlaw.training.monitor.snapshot import Snapshot
 
 
 class GateFailed(RuntimeError):
-    """The error that ends a run, with the `snapshot` of its last step, which is saved, and its `verdicts`."""
+    """The error that ends a run if rules do not hold.
+
+    `snapshot` has the numbers of the last step, which are already saved. `verdicts` has the results of the
+    rules.
+    """
 
     def __init__(self, snapshot: Snapshot, verdicts: Verdicts) -> None:
         self.snapshot, self.verdicts = snapshot, verdicts
@@ -32,11 +36,11 @@ def failure_text(step: int, verdicts: Verdicts) -> str:
 
 
 class Watchdog:
-    """Rules about `steps`, and the rows of the run so far.
+    """The rules about `steps`, and the rows of the run so far.
 
-    A rule about every row looks at the newest row. A rule about one number of all rows, or about most of
-    them, looks at all rows so far. `against = "first"` compares with the first row of the run, also after it
-    was resumed.
+    A rule about every row is applied to the newest row. A rule about one number of all rows, or about most of
+    them, is applied to all rows so far. `against = "first"` compares with the first row of the run, even
+    after the run was resumed.
     """
 
     def __init__(self, path: str | os.PathLike[str], model: str, earlier: pl.DataFrame | None) -> None:
@@ -51,7 +55,8 @@ class Watchdog:
     def judge(self, row: pl.DataFrame) -> Verdicts:
         """Return the verdicts at the step of this row.
 
-        Earlier rows of this step or later ones belong to weights that a resumed run has left behind.
+        Earlier rows of the same step or of later steps are dropped, because a resumed run has abandoned
+        their weights.
         """
         if self._rows.height:
             earlier = self._rows.filter(pl.col("step") < row["step"].item())
