@@ -748,13 +748,13 @@ class LoadedResult(Result):
     def __getattr__(self, name: str) -> Any: ...
 
 def load(directory: str | os.PathLike[str]) -> LoadedResult:
-    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory.
+    """Read a result from a directory that a command, a study, a monitor or `Result.save` wrote.
 
     Args:
         directory: A directory with the file attnlaw.json.
 
     Returns:
-        The same result, without its records. Tables and quantities are attributes as before.
+        The same result, but without its records. Tables and quantities are attributes as before.
     """
 
 def audit(

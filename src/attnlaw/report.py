@@ -1,4 +1,4 @@
-"""Write one page, and figures for a paper, from results that were saved. Nothing is computed again."""
+"""Write a page and figures from saved results. Nothing is computed again."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ def write_report(directories: Sequence[Place], out: Place | None = None, figures
     """Write report.html from directories that attnlaw wrote. Return the path of the page.
 
     Args:
-        directories: written by verbs, studies or monitors. The page compares them if there are several.
-        out: directory of the page; None writes it into the only directory.
-        figures: "pdf", "svg" or "png" also writes every chart for a paper, to figures/ next to the page.
+        directories: directories that a verb, a study or a monitor wrote. The page compares them if there are
+            several.
+        out: the directory of the page. None writes it into the only directory.
+        figures: "pdf", "svg" or "png" also writes every chart, in the style of a paper, to figures/ next to
+            the page. None writes only the page.
 
     Raises:
         InputError: if a directory has no readable result, or if several directories are given without `out`.
@@ -42,7 +44,7 @@ def write_report(directories: Sequence[Place], out: Place | None = None, figures
 
 
 def write_files(directories: Sequence[Place], out: Place | None, figures: str | None) -> list[Path]:
-    """Do what `write_report` does. Return the paths of the page and of all figures."""
+    """Write what `write_report` writes. Return the paths of the page and of all figures."""
     folders = [Path(directory) for directory in directories]
     if figures is not None:
         check_value("figures", figures, str, choices=ENDINGS)
@@ -60,7 +62,7 @@ def write_files(directories: Sequence[Place], out: Place | None, figures: str | 
 
 
 def _load_results(folder: Path) -> list[Result]:
-    """Load the result in a directory, and those of a study's further verbs from the directories inside it.
+    """Load all results in a directory. A study has the results of its further verbs in folders inside it.
 
     If a study audited models and fitted laws to them, the laws are added to the tables of the audit.
     """
@@ -75,7 +77,10 @@ def _load_results(folder: Path) -> list[Result]:
 
 
 def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str, list[Figure]]:
-    """Return the page and its figures: first those of all audits together, then those of each directory."""
+    """Return the page and its figures.
+
+    Figures of all audits together come first, then those of each directory.
+    """
     if len(loaded) == len(loaded[0]) == 1:
         figures = figures_of(loaded[0][0])
         return page_of(loaded[0][0], figures), figures
@@ -107,7 +112,10 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
 
 
 def _runs_sentence(audits: Sequence[Sequence[Result]], names: Sequence[str], whole: Result) -> str:
-    """Say which models came from which directory; return "" if there is only one."""
+    """Return a sentence that says which models came from which directory.
+
+    Return "" if there is only one directory.
+    """
     left = iter(zip(model_names(whole), whole.rows["status"], strict=True))
     runs = []
     for name, results in zip(names, audits, strict=True):

@@ -24,15 +24,23 @@ from attnlaw.core.errors import InputError
 
 
 class OutputClosed(Exception):
-    """Standard output cannot be written. The message is empty if its reader, such as `head`, has ended."""
+    """An error: standard output cannot be written.
+
+    The message is empty if the program that reads it, such as `head`, has ended.
+    """
 
 
 class UsageError(Exception):
-    """A bad setting, described in one line with the option names of the command. The exit status is 2."""
+    """An error for a bad setting. The message is one line with the option names of the command.
+
+    The exit status is 2.
+    """
 
 
 class GuardedOutput:
-    """Standard output that raises `OutputClosed`, to distinguish its errors from those of files."""
+    """Standard output that raises `OutputClosed`, so that its errors can be distinguished from those of
+    files.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -91,7 +99,10 @@ def main() -> None:
 
 
 def prepare_streams() -> None:
-    """Replace closed streams, guard standard output, and print "?" for letters that cannot be shown."""
+    """Prepare standard output and standard error for printing.
+
+    If standard output is closed, exit with a message. Characters that a terminal cannot show become "?".
+    """
     if sys.stderr is None:  # closed, so no message can be printed
         sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (open until the end)
     if sys.stdout is None:

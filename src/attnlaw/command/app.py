@@ -1,7 +1,7 @@
-"""Build the command line with cyclopts: a command for each verb, whose options are the verb's settings.
+"""Build the command line with cyclopts. Each verb is a command, and its settings are the options.
 
-Only the module of the command that was called is imported. The words themselves are parsed by the declared
-settings, not by cyclopts.
+Only the module of the command that the user calls is imported. The declared settings parse the words of the
+command line; cyclopts does not.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def run(words: list[str]) -> int:
 
 
 def _command(name: str, module: str) -> App:
-    """Return the command of a verb, or the commands that a module declares in `COMMANDS`."""
+    """Return the command of a verb.
+
+    If the module declares `COMMANDS`, the command has these as subcommands.
+    """
     if name in VERBS:
         verb = find_verb(name)
         known = setting_fields(verb.settings) | setting_fields(output_options(verb))
@@ -94,9 +97,9 @@ def _command(name: str, module: str) -> App:
 def _build_command(
     name: str, settings: type[Settings], known: dict[str, SettingField], body: Callable[[dict[str, Any]], int]
 ) -> App:
-    """Return a command whose options are declared settings; its help text is the docstring of `settings`.
+    """Return a command whose options are the settings `known`. Its help text is the docstring of `settings`.
 
-    `body` gets the words by setting, runs the command, and returns the exit status.
+    `body` is a function that gets the typed words by setting, runs the command, and returns the exit status.
     """
     places = [field for field in known.values() if field.rule.positional]
 
@@ -128,9 +131,9 @@ def _is_list(field: SettingField) -> bool:
 
 
 def _reflow(text: str | None) -> str:
-    r"""Join the lines of a docstring, so that they break at the width of the terminal.
+    r"""Join the lines of each paragraph of a docstring, so that the terminal can break them at its width.
 
-    Paragraphs, and lines such as `name: what it means`, stay apart.
+    Lines such as `name: what it means` are not joined.
 
     >>> _reflow("One\nsentence.\n\nrandom: noise\nlearned: a law")
     'One sentence.\n\nrandom: noise\nlearned: a law'

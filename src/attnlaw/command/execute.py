@@ -23,7 +23,11 @@ from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, sho
 
 
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
-    """Return the class of a verb's output options: those for workers, the verb's own, or the common ones."""
+    """Return the class of a verb's output options.
+
+    A verb that can be split among workers has `WorkerOptions`. Another verb may declare `Options` in its
+    folder.
+    """
     if verb.split is not None:
         return WorkerOptions
     part = find_part(verb, "options")
@@ -31,7 +35,7 @@ def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
 
 
 def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse words of the command line into values; a setting that may have several values gets a list."""
+    """Parse words of the command line into values. A setting that may have several values gets a list."""
     values = {}
     for name, words in given.items():
         several = known[name].parse_words(words)
@@ -40,7 +44,7 @@ def parse_words(known: Mapping[str, SettingField], given: Mapping[str, Any]) -> 
 
 
 def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
-    """Run a verb on words of the command line: compute, show, write. Return the exit status."""
+    """Run a verb on words of the command line, show the result, and write it. Return the exit status."""
     options_class = output_options(verb)
     known = setting_fields(options_class)
     option_words = {name: words for name, words in typed_words.items() if name in known}
@@ -68,7 +72,7 @@ def run_command(verb: Verb[Any, Any], typed_words: Mapping[str, Any]) -> int:
 
 
 def _requested_cases(verb: Verb[Any, Any], words: dict[str, Any]) -> list[tuple[Verb[Any, Any], list[Any]]]:
-    """Return the verb with its cases, and the simulation with its cases if any of its settings were given."""
+    """Return the verb with its cases. If settings of its simulation are given, the simulation follows."""
     known = setting_fields(verb.settings)
     verb_words = {name: word for name, word in words.items() if name in known}
     sweeps = {name: list(field.rule.default_sweep) for name, field in known.items()}
@@ -87,7 +91,7 @@ def _requested_cases(verb: Verb[Any, Any], words: dict[str, Any]) -> list[tuple[
 
 
 def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable[[str], None]) -> list[Any]:
-    """Return the cases that pass the verb's precheck, and print why the others do not."""
+    """Return the cases that pass the verb's precheck. Print the errors of the others."""
     runnable = []
     for case in cases:
         try:
@@ -105,9 +109,9 @@ def _runnable_cases(verb: Verb[Any, Any], cases: list[Any], print_once: Callable
 def _run_cases(
     verb: Verb[Any, Any], cases: list[Any], options: OutputOptions, print_once: Callable[[str], None]
 ) -> Result:
-    """Compute the cases and collect their result. An error is printed and ends only its own case.
+    """Compute the cases and return their result. The error of a case is printed, and the others continue.
 
-    If the verb has its own terminal view, each case is shown as soon as it is computed.
+    If the verb has a special terminal view, each case is shown as soon as it is computed.
     """
     terminal = None if options.json else find_part(verb, "terminal")
     pairs, shown = [], [Result.collect(verb, [])]
@@ -140,7 +144,7 @@ def _write(result: Result, options: OutputOptions) -> None:
 
 @contextmanager
 def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
-    """Create the directory of results before the work, and remove it afterwards if it stayed empty."""
+    """Create the directory for results before the block. Remove it after the block if it is empty."""
     if out is None:
         yield
         return
@@ -156,7 +160,7 @@ def _output_directory(out: str | None, verb: Verb[Any, Any]) -> Iterator[None]:
 
 
 class _MessageHandler(logging.Handler):
-    """Print log records of the library on standard error."""
+    """A logging handler that prints records of the library on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(record.getMessage())
@@ -164,7 +168,7 @@ class _MessageHandler(logging.Handler):
 
 @contextmanager
 def _library_messages() -> Iterator[None]:
-    """Show log messages of the library, such as how long the work will take."""
+    """Print log messages of the library during the block, such as how long the work will take."""
     log, handler = logging.getLogger("attnlaw"), _MessageHandler()
     level = log.level
     log.addHandler(handler)

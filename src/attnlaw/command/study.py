@@ -185,7 +185,9 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
 
 
 def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:
-    """Print the counts of tasks, the errors of failed ones, and the command to run next."""
+    """Print how many tasks are done, failed or missing, the errors of failed ones, and the command to run
+    next.
+    """
     if place.json:
         print_json(standing.describe())
         return

@@ -23,7 +23,10 @@ LONG = 20.0  # seconds after which a line states the time left
 
 @settings_dataclass
 class WorkerOptions(OutputOptions):
-    """How results are shown, and which workers compute the parts of a case. They must see its files."""
+    """Output options, and the choice of workers that compute a case in parts.
+
+    The workers must be able to read the files of the case.
+    """
 
     workers: int | None = setting_like(Workers, "jobs", requires="out", panel=PANEL)
     dask: str | None = setting_like(Workers, "dask", requires="out", panel=PANEL)
@@ -37,7 +40,10 @@ class WorkerOptions(OutputOptions):
 
     @property
     def backend(self) -> Backend | None:
-        """The checked choice of workers; None without any. The study package is imported only for workers."""
+        """The workers that the user chose, after a check. None if the user chose none.
+
+        The study package is imported only if there are workers.
+        """
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
         from attnlaw.study.backends import Backend

@@ -1,1 +1,5 @@
-"""The ground floor: errors, settings, quantities, results, files, tables. It imports no other room."""
+"""Modules that every other part of attnlaw builds on: errors, settings, quantities, results, files and
+tables.
+
+This package imports no other package of attnlaw.
+"""

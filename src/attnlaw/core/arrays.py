@@ -1,4 +1,4 @@
-"""Arrays: the types that annotations share, and checks of arrays that a user passes."""
+"""Array types for annotations, and checks of the arrays that a user passes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Indices = NDArray[np.intp]
 
 
 def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any]) -> None:
-    """Raise an `InputError` that lists the shapes of the arrays by name, unless `fits` is true.
+    """Raise an `InputError` that lists the shapes of the named arrays, unless `fits` is true.
 
     >>> require_shapes(False, "two layers", "n x p", inputs=np.ones(3))
     Traceback (most recent call last):
@@ -30,10 +30,10 @@ def require_shapes(fits: bool, what: str, expected: str, **arrays: NDArray[Any])
 def require_spectral_values(
     name: str, values: ArrayLike, remedy: str, positive: bool = False, empty: bool = False
 ) -> Reals:
-    """Return eigenvalues or singular values as a flat array, after checking them.
+    """Check eigenvalues or singular values, and return them as a flat array.
 
-    Raise an `InputError` unless all are finite and none is negative. There must be at least one value unless
-    `empty` is true, and at least one above 0 if `positive` is true.
+    Raise an `InputError` if a value is negative or not finite. There must be at least one value, unless
+    `empty` is true. If `positive` is true, at least one value must be above 0.
 
     >>> require_spectral_values("eigenvalues", [[2, 1]], "square them").tolist()
     [2.0, 1.0]

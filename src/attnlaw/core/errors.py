@@ -22,7 +22,8 @@ NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 def printable(text: str) -> str:
-    r"""Return the text with line breaks, terminal escapes and other unprintable characters written out.
+    r"""Return the text with unprintable characters, such as line breaks and terminal escapes, as escape
+    sequences.
 
     >>> printable("a\nb\x1b[31m")
     'a\\nb\\x1b[31m'
@@ -31,7 +32,7 @@ def printable(text: str) -> str:
 
 
 class InputError(ValueError):
-    """attnlaw cannot use the input. The message is one line: what was found, what was expected, what to do.
+    """An error in the input. The message says in one line what was found, what was expected, and what to do.
 
     The command line prints the message to standard error and exits with status 1.
     """
@@ -44,13 +45,17 @@ class InputError(ValueError):
 
 
 class UnavailableError(InputError, AttributeError):
-    """A result does not have this attribute. `hasattr` returns False, and the message says what to do."""
+    """An error for an attribute that a result does not have. The message says what to do.
+
+    It is also an AttributeError, so `hasattr` returns False.
+    """
 
 
 class BadSetting(InputError):
-    """attnlaw cannot use the value of a setting. The command line exits with status 2.
+    """An error in the value of a setting. The command line exits with status 2.
 
-    In `rule`, `{other}` names another setting. Each place spells it in its own way.
+    In `rule`, `{other}` is replaced by the name of the setting `other`, spelled as the user knows it: as an
+    option, a key of a file or an argument.
 
     >>> mistake = BadSetting("beta", "needs {output} softmax")
     >>> print(mistake, "|", mistake.message(as_option))
@@ -67,13 +72,13 @@ class BadSetting(InputError):
     def message(
         self, spell: Callable[[str], str] = str, place: str = "", words: Mapping[str, str] = NO_WORDS
     ) -> str:
-        """Return the line for one place.
+        """Return the error message for the place where the user made the mistake.
 
         Args:
-            spell: Writes the name of a setting as this place does.
-            place: What comes before the name, such as the name of a file.
-            words: The positional settings of a command, with the names that its help gives them. The message
-                repeats such a word as the user typed it.
+            spell: A function that returns the name of a setting as this place spells it.
+            place: The text before the name, such as the name of a file.
+            words: The positional settings of a command, with their names in its help. The message does not
+                name such a setting but repeats the word that the user typed.
 
         >>> BadSetting("page", "expected learn or limit", "lern").message(as_option, words={"page": "PAGE"})
         'lern: expected learn or limit'
@@ -95,7 +100,9 @@ class BadSetting(InputError):
 
 @contextmanager
 def rename_settings(**names: str) -> Iterator[None]:
-    """Rename settings in a `BadSetting` of the block: the user knows the option, not the argument.
+    """Rename the settings in a `BadSetting` that the block raises.
+
+    The user knows the name of the option, not that of the function's argument.
 
     >>> with rename_settings(size="simulate"):
     ...     raise BadSetting("size", "is too large; choose a smaller {size}", 10**6)
@@ -112,7 +119,7 @@ def rename_settings(**names: str) -> Iterator[None]:
 
 @contextmanager
 def require_extra(what: str, extra: str) -> Iterator[None]:
-    """Turn an ImportError of the block into one line that names the extra of attnlaw to install."""
+    """Turn an ImportError that the block raises into an `InputError` that names the extra to install."""
     try:
         yield
     except ImportError as error:
@@ -124,14 +131,14 @@ def require_extra(what: str, extra: str) -> Iterator[None]:
 def as_input_error(
     what: str, remedy: str, *errors: type[BaseException], with_reason: bool = True, last_line: bool = False
 ) -> Iterator[None]:
-    """Turn errors of the block into an `InputError` of one line.
+    """Turn errors that the block raises into an `InputError` of one line.
 
     Args:
-        what: What happened.
-        remedy: What to do.
-        errors: The errors to turn; OSError if there are none. An `InputError` passes unchanged.
-        with_reason: Whether the line repeats what the error said.
-        last_line: Whether the reason is the last line of the error's text instead of the first.
+        what: The start of the message: what happened.
+        remedy: The end of the message: what to do.
+        errors: The classes of errors to turn, OSError by default. An `InputError` passes unchanged.
+        with_reason: Whether the message repeats the text of the original error.
+        last_line: Whether to repeat the last line of that text instead of the first.
 
     >>> with as_input_error("w.json: not valid JSON", "restore it", ValueError):
     ...     int("x")

@@ -1,4 +1,4 @@
-"""Numbers with errors, and how a computation ended, in one form each for Python, rows and JSON.
+"""Numbers with errors, and the outcome of a computation. Each has one form in Python, in rows and in JSON.
 
 | | Python | rows | JSON |
 |---|---|---|---|
@@ -20,7 +20,7 @@ MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its standard error, or with an error bound if its quantity says so.
+    """A value with its standard error. If the description of its quantity says so, the error is a bound.
 
     Args:
         value: The value.
@@ -41,7 +41,7 @@ class Estimate:
 
 
 class Range(NamedTuple):
-    """A value with the interval that the data allow. The value or an end is None if it is not known."""
+    """A value with the interval that the data allow. None stands for a value or an end that is not known."""
 
     value: float | None
     low: float | None
@@ -49,7 +49,10 @@ class Range(NamedTuple):
 
 
 class Outcome(StrEnum):
-    """How a computation ended, for the column `status`. The column `remark` says what to do about it."""
+    """The ways in which a computation can end, for the column `status`.
+
+    The column `remark` says what to do about it.
+    """
 
     DONE = "done"
     RECOVERED = "recovered"
@@ -77,7 +80,7 @@ def format_with_error(value: float, error: float | None) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as the text of a cell. A missing value is empty, and a long list is cut.
+    """Return the text of a table cell. A missing value gives an empty text, and a long list is cut.
 
     >>> format_value(Estimate(0.25, 0.01)), format_value(Range(2.0, 1.0, None)), format_value([1.0] * 8)
     ('0.25(1)', '2 (1 to ?)', '1  1  1  1  1  1  and 2 more')
@@ -95,7 +98,10 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A plain record for verbs that need no class of their own: quantities by name, and how they ended."""
+    """A plain record for verbs that do not need a special class.
+
+    It has quantities by name, and the outcome.
+    """
 
     quantities: Mapping[str, Any]
     outcome: Outcome = Outcome.DONE
@@ -103,7 +109,7 @@ class Numbers:
 
 
 class BriefRepr:
-    """A base class of records with arrays: `repr` shows only their numbers and how they ended."""
+    """A base class for records that hold arrays. Its `repr` shows only the numbers and the outcome."""
 
     def __repr__(self) -> str:
         known = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

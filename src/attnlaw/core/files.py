@@ -1,7 +1,7 @@
 """Read and write files safely.
 
-attnlaw writes to a temporary name in the same directory and then renames it, so a file is whole or absent.
-It reads only regular files of bounded size, and it follows no link out of a directory.
+attnlaw writes to a temporary file in the same directory and then renames it, so readers never see half a
+file. It reads only regular files of bounded size, and it does not follow links out of a directory.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ LARGEST_JSON = 64  # megabytes of what attnlaw wrote
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path next to `path`, and rename it to `path` if the block ends without an error.
 
-    If the process is killed, a file `.NAME.xxxxxxxx.draft` stays behind. No pattern such as `*.parquet`
-    finds it.
+    If the process is killed, a file `.NAME.xxxxxxxx.draft` is left. Patterns such as `*.parquet` do not match
+    it.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,12 +62,12 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def as_write_error(target: Path) -> AbstractContextManager[None]:
-    """Turn an OSError of the block into one line that says that the target cannot be written."""
+    """Turn an OSError that the block raises into an `InputError`: the target cannot be written."""
     return as_input_error(f"{target}: cannot be written", "choose another directory")
 
 
 def require_replaceable(path: str | os.PathLike[str]) -> Path:
-    """Return the path; raise an `InputError` if it is a directory, which a file cannot replace."""
+    """Return the path. Raise an `InputError` if it is a directory, because a file cannot replace that."""
     target = Path(path)
     with as_write_error(target):
         if os.path.isdir(target) and not os.path.islink(target):  # noqa: PTH112, PTH114 (these never raise)
@@ -76,14 +76,14 @@ def require_replaceable(path: str | os.PathLike[str]) -> Path:
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
-    """Write several files. None replaces an older one before all of them are on disk."""
+    """Write several files. First all of them are written to disk, and only then older files are replaced."""
     with ExitStack() as drafts:
         for path, data in contents.items():
             drafts.enter_context(write_atomically(path)).write_bytes(data)
 
 
 def writable_directory(path: str | os.PathLike[str]) -> Path:
-    """Return the directory and create it if needed; raise an `InputError` if it cannot be written to."""
+    """Return the directory, and create it if needed. Raise an `InputError` if attnlaw cannot write to it."""
     folder = Path(path)
     with as_write_error(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def writable_directory(path: str | os.PathLike[str]) -> Path:
 def to_parquet(table: pl.DataFrame) -> bytes:
     """Return a table as the bytes of a parquet file.
 
-    The bytes are written by Python and not by polars, so a full disk is an OSError that says so.
+    Python writes the bytes later, not polars, because Python reports a full disk with a clear OSError.
     """
     buffer = io.BytesIO()
     table.write_parquet(buffer)
@@ -103,7 +103,7 @@ def to_parquet(table: pl.DataFrame) -> bytes:
 
 
 def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str:
-    r"""Return plain values as JSON text; raise a ValueError for NaN and infinity.
+    r"""Return plain values as JSON text. Raise a ValueError for NaN and infinity.
 
     >>> print(to_json("modèle"), to_json("modèle", ascii_only=True))
     "modèle" "mod\u00e8le"
@@ -112,14 +112,14 @@ def to_json(value: Any, indent: int | None = 2, ascii_only: bool = False) -> str
 
 
 def require_valid_path(path: Path) -> Path:
-    """Return the path; raise an `InputError` if the system does not accept such a path."""
+    """Return the path. Raise an `InputError` if the system does not accept such a path."""
     with as_input_error(f"{path}: cannot be a path here", "give another one"):
         path.exists()
     return path
 
 
 def require_exists(path: Path, remedy: str) -> Path:
-    """Return the path; raise an `InputError` if nothing is there."""
+    """Return the path. Raise an `InputError` if it does not exist."""
     missing = (FileNotFoundError, NotADirectoryError)
     with as_input_error(f"{path}: no such file", remedy, *missing, with_reason=False):
         path.stat()
@@ -127,14 +127,17 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Return the path; raise an `InputError` unless it is a regular file. Reading a pipe might never end."""
+    """Return the path.
+
+    Raise an `InputError` if it is not a regular file, because reading a pipe might never end.
+    """
     if not path.is_file():
         raise InputError(f"{path}: not a plain file; give a file on disk")
     return path
 
 
 def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes:
-    """Return the bytes of a file; raise an `InputError` if it is larger than such a file should be."""
+    """Return the bytes of a file. Raise an `InputError` if it is larger than `megabytes`."""
     most = megabytes * MEGABYTE
     with as_input_error(f"{path}: cannot be read", remedy or "check its permissions"):
         require_exists(path, remedy or "check the path")
@@ -146,9 +149,9 @@ def read_bounded(path: Path, megabytes: int, remedy: str | None = None) -> bytes
 
 
 def read_json(path: Path, remedy: str) -> Any:
-    """Return what a JSON file that attnlaw wrote holds.
+    """Return the content of a JSON file that attnlaw wrote.
 
-    Raise an `InputError` for NaN and for half of a surrogate pair, which no page can hold.
+    Raise an `InputError` for NaN and for half of a surrogate pair, because an HTML page cannot hold them.
     """
     data = read_bounded(path, LARGEST_JSON, remedy)
 
@@ -162,7 +165,10 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def parse_json(data: bytes, path: Path, remedy: str) -> Any:
-    """Return what a JSON file of another program holds; raise an `InputError` if it is not valid."""
+    """Return the content of a JSON file that another program wrote.
+
+    Raise an `InputError` if it is not valid.
+    """
     with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
         return json.loads(data)
 
@@ -170,7 +176,9 @@ def parse_json(data: bytes, path: Path, remedy: str) -> Any:
 def parse_toml(
     data: bytes, where: str, remedy: str = "correct the file", max_bytes: int = LARGEST_TOML
 ) -> dict[str, Any]:
-    """Return the tables of a TOML file; raise an `InputError` if it is not valid, too large or too deep.
+    """Return the tables of a TOML file.
+
+    Raise an `InputError` if it is not valid, too large or nested too deeply.
 
     >>> parse_toml(b"seeds = 0x" + b"f" * 5000, "study.toml")
     Traceback (most recent call last):
@@ -196,11 +204,10 @@ def _require_small(value: Any, place: str, remedy: str, nested: int = 1) -> None
 
 
 def links_outside(path: Path) -> bool:
-    """Return whether a link leads out of its directory.
+    """Return whether the path is a link that leads out of its directory.
 
-    Links into the blobs of a hub's cache are allowed. That cache keeps
-    `models--NAME/snapshots/REVISION/FILE` as links into `models--NAME/blobs/`, also from folders below the
-    revision.
+    Links inside the cache of a model hub are allowed. That cache has `models--NAME/snapshots/REVISION/FILE`
+    as links to `models--NAME/blobs/`, also from folders inside the revision.
     """
     folder, target = path.parent.resolve(), path.resolve()
     stores = [parent / "blobs" for parent in folder.parents[:3]]

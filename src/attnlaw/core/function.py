@@ -1,7 +1,7 @@
-"""The Python function of a verb: its signature, its documentation and the types of its result.
+"""Make the Python function of a verb, with its signature, its documentation and the types of its result.
 
 `attnlaw.learn` is a real function, so that `help` and editors show its options. `make stub` writes the same
-texts into `attnlaw/__init__.pyi`, where type checkers find them. All of it follows from the declaration.
+texts into `attnlaw/__init__.pyi`, where type checkers find them. All of it comes from the verb's declaration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KIND_TYPES |= {f"{kind}s": f"list[{KIND_TYPES[kind]}]" for kind in ("float", "in
 
 
 class _Annotation(str):
-    """The text of a type, which `help` shows without quotation marks."""
+    """The text of a type. `help` shows it without quotation marks."""
 
     __slots__ = ()
 
@@ -37,7 +37,10 @@ class _Annotation(str):
 
 
 def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
-    """Return a verb as a function with a signature and documentation; `function.verb` is the verb."""
+    """Return a function that runs the verb. It has a signature and documentation.
+
+    Its attribute `verb` is the verb.
+    """
 
     def function(*words: Any, **given: Any) -> Any:
         return verb(*words, **given)
@@ -51,7 +54,7 @@ def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
 
 
 def signature(verb: Verb[Any, Any]) -> Signature:
-    """Return the settings of a verb as the parameters of its function, with the types that they take."""
+    """Return the signature of a verb's function: each setting is a parameter with its type."""
     parameters = [
         Parameter(
             setting.name,
@@ -67,7 +70,7 @@ def signature(verb: Verb[Any, Any]) -> Signature:
 
 
 def parameter_type(setting: SettingField) -> str:
-    """Return the type of a setting's values in Python, as the text of an annotation.
+    """Return the Python type of a setting's values, as the text of an annotation.
 
     >>> from attnlaw.core.settings import SettingRule
     >>> parameter_type(SettingField("alpha", SettingRule("", sweepable=True), (float,), 0.2))
@@ -98,7 +101,7 @@ def _type_names(setting: SettingField, kind: Any) -> Iterator[str]:
 
 
 def quantity_type(quantity: Quantity) -> str:
-    """Return the type of a quantity as an attribute of a result, as the text of an annotation.
+    """Return the type that a quantity has as an attribute of a result, as the text of an annotation.
 
     >>> quantity_type(Quantity("x", error=True)), quantity_type(Quantity("names", kind="texts"))
     ('Estimate | None', 'list[str] | None')

@@ -1,4 +1,4 @@
-"""Quantities: what a verb computes, as columns of rows, as JSON, and as tables too large for a row."""
+"""The quantities that a verb computes, as columns of rows, as JSON, and as tables too large for a row."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number, text or list that a verb computes, declared once.
+    """The declaration of a number, text or list that a verb computes.
 
     Args:
-        name: The name of its column and of the attribute of a result.
-        description: What it is, in words that make sense without the name.
-        symbol: The letter of the theory.
+        name: The name of the column, and of the attribute of a result.
+        description: The meaning, in words that make sense without the name.
+        symbol: The letter that the theory uses.
         kind: One of `attnlaw.core.tables.KINDS`.
-        error: Whether it has an error, in the column `NAME_error`.
-        range: Whether it has an interval, in the columns `NAME_low` and `NAME_high`.
+        error: Whether there is an error, in the column `NAME_error`.
+        range: Whether there is an interval, in the columns `NAME_low` and `NAME_high`.
         in_summary: Whether the terminal shows it in a table of several cases.
         hidden: Whether the terminal never shows it.
-        log: Whether its axis is logarithmic.
-        display_name: What tables and axes call it if its name would not do.
-        axis: The title of axes and legends, with symbol and unit, if it is longer than that of tables.
-        choices: The table of variants whose names it holds.
+        log: Whether a chart's axis for it is logarithmic.
+        display_name: The name in tables and on axes, if `name` is not suitable.
+        axis: The title of axes and legends with symbol and unit, if it is longer than the title in tables.
+        choices: The table of variants, if the values are names of variants.
     """
 
     name: str
@@ -53,22 +53,22 @@ class Quantity:
 
     @cached_property
     def columns(self) -> dict[str, str]:
-        """Its columns with their kinds: `x`, then `x_error`, or `x_low` and `x_high`."""
+        """The columns with their kinds: `x`, then `x_error`, or `x_low` and `x_high`."""
         beside = ("error",) if self.error else ("low", "high") if self.range else ()
         kind = "floats" if self.kind == "floats" else "float"
         return {self.name: self.kind} | {f"{self.name}_{end}": kind for end in beside}
 
 
 def column_kinds(quantities: Iterable[Quantity]) -> dict[str, str]:
-    """Return the columns of quantities with their kinds, in order."""
+    """Return the kinds of all columns of these quantities, by column name and in order."""
     return {name: kind for quantity in quantities for name, kind in quantity.columns.items()}
 
 
 def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as the cells of a row. A missing value becomes None.
 
-    `values` are numbers, `Estimate`s and lists of them, and `Range`s by name. Errors and ends of intervals
-    may also be given under the names of their columns.
+    `values` holds numbers, `Estimate`s, lists of them and `Range`s by name. It may also hold errors and ends
+    of intervals under their column names.
 
     >>> to_cells([Quantity("x", error=True), Quantity("y")], {"x": Estimate(2.0, 0.5)})
     {'x': 2.0, 'x_error': 0.5, 'y': None}
@@ -89,7 +89,7 @@ def to_cells(quantities: Iterable[Quantity], values: Mapping[str, Any]) -> dict[
 
 
 def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row as JSON has them: `x` and `x_error` become one object.
+    """Return the cells of a row in the form that JSON uses: `x` and `x_error` become one object.
 
     >>> cells_to_json([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": None, "y": None})
     {'x': {'value': 2.0, 'error': None}, 'y': None}
@@ -104,8 +104,9 @@ def cells_to_json(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dic
 
 
 def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row as Python values: `x` and `x_error` become an `Estimate`, an interval a
-    `Range`.
+    """Return the cells of a row as Python values.
+
+    A value and its error become an `Estimate`, and a value with an interval becomes a `Range`.
 
     >>> cells_to_values([Quantity("x", error=True), Quantity("y")], {"x": 2.0, "x_error": 0.5, "y": None})
     {'x': Estimate(value=2.0, error=0.5), 'y': None}
@@ -127,19 +128,20 @@ def cells_to_values(quantities: Iterable[Quantity], row: Mapping[str, Any]) -> d
 
 @dataclass(frozen=True, eq=False)
 class TableSpec(Generic[R]):
-    """A table that is too large for a row.
+    """The declaration of a table that is too large for a row.
 
     Args:
         name: The name of the table and of its file.
         columns: The columns.
-        rows: Makes the table from a record. It returns a polars table, rows by column name, or None if this
-            record has no such table. The default is the record's attribute of the same name, unless `on_save`
-            makes the table.
-        json: Whether `--json` prints its rows.
-        optional: Whether a case may lack it. JSON then has null instead of an empty list.
-        on_save: Makes a table that is too expensive for the screen, when a result is saved. It is called with
-            the record and `progress=`.
-        on_plot: Makes a table that was not requested, when a single case is drawn.
+        rows: A function that makes the table from a record. It returns a polars table, rows by column name,
+            or None if the record has no such table. By default, it returns the record's attribute of the same
+            name, unless `on_save` makes the table.
+        json: Whether `--json` prints the rows of the table.
+        optional: Whether a case may lack the table. JSON then has null instead of an empty list.
+        on_save: A function of the record and `progress=` that makes a table too expensive for the screen. It
+            is called when a result is saved.
+        on_plot: A function of the record that makes a table nobody requested. It is called when a single case
+            is drawn.
     """
 
     name: str

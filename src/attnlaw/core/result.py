@@ -74,7 +74,10 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Turn pairs of a case and its record (or its `InputError`) into rows and tables."""
+        """Return the result of pairs.
+
+        Each pair has a case and its record, or the case and its `InputError`.
+        """
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -86,7 +89,7 @@ class Result:
         return self.rows.height
 
     def __getitem__(self, case: int | slice) -> Self:
-        """Return the result of one case or of a slice of the cases, without the simulation."""
+        """Return the result of one case, or of a slice of the cases. It does not have the simulation."""
         import polars as pl
 
         if isinstance(case, slice):
@@ -114,7 +117,7 @@ class Result:
 
     @classmethod
     def concat(cls, results: Sequence[Result]) -> Self:
-        """Return one result with the cases of several results of the same verb."""
+        """Return one result that has the cases of several results of the same verb."""
         import polars as pl
 
         verb = results[0].verb
@@ -139,7 +142,7 @@ class Result:
 
     @property
     def record(self) -> Any:
-        """The record of the only case: the object that the verb computed and that the row summarises.
+        """The record of the only case: the object that the verb computed. The row has its main numbers.
 
         A loaded result has no record.
         """
@@ -195,7 +198,10 @@ class Result:
 
     @cached_property
     def plain_rows(self) -> pl.DataFrame:
-        """All rows with their `case`. NaN is null, and so is infinity except in settings that allow it."""
+        """All rows, with the column `case`.
+
+        NaN is null, and so is infinity except in settings that allow it.
+        """
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null
@@ -210,7 +216,10 @@ class Result:
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
-        """Return a table without the cases that failed; empty if the result has none. NaN becomes null."""
+        """Return the lines of a table that belong to cases that did not fail. NaN becomes null.
+
+        The table is empty if the result does not have it.
+        """
         import polars as pl
 
         from attnlaw.core.tables import nan_to_null, to_schema
@@ -221,7 +230,7 @@ class Result:
         return nan_to_null(table.filter(table["case"].is_in(self.finished_rows["case"].implode())))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return an object of plain values for each case, then those of the simulation."""
+        """Return an object of plain values for each case, followed by the objects of the simulation."""
         objects = [case.summary for case in self]
         return objects + ([] if self.simulation is None else self.simulation.to_json())
 
@@ -249,22 +258,25 @@ class Result:
         }
 
     def for_saving(self, progress: Progress = no_progress) -> Result:
-        """Return the result with the tables that are made only when a result is saved.
+        """Return the result with the tables that are made only for saving.
 
-        A single case also gets the tables that are made for its charts, so that a loaded result can be drawn
-        too.
+        A single case also gets the tables for its charts, so that a loaded result can be drawn too.
         """
         specs = self.verb.tables
         makers = {spec.name: spec.on_save and partial(spec.on_save, progress=progress) for spec in specs}
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result. A single case also gets the tables that are made only for charts."""
+        """Return the result for drawing. A single case also gets the tables that are made only for charts."""
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
     def _with_tables(self, makers: Mapping[str, Callable[[Any], Any] | None]) -> Result:
-        """Return the result with further tables, for the cases that have a record and no such table yet."""
+        """Return the result with further tables.
+
+        `makers` has functions from a record to a table, by table name. They are called for each case that
+        has a record and does not have this table yet.
+        """
         import polars as pl
 
         tables = dict(self.tables)
@@ -279,7 +291,7 @@ class Result:
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
-        """Rows and tables by file name, including those of the simulation."""
+        """Rows and tables by file name, including the rows and tables of the simulation."""
         frames = {ROWS: self.rows} | {f"{name}.parquet": table for name, table in self.tables.items()}
         more = {} if self.simulation is None else self.simulation.frames
         return frames | {SIMULATION if name == ROWS else name: frame for name, frame in more.items()}
@@ -306,12 +318,12 @@ class Result:
     def save(
         self, directory: str | os.PathLike[str], figures: str | None = None, progress: Progress = no_progress
     ) -> Path:
-        """Write the files and report.html to a directory, as `--out` does.
+        """Write the files of the result, and report.html, to a directory, as the option `--out` does.
 
         Args:
             directory: The directory, which is created if needed.
-            figures: "pdf", "svg" or "png" to write every chart into `figures/` too.
-            progress: Called while tables are made.
+            figures: "pdf", "svg" or "png" also writes every chart into `figures/`. None writes no charts.
+            progress: A function that is called while tables are made.
 
         Returns:
             The directory.
@@ -320,14 +332,14 @@ class Result:
         return folder
 
     def plot(self, name: str | None = None) -> Any:
-        """Return the chart of this name, or the first one, as an Altair chart.
+        """Return the chart of this name, or the first chart, as an Altair chart.
 
-        A notebook shows it offline.
+        A notebook can show it without a network.
         """
         return load_views().plot(self, name)
 
     def show(self) -> None:
-        """Print what the command prints."""
+        """Print the result as the command does."""
         load_views().show(self)
 
     def _repr_html_(self) -> str:
@@ -345,7 +357,7 @@ class Result:
         return f"<{self.verb.name}: {', '.join([*parts, *self.status_texts()])}>"
 
     def status_texts(self, case: int = 0) -> list[str]:
-        """Return the status and the remark of a case, unless the status is "done"."""
+        """Return the status and the remark of a case. The status "done" and a missing remark are left out."""
         row = self.row(case)
         return [text for text in (row["status"], row["remark"]) if text and text != Outcome.DONE]
 
@@ -353,11 +365,12 @@ class Result:
 def collect_tables(
     verb: Verb[Any, Any], records: Sequence[Any], makers: Mapping[str, Callable[[Any], Any]] | None = None
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables of records by name, as `Result.tables` has them.
+    """Return the tables made from records, by name and in the form of `Result.tables`.
 
     Args:
+        verb: The verb that declares the tables.
         records: One record for each case. A case without a record (None, or an `InputError`) has no lines.
-        makers: Functions from a record to a table, by table name; `TableSpec.rows` unless given.
+        makers: Functions from a record to a table, by table name. The default is `TableSpec.rows`.
     """
     if not verb.tables:  # polars is not needed
         return {}

@@ -1,14 +1,14 @@
-"""Settings: frozen records whose fields declare their meaning, the values they accept and when they matter.
+"""Settings: frozen records whose fields declare what they mean and which values they accept.
 
     @settings_dataclass
     class Coin(Settings):
         bias: float = setting(0.5, "Probability of heads.", symbol="p", greater_than=0, maximum=1)
         tosses: int = setting(100, "How often.", symbol="n", minimum=1)
 
-The options of a command, the keys of a study file, the arguments of the Python function, the columns of rows
-and the labels all follow from this declaration. When a record is made, it checks its values and raises a
-`BadSetting` for a wrong one. This module also turns the words of a command line and the values of a file into
-the declared types.
+This declaration gives the options of a command, the keys of a study file, the arguments of the Python
+function, the columns of rows, and the labels. A new record checks its values and raises a `BadSetting` for a
+wrong one. This module also turns the words of a command line and the values of a file into the declared
+types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ MOST_POINTS = 100_000
 
 
 def coerce(kind: Any, value: Any) -> Any:
-    """Return the value as `kind`, or None if it does not fit. 2.0 fits int, and "inf" fits float."""
+    """Return the value converted to the type `kind`, or None if that is not possible.
+
+    2.0 can become an int, and "inf" can become a float.
+    """
     if kind is Any:
         return value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a scalar of NumPy
@@ -66,7 +69,10 @@ def coerce(kind: Any, value: Any) -> Any:
 
 
 def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
-    """Return a list, or a text with commas, as a tuple; None if an entry does not fit."""
+    """Return a tuple of a list's entries, or of a text's parts between commas.
+
+    None if an entry does not fit.
+    """
     if isinstance(value, str):
         parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
         if kind is int:
@@ -80,7 +86,7 @@ def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
 
 
 def parse_number(word: Any) -> Any:
-    """Return the number that a word means, or the word itself if it is not a number.
+    """Return the number that a word spells, or the word itself if it is not a number.
 
     >>> [parse_number(word) for word in ("3", "0.5", "∞", "relu")]
     [3, 0.5, inf, 'relu']
@@ -95,7 +101,7 @@ def parse_number(word: Any) -> Any:
 
 
 def parse_range(name: str, text: str) -> list[float]:
-    """Return the values of `FROM:TO:COUNT`, both ends included.
+    """Return the values that `FROM:TO:COUNT` describes, including both ends.
 
     >>> parse_range("alpha", "0:1:3")
     [0.0, 0.5, 1.0]
@@ -114,7 +120,7 @@ def parse_range(name: str, text: str) -> list[float]:
 
 
 def infinity_as_text(value: Any) -> Any:
-    """Return infinity as a text, because JSON has no infinity; return other values unchanged."""
+    """Return infinity as a text, because JSON has no infinity. Return other values unchanged."""
     return "inf" if value == math.inf else value
 
 
@@ -156,7 +162,10 @@ class SettingRule:
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of another setting and an attribute of its chosen variant. All attributes must be true."""
+        """Pairs of another setting and an attribute of its chosen variant.
+
+        This setting has an effect only if all these attributes are true.
+        """
         match self.active_if:
             case (str() as owner, str() as attribute):
                 return ((owner, attribute),)
@@ -166,7 +175,7 @@ class SettingRule:
 
 @dataclass(frozen=True)
 class SettingField:
-    """A setting with its types and its default."""
+    """A setting with its name, its rules, its types and its default."""
 
     name: str
     rule: SettingRule
@@ -180,12 +189,12 @@ class SettingField:
 
     @property
     def is_number(self) -> bool:
-        """Whether all its values are numbers. `FROM:TO:COUNT` then means several values."""
+        """Whether all possible values are numbers. If so, `FROM:TO:COUNT` stands for several values."""
         return set(self.types) <= {int, float}
 
     @property
     def expected(self) -> str:
-        """What a value must be, as the end of an error message."""
+        """The end of an error message, which says what a value must be."""
         rule = self.rule
         if isinstance(rule.choices, Variants):
             return rule.choices.expected
@@ -200,7 +209,10 @@ class SettingField:
         return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
     def validate(self, value: Any) -> Any:
-        """Return the value in its declared type; raise a `BadSetting` if it does not fit the rules."""
+        """Return the value converted to the declared type.
+
+        Raise a `BadSetting` if it does not fit the rules.
+        """
         if value is None and self.default is None:
             return None
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
@@ -225,11 +237,11 @@ class SettingField:
         return low <= value <= high and (rule.greater_than is None or value > rule.greater_than)
 
     def parse_word(self, word: Any) -> Any:
-        """Return the number that a word of the command line means, or the word itself."""
+        """Return the number that a word of the command line spells, or the word itself."""
         return parse_number(word) if {int, float} & set(self.types) else word
 
     def parse_words(self, word: Any) -> list[Any]:
-        """Return the values that a word of the command line means. A sweepable setting may have several."""
+        """Return the values that a word of the command line spells. A sweepable setting may have several."""
         if isinstance(word, list | tuple):
             return [value for entry in word for value in self.parse_words(entry)]
         if not self.rule.sweepable or self.rule.is_path or not isinstance(word, str):
@@ -243,19 +255,19 @@ class SettingField:
 
 
 def setting(default: Any = MISSING, help: str = "", **rules: Any) -> Any:
-    """Declare a field of a settings record. `rules` are the fields of `SettingRule`."""
+    """Declare a field of a settings record. `rules` sets the fields of its `SettingRule`."""
     return field(default=default, metadata={"setting": SettingRule(help, **rules)})
 
 
 def setting_like(record: type, name: str, **changes: Any) -> Any:
-    """Declare a field like that of another record, with some rules changed."""
+    """Declare a field like the field `name` of another record, with some rules changed."""
     setting_field = setting_fields(record)[name]
     return field(default=setting_field.default, metadata={"setting": replace(setting_field.rule, **changes)})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting, setting_like))
 def settings_dataclass(cls: type[C]) -> type[C]:
-    """Make a class a frozen, keyword-only dataclass. `Settings.__post_init__` checks its fields."""
+    """Turn a class into a frozen, keyword-only dataclass. `Settings.__post_init__` checks its fields."""
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
@@ -268,11 +280,11 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Check rules between settings; raise a `BadSetting` that names one of them."""
+        """Raise a `BadSetting` if settings contradict each other. Subclasses override this method."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], verb: str) -> Self:
-        """Return the record of the given values.
+        """Return the record that has the given values.
 
         Raise an `InputError` with a suggestion for an unknown name, and a `BadSetting` for a missing or
         contradictory setting.
@@ -293,7 +305,10 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings without an effect here. They are null in rows and absent from labels."""
+        """Return the settings that have no effect in this record.
+
+        Rows have null for them, and labels omit them.
+        """
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -308,7 +323,7 @@ class Settings:
         return idle
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings that a row states, by name. Settings without an effect are None."""
+        """Return the settings for a row, by name. Settings without an effect are None."""
         idle = self.inactive()
         row = {}
         for name, setting_field in setting_fields(type(self)).items():
@@ -319,7 +334,7 @@ class Settings:
 
 
 def setting_fields(cls: type) -> dict[str, SettingField]:
-    """Return the settings of a record class by name, in their order."""
+    """Return the settings of a record class by name, in the order of their declaration."""
     if cls in _FIELDS_BY_CLASS:
         return _FIELDS_BY_CLASS[cls]
     hints, settings = get_type_hints(cls), {}
@@ -337,7 +352,7 @@ _FIELDS_BY_CLASS: dict[type, dict[str, SettingField]] = {}
 
 
 def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
-    """Return the argument of a function in its type, checked as a setting with these rules would be.
+    """Check an argument of a function as a setting with these rules, and return it as `kind`.
 
     >>> check_value("draws", 2.0, int, minimum=1)
     2
@@ -346,7 +361,10 @@ def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
 
 
 def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
-    """Return the name of a setting; raise an `InputError` with a suggestion if the verb does not have it."""
+    """Return the name.
+
+    Raise an `InputError` with a suggestion if the verb does not have a setting of this name.
+    """
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)

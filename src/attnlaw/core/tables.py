@@ -1,4 +1,4 @@
-"""Tables: the kinds of columns, and polars tables that are made from rows, read, checked and named."""
+"""Make, read and check polars tables. `KINDS` are the kinds of their columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS |= {"small": pl.Int32(), "bool": pl.Boolean(), "bytes": pl.Binary()}
 
 
 def to_schema(columns: Mapping[str, str]) -> Schema:
-    """Return the polars types of columns that are declared by their kinds."""
+    """Return the polars types of columns whose kinds are given."""
     return {name: KINDS[kind] for name, kind in columns.items()}
 
 
@@ -37,19 +37,23 @@ def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return a table of quantities. `Estimate` and `Range` also fill the columns of error and ends."""
+    """Return a table of quantities.
+
+    An `Estimate` or a `Range` also fills the columns of its error or its ends.
+    """
     columns = tuple(quantities)
     return to_frame((to_cells(columns, row) for row in rows), to_schema(column_kinds(columns)))
 
 
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
-    """Return the table of a parquet file.
+    """Read a table from a parquet file.
 
     Raise an `InputError` if the file cannot be read, lacks a `needed` column, or comes from a version before
     0.3.
 
-    The bytes are read first, because polars itself takes `run[1]/rows.parquet` for a pattern, cannot open a
-    name that is not valid Unicode, and mixes two files if one replaces the other while it reads.
+    Python reads the bytes, and polars then parses them. Polars itself would take `run[1]/rows.parquet` for a
+    pattern, cannot open a name that is not valid Unicode, and mixes two files if one replaces the other
+    meanwhile.
     """
     damage = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
     with as_input_error(f"{path}: cannot be read", remedy, *damage):
@@ -63,8 +67,9 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 
 
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the needed columns in their types; raise an `InputError` if one is missing or
-    differs.
+    """Return the table with the needed columns converted to their types.
+
+    Raise an `InputError` if a column is missing or has another type.
 
     >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
     1.0
@@ -81,7 +86,10 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 
 
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table, columns of the schema first. A missing one is null; another kind is an error."""
+    """Return the table with the columns of the schema first, and all others after them.
+
+    A missing column is filled with null. Raise an `InputError` if a column has another type.
+    """
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}
     checked = require_columns(table, present, where, remedy).with_columns(**missing)
@@ -89,13 +97,13 @@ def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.
 
 
 def _is_plain(dtype: pl.DataType) -> bool:
-    """Return whether the values are numbers, texts, booleans or lists of them."""
+    """Return whether a column of this type holds numbers, texts, booleans, or lists of these."""
     inner = dtype.inner if isinstance(dtype, pl.List) else dtype
     return inner in (pl.String, pl.Boolean, pl.Null) or (inner.is_numeric() and not inner.is_decimal())
 
 
 def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
-    """Return the table with null for NaN and infinity. Infinity stays in the columns of `keep_infinite`.
+    """Return the table with null for NaN and infinity. The columns `keep_infinite` keep infinity.
 
     >>> infinity = float("inf")
     >>> nan_to_null(pl.DataFrame({"x": [infinity, 1.0], "width": [infinity, 2.0]}), "width").rows()
@@ -114,7 +122,7 @@ def nan_to_null(table: pl.DataFrame, *keep_infinite: str) -> pl.DataFrame:
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
-    """Return the names, with a number after each one that occurred before.
+    """Return the names. A name that occurred before gets a number at its end.
 
     >>> unique_names(["a", "b", "b"])
     ['a', 'b', 'b (2)']
@@ -127,7 +135,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the last part of every path, or the whole paths if their last parts are not unique.
+    """Return a short name for each path: its last part. If these are not unique, return the whole paths.
 
     >>> short_names(["a/bert", "a/gpt"]), short_names(["a/x", "b/x"])
     ({'a/bert': 'bert', 'a/gpt': 'gpt'}, {'a/x': 'a/x', 'b/x': 'b/x'})
@@ -138,9 +146,10 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a table as CSV, without the columns that hold lists, and return the path.
+    """Write a table as CSV, and return the path. Columns that hold lists are left out.
 
-    A text that a spreadsheet would take for a formula (it begins with =, +, - or @) gets an apostrophe.
+    A text that begins with =, +, - or @ gets an apostrophe, because a spreadsheet would take it for a
+    formula.
     """
     plain = table.select(name for name, dtype in table.schema.items() if dtype != pl.List)
     safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))

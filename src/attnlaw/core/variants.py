@@ -14,14 +14,17 @@ class HasName(Protocol):
 
 
 class Variant(HasName, Protocol):
-    """An entry of a table, with a name such as `relu`; or `clip:C` if it has a parameter, which `at` sets."""
+    """An entry of a table of variants, with a name such as `relu`.
+
+    A variant with a parameter has a name such as `clip:C`. Its method `at` sets the parameter.
+    """
 
     @property
     def example(self) -> str | None:
-        """How a user writes a variant with a parameter, such as `clip:2`; None without a parameter."""
+        """An example of how a user writes the parameter, such as `clip:2`. None if there is no parameter."""
 
     def at(self, parameter: str) -> Self:
-        """Return the variant with this parameter; raise a ValueError if the text is not a valid one."""
+        """Return the variant with this parameter. Raise a ValueError if the text is not a valid parameter."""
 
 
 N = TypeVar("N", bound=HasName)
@@ -29,13 +32,16 @@ V = TypeVar("V", bound=Variant)
 
 
 def with_parameter(variant: V, parameter: str, value: float) -> V:
-    """Return a copy of the variant with this parameter, named as the user writes it."""
+    """Return a copy of the variant with this parameter.
+
+    Its name is what the user writes, such as `clip:2`.
+    """
     name = f"{variant.name.partition(':')[0]}:{parameter}"
     return replace(variant, name=name, example=None, parameters=(value,))  # type: ignore[type-var]
 
 
 def parse_positive(parameter: str) -> float:
-    """Return a positive number; raise a ValueError if the text is not one.
+    """Parse a positive number. Raise a ValueError if the text is not one.
 
     >>> parse_positive("2")
     2.0
@@ -49,7 +55,7 @@ def parse_positive(parameter: str) -> float:
 class Variants(Mapping[str, V], Generic[V]):
     """A table of variants by name, for the `choices` of a setting.
 
-    Iteration also lists `clip:C`, but only names with a value, such as `clip:2`, are `in` the table.
+    Iteration yields the placeholder `clip:C`, but `in` accepts only names with a value, such as `clip:2`.
     """
 
     def __init__(self, *variants: V) -> None:
@@ -80,7 +86,7 @@ class Variants(Mapping[str, V], Generic[V]):
 
     @property
     def expected(self) -> str:
-        """What a name must be, as the end of an error message."""
+        """The end of an error message, which lists the possible names."""
         examples = [variant.example for variant in self._parametric.values() if variant.example is not None]
         ending = f", for example {' or '.join(examples)}" if examples else ""
         return f"expected one of {', '.join(self)}{ending}"

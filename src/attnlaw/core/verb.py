@@ -1,4 +1,4 @@
-"""Verbs: what attnlaw can do, each declared once as settings, quantities and a function that runs.
+"""Verbs: the things attnlaw can do. A verb is declared once, as settings, quantities and a function to run.
 
 Everything else follows from the declaration:
 
@@ -51,10 +51,10 @@ class CasePart:
 
 @dataclass(frozen=True)
 class CaseSplit(Generic[S, R]):
-    """How workers compute a large case in parts, with the same result as one process.
+    """The way in which workers compute a large case in parts. The result is the same as in one process.
 
     Args:
-        join: Makes the record of the case from the tables of each part, in the order of `parts`.
+        join: A function that makes the record of the case from the tables of its parts, in order.
     """
 
     verb: Verb[Any, Any]  # computes one part. Only its tables are kept.
@@ -65,25 +65,27 @@ class CaseSplit(Generic[S, R]):
 
 @dataclass(frozen=True, repr=False)
 class Verb(Generic[S, R]):
-    """A verb of the command line, of studies and of Python, declared once.
+    """A verb of the command line, of studies and of Python.
 
     Args:
         name: The word that users type.
         title: The title of its page.
         settings: The record of its settings. Its docstring is the help text of the command.
-        quantities: The columns that its rows have besides the settings. A record has them as attributes, or
-            all of them in a mapping `quantities`. Its `outcome` and `remark`, if any, say how it ended.
-        run: Computes cases together (a curve is solved at once). It yields for each case, in order, a record
-            or the `InputError` of this case.
-        tables: What is too large for a row.
-        charts: Names of functions in the `charts.py` of its folder.
-        simulation: The verb that a command also runs if its settings are given: the simulation of the theory.
-        is_random: Whether a study repeats it with a `seed` (or one of `seeds`) for each repetition.
-        precheck: Raises an `InputError` for a case that cannot work, before anything expensive runs.
-        split: How one case is computed in parts by many workers.
-        batch_key: A study passes cases with equal keys to `run` at once; each result must be the same as
-            alone. A case with the key None runs alone.
-        summary: Returns further keys of the JSON of one case. They are also written to summary.json.
+        quantities: The columns that its rows have in addition to the settings. A record has the quantities as
+            attributes, or all of them in a mapping `quantities`. It may also have `outcome` and `remark`,
+            which say how the computation ended.
+        run: A function that computes several cases together, for example all points of a curve. For each
+            case, in order, it yields a record or the `InputError` of this case.
+        tables: The tables that are too large for a row.
+        charts: Names of functions in the file `charts.py` of its folder.
+        simulation: The verb that simulates the theory. A command runs it too if any of its settings is given.
+        is_random: Whether it draws random numbers. A study then repeats it with different values of `seed`.
+        precheck: A function that raises an `InputError` for a case that cannot work. It is called before
+            anything expensive runs.
+        split: The way in which many workers compute one case in parts.
+        batch_key: A function of a case. A study passes cases with equal keys to `run` together; each result
+            must be the same as if the case ran alone. A case with the key None runs alone.
+        summary: A function that returns further keys for the JSON of one case and for summary.json.
         example: A doctest for the documentation of the Python function.
     """
 
@@ -123,7 +125,7 @@ class Verb(Generic[S, R]):
         return self.require_used([self.settings.parse(case, self.name) for case in grid(axes)], given)
 
     def require_used(self, cases: list[S], given: Iterable[str]) -> list[S]:
-        """Return the cases; raise a `BadSetting` if a given setting has no effect in any of them."""
+        """Return the cases. Raise a `BadSetting` if a given setting has no effect in any of them."""
         known = setting_fields(self.settings)
         for name in given:
             conditions = known[name].rule.conditions
@@ -137,7 +139,10 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run the given settings. A list of values makes several cases, and so does a directory of models."""
+        """Run the verb with the given settings. A list of values makes several cases.
+
+        A directory of models also makes several cases.
+        """
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):
             raise TypeError(f"{self.name} takes {len(places)} positional arguments, found {len(words)}")
@@ -158,7 +163,7 @@ class Verb(Generic[S, R]):
         return {quantity.name: get(quantity.name, None) for quantity in self.quantities}
 
     def cells(self, record: R | InputError) -> dict[str, Any]:
-        """Return what a record adds to a row: quantities with their errors, status and remark."""
+        """Return the cells that a record adds to a row: quantities with their errors, status and remark."""
         if isinstance(record, InputError):
             return {"status": str(Outcome.FAILED), "remark": str(record)}
         return {
@@ -177,7 +182,10 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The columns of the settings by name. `x` is in `x_setting` if `x` is also a quantity."""
+        """The name of the column for each setting.
+
+        If `x` is also a quantity, the setting is in `x_setting`.
+        """
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -185,7 +193,7 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def schema(self) -> dict[str, str]:
-        """The columns of its rows with their kinds."""
+        """The columns of the rows with their kinds."""
         kinds = {"verb": "text"}
         for name, column in self.setting_columns.items():
             kinds[column] = KIND_OF.get(setting_fields(self.settings)[name].types[0], "text")
@@ -194,11 +202,11 @@ class Verb(Generic[S, R]):
 
     @property
     def every_quantity(self) -> Iterator[Quantity]:
-        """The quantities of its rows, then those of its tables."""
+        """The quantities of the rows, followed by the quantities of the tables."""
         return chain(self.quantities, *(table.columns for table in self.tables))
 
     def label(self, name: str) -> str:
-        """Return what tables, axes and pages call a column."""
+        """Return the name of a column in tables, on axes and on pages."""
         for quantity in self.every_quantity:
             if quantity.name == name:
                 return quantity.label
@@ -225,7 +233,10 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return the `run` of a verb that computes each case alone. The error of one does not stop others."""
+    """Return a `run` function that computes each case alone.
+
+    An error in one case does not stop the others.
+    """
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:
@@ -244,13 +255,16 @@ def attempt(work: Callable[..., R], *given: Any) -> R | InputError:
 
 
 def expand_values(field: SettingField, values: list[Any]) -> list[Any]:
-    """Return the values of a setting, each replaced by those it stands for, such as the models of a run."""
+    """Expand the values of a setting. For example, a directory of a training run becomes its models."""
     if field.rule.expand is None:
         return values
     return [part for value in values for part in field.rule.expand(value)]
 
 
 def declared_verb(module: str, name: str) -> Verb[Any, Any]:
-    """Return the verb of this name from the module that declares it. Pickle calls it in a worker process."""
+    """Return the verb of this name from the module that declares it.
+
+    Pickle calls this function in a worker process.
+    """
     members = vars(import_module(module)).values()
     return next(member for member in members if isinstance(member, Verb) and member.name == name)

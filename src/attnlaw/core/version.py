@@ -1,4 +1,4 @@
-"""The version of attnlaw, and the check that a file is not from a version with another layout."""
+"""The version of attnlaw, and a check that rejects files with an older layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from attnlaw.core.errors import InputError
 
-VERSION_COLUMN = "attnlaw_version"  # of rows and of summary.json
+VERSION_COLUMN = "attnlaw_version"  # the column of rows and the key of summary.json that name the version
 UNREADABLE = re.compile(r"0\.[0-2](\.\d{1,6})?(?!\d)")  # 0.3 has another layout
 
 
@@ -18,7 +18,7 @@ def version() -> str:
 
 
 def require_readable_version(written: Any, where: str, remedy: str) -> None:
-    """Raise an `InputError` if a file names a version before 0.3, whose layout was another one.
+    """Raise an `InputError` if the file was written by a version before 0.3, which had another layout.
 
     >>> require_readable_version("0.3.0", "rows.parquet", "run again")
     >>> require_readable_version("0.2.0", "rows.parquet", "run again")

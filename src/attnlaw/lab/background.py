@@ -1,4 +1,4 @@
-"""Run the simulation of a page in the background: it reports its progress and can be stopped."""
+"""Run the simulation of a page in the background. It reports its progress and can be stopped."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from attnlaw.lab.page_model import State
 
 
 class SimulationStopped(Exception):
-    """Raised inside a simulation that was stopped, when it reports its progress."""
+    """An error that stops a simulation. It is raised when the simulation reports its progress."""
 
 
 class BackgroundSimulation:
-    """The simulation of a state, in its own thread.
+    """A simulation of a page's state that runs in a separate thread.
 
-    At its end, `result` is its result, or None if it was stopped or failed; `error` says why it failed.
+    At the end, `result` is its result, or None if it was stopped or failed. `error` says why it failed.
     """
 
     def __init__(self, state: State) -> None:

@@ -1,4 +1,4 @@
-"""Turn declared settings into controls: sliders with their steps, choices, switches and texts."""
+"""Turn declared settings into controls: sliders, choices, switches and texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class Control:
-    """One setting on a page."""
+    """The control of one setting on a page."""
 
     name: str
     label: str
@@ -26,7 +26,7 @@ class Control:
     kind: str  # a key of `CONTROL_KINDS`
     value: Any  # what it shows at first
     steps: tuple[float, ...] = ()  # values of a slider, in increasing order
-    options: tuple[str, ...] = ()  # of a choice
+    options: tuple[str, ...] = ()  # the possible values of a choice
     optional: bool = False  # whether it may be left out, as it is at first
 
 
@@ -55,9 +55,9 @@ CONTROL_KINDS: dict[str, Callable[[SettingField], bool]] = {
 
 
 def slider_steps(field: SettingField) -> list[float]:
-    """Return the values of a slider, its initial value included.
+    """Return the values of a slider, including its initial value.
 
-    Steps are even, or even in the logarithm if the ends are far apart.
+    The steps are equal. If the ends are far apart, the steps are equal in the logarithm.
 
     >>> from attnlaw.core.settings import SettingRule
     >>> share = SettingField("p", SettingRule("", greater_than=0, maximum=1), (float,), 0.5)
@@ -95,7 +95,9 @@ def _round_step(least: float) -> float:
 
 
 def _slider_ends(field: SettingField) -> tuple[float, float]:
-    """Return the declared ends of a slider, else its bounds, else ends around its default."""
+    """Return the ends of a slider: the declared ends, else the bounds of the setting, else ends around its
+    default.
+    """
     rule = field.rule
     if rule.slider_range is not None:
         return rule.slider_range
@@ -115,7 +117,7 @@ def _initial_value(field: SettingField) -> Any:
 
 
 def _nearest_step(steps: list[float], value: Any) -> float:
-    """Return the step nearest to the value, or the middle one without a value."""
+    """Return the step that is nearest to the value. If there is no value, return the middle step."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return steps[len(steps) // 2]
     return min(steps, key=lambda step: abs(step - value))

@@ -1,4 +1,4 @@
-"""Turn results into the HTML of a page: its charts, a table of its quantities, the code that repeats it."""
+"""Turn results into the HTML of a page: charts, a table of quantities, and the code that reproduces them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Row = Sequence[tuple[str, str]]
 
 
 def lab_html(macro: str, *values: Any) -> str:
-    """Render a macro of page.html with these values."""
+    """Return the HTML that a macro of page.html makes from these values."""
     return str(getattr(macros("lab/page.html"), macro)(*values))
 
 
@@ -36,12 +36,12 @@ def head_html(model: PageModel) -> str:
 
 
 def solve(state: State) -> Result:
-    """Compute the result of a state. Raise the first `InputError` of its cases."""
+    """Compute the result of a page's state. If a case fails, raise its `InputError`."""
     return state.verb(**state.arguments, progress=no_progress)
 
 
 def charts_html(result: Result | InputError) -> str:
-    """Return the charts that the verb declares, as far as its result allows; or the error message."""
+    """Return the charts that the verb declares and the result allows. For an error, return its message."""
     if isinstance(result, InputError):
         return error_html(result)
     figures = enumerate(figures_of(result.for_plotting()))
@@ -50,14 +50,18 @@ def charts_html(result: Result | InputError) -> str:
 
 
 def draw(title: str, chart: Any, caption: str, name: str) -> tuple[str, Markup, str, str | None]:
-    """Draw a chart for the macro `figure`. The last value is its width in pixels, for the style sheet."""
+    """Draw a chart for the template macro `figure`.
+
+    Returns:
+        The title, the SVG, the caption, and the width in pixels for the style sheet.
+    """
     svg = inline_svg(chart, name)
     width = re.search(r'\bwidth="(\d+)', svg)
     return title, Markup(svg), caption, width and width[1]
 
 
 def numbers_html(state: State, result: Result | InputError) -> str:
-    """Return the quantities, the remarks of the results, and the code that repeats them."""
+    """Return the quantities, the remarks of the results, and the code that reproduces them."""
     if isinstance(result, InputError):
         return ""
     cases = [*result, *(result.simulation or ())]
@@ -66,7 +70,10 @@ def numbers_html(state: State, result: Result | InputError) -> str:
 
 
 def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], list[Row]]:
-    """Return titles and rows: a row for each quantity, a column for each case of theory and simulation."""
+    """Return the titles and the rows of a table of quantities.
+
+    Each quantity has a row. Each case of the theory and of the simulation has a column.
+    """
     values = [case.values() for case in cases]
     settings = [result.settings(case) for case in range(len(result))]
     varied = [name for name in settings[0] if len({str(row[name]) for row in settings}) > 1]
@@ -85,19 +92,25 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
 
 
 def _remarks(cases: Iterable[Result]) -> list[str]:
-    """Return status and remark of each case that has a remark or is not done, without repetitions."""
+    """Return the status and the remark of each case that has a remark or is not done.
+
+    Each text occurs once.
+    """
     ends = [(case.rows["status"][0], case.rows["remark"][0]) for case in cases]
     worth = [end for end in ends if end[1] or end[0] != Outcome.DONE]
     return list(dict.fromkeys(": ".join(filter(None, end)) for end in worth))
 
 
 def repeat_words(state: Any) -> list[tuple[str, str, str]]:
-    """Return the Python code and the command that repeat a state. A button (lab.js) copies each of them."""
+    """Return the Python code and the command that reproduce a state.
+
+    A button (lab.js) copies each of them.
+    """
     return [("python", "Python", state.as_python()), ("command", "command", state.as_command())]
 
 
 def error_html(error: InputError) -> str:
-    """Return an error in one line, with the names of settings as the page spells them."""
+    """Return an error as one line of HTML. It spells the names of settings as the page does."""
     if isinstance(error, BadSetting):
         return lab_html("error", error.message(lambda name: name.replace("_", " ")))
     return lab_html("error", str(error))
@@ -106,14 +119,14 @@ def error_html(error: InputError) -> str:
 def idle_style(idle: Iterable[str], off: Iterable[str] = ()) -> str:
     """Return a style sheet that hides controls without effect, and sliders whose switch is off.
 
-    Controls are not drawn again, because that would interrupt a slider that is being moved.
+    The controls are not drawn again, because that would interrupt a slider that the user is moving.
     """
     sliders = [f".lab-{name} marimo-slider" for name in sorted(off)]
     return lab_html("idle", [*(f".lab-{name}" for name in sorted(idle)), *sliders])
 
 
 def progress_html(run: BackgroundSimulation, clock: Any = None) -> str:
-    """Return the progress of a simulation; `clock` is an element of marimo that refreshes it."""
+    """Return the progress of a simulation. `clock` is a marimo element that refreshes it."""
     end = run.error or ("done" if run.is_over else "")
     if run.is_stopped and run.error is None:
         end = f"stopped after {run.done} of {run.total}"

@@ -18,9 +18,9 @@ from attnlaw.verbs import VERBS, find_verb
 
 @dataclass(frozen=True)
 class State:
-    """The computation of a page: a verb with the settings that differ from their defaults.
+    """The computation that a page shows: a verb, and the settings that differ from their defaults.
 
-    `simulation_arguments` are the further settings of the simulation; None if it does not run.
+    `simulation_arguments` are the further settings of the simulation. They are None if it does not run.
     """
 
     verb: Verb[Any, Any]
@@ -54,14 +54,14 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb. `fixed` are settings without a control: what the page was opened with."""
+    """The page of a verb. `fixed` are the settings that the page was opened with; they have no control."""
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, path: str | None = None) -> PageModel:
-        """Return the page of a verb by name; `path` is the first word that its command takes."""
+        """Return the page of the verb with this name. `path` is the first word that its command takes."""
         verb = find_verb(name)
         return cls(verb, {} if path is None else {positional_settings(verb)[0]: path})
 
@@ -71,7 +71,7 @@ class PageModel:
 
     @cached_property
     def simulation_controls(self) -> list[Control]:
-        """The controls of those settings of the simulation that the verb itself does not have."""
+        """The controls of the simulation's settings, without those that the verb also has."""
         if self.verb.simulation is None:
             return []
         common = tuple(setting_fields(self.verb.settings))
@@ -81,8 +81,8 @@ class PageModel:
         """Return the state of the page for these values of its controls.
 
         Args:
-            values: values of the verb's controls.
-            beside: values of the simulation's controls. If they are given, the simulation runs too.
+            values: the values of the verb's controls.
+            beside: the values of the simulation's controls. If they are given, the simulation runs too.
         """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:
@@ -106,9 +106,9 @@ def positional_settings(verb: Verb[Any, Any]) -> list[str]:
 
 
 def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that the controls choose, without those at their defaults or without effect.
+    """Return the settings that the controls choose. Settings at their default or without effect are left out.
 
-    A setting that is infinite by default gets both values, to compare a finite size with the limit.
+    A setting that is infinite by default gets two values: the chosen one, and infinity for comparison.
     """
     known, unused = setting_fields(settings), idle_settings(settings, values)
     overrides = {}
@@ -124,7 +124,7 @@ def settings_from_controls(settings: type[Settings], values: Mapping[str, Any]) 
 
 
 def idle_settings(settings: type[Settings], values: Mapping[str, Any]) -> set[str]:
-    """Return the settings that have no effect, whatever their controls show."""
+    """Return the settings that have no effect at these values of the controls."""
     known = setting_fields(settings)
     given = {name for name, value in values.items() if value not in (None, "")}
     idle_names = set()
@@ -148,7 +148,7 @@ def _arguments(given: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Write a value as Python code. Infinity becomes a text, which settings accept as a number.
+    """Return a value as Python code. Infinity becomes a text, which settings accept as a number.
 
     >>> _literal([16, math.inf]), _literal("a")
     ("[16, 'inf']", "'a'")

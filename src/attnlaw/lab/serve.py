@@ -1,4 +1,7 @@
-"""Serve the pages on this machine. Only 127.0.0.1 answers, and no page contacts another machine."""
+"""Serve the pages on this machine.
+
+The server answers only at 127.0.0.1, and no page contacts another machine.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ class Application:
     """All pages as one ASGI application.
 
     Args:
-        page: name of the page that opens first.
-        path: path of the model or file that this first page shows; None if it needs none.
+        page: the name of the page that opens first.
+        path: the path of the model or file that this page shows. None if it needs none.
     """
 
     def __init__(self, page: str, path: str | None = None) -> None:
@@ -57,7 +60,7 @@ class Application:
             await RedirectResponse(f"/{self.page}/")(scope, receive, send)
 
     async def close(self) -> None:
-        """End the kernels of pages that are still open, because Python would wait for their threads."""
+        """End the kernels of pages that are still open. Otherwise Python would wait for their threads."""
         for app in self.apps.values():
             for route in app.routes:
                 state: Any = getattr(getattr(route, "app", None), "state", None)
@@ -66,7 +69,7 @@ class Application:
 
 
 def _cache_plugin_lookup() -> None:
-    """Let marimo read the metadata of installed packages once, not whenever cells run.
+    """Make marimo read the metadata of installed packages only once, instead of each time that cells run.
 
     This patches an internal function of marimo. If a version does not have it, nothing is changed.
     """
@@ -101,7 +104,7 @@ def require_path(page: str, path: str | None) -> None:
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """Return a socket at the port; None takes any free port."""
+    """Return a socket at the port. None chooses any free port."""
     server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -113,7 +116,10 @@ def open_socket(port: int | None) -> socket.socket:
 
 
 def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lambda: None) -> Any:
-    """Return a server that calls `on_ready` as soon as its pages answer. It ends without waiting for them."""
+    """Return a server that calls `on_ready` as soon as its pages answer.
+
+    When it ends, it does not wait for open pages.
+    """
     import uvicorn
 
     app = Application(page, path)
@@ -133,7 +139,7 @@ def build_server(page: str, path: str | None, on_ready: Callable[[], None] = lam
 
 
 def serve(page: str, path: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    """Serve the pages until Ctrl-C, and call `on_ready` with the address."""
+    """Serve the pages until Ctrl-C. Call `on_ready` with the address when they answer."""
     place = open_socket(port)
     address = f"http://{HOST}:{place.getsockname()[1]}/{page}/"
     with short_switch_interval():

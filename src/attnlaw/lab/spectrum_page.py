@@ -53,7 +53,7 @@ COLOURS = {name: _LAW_COLOURS.get(name) or next(_SPARE_COLOURS) for name in FITT
 
 @dataclass(frozen=True, eq=False)
 class AuditedModel:
-    """The matrices of one or several models with their spectra, line by line.
+    """The matrices of one or several models, and their spectra. Line i of both tables is the same matrix.
 
     `source` is a checkpoint, or a directory that an audit wrote.
     """
@@ -64,7 +64,7 @@ class AuditedModel:
 
     @classmethod
     def from_source(cls, source: str) -> AuditedModel:
-        """Load what an audit wrote, or audit a checkpoint now."""
+        """Load a saved audit, or audit a checkpoint now."""
         result = load(source) if is_saved(source) else VERB(source)
         if result.verb.name != VERB.name:
             raise InputError(f"{source}: holds a result of {result.verb.name}; give a checkpoint or an audit")
@@ -73,7 +73,7 @@ class AuditedModel:
 
     @property
     def controls(self) -> list[Control]:
-        """A control for each part of the location that varies, and a switch for each law."""
+        """Controls that choose the matrix (layer, head and so on), and a switch for each law."""
         place_controls = []
         for name in LOCATION_PARTS:
             values = self.matrices[name].drop_nulls().unique(maintain_order=True).to_list()
@@ -100,7 +100,7 @@ class AuditedModel:
 
 @dataclass(frozen=True, eq=False)
 class FittedSpectrum:
-    """One matrix, its row of the audit, its spectrum, and the laws to fit."""
+    """One matrix with its row of the audit, its spectrum, and the laws to fit."""
 
     source: str
     row: Mapping[str, Any]
@@ -128,7 +128,10 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Return a command that fits its layer and kind; no option of the command selects a single head."""
+        """Return a command that fits the matrices of the same layer and kind.
+
+        The command has no option that selects a single head.
+        """
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
@@ -147,7 +150,9 @@ def _place_control(name: str, values: list[Any]) -> Control:
 
 
 def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
-    """Return the page: the spectrum under its laws, tables of the fits and of the matrix, and the code."""
+    """Return the HTML of the page: the spectrum with its laws, tables of fits and of the matrix, and the
+    code.
+    """
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")

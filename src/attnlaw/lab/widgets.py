@@ -1,4 +1,4 @@
-"""Controls as elements of marimo, grouped by their panels."""
+"""Turn controls into elements of marimo, grouped by their panels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Panel:
     elements into the last of them.
 
     Args:
-        changed: called with all values whenever one changes.
+        changed: a function that is called with all values whenever one changes.
         slow: whether sliders report a value only when they are released.
     """
 
@@ -49,7 +49,7 @@ class Panel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by setting; None for a setting that is left out."""
+        """The values by setting. None for a setting that is left out."""
         return {name: value if self.enabled[name] else None for name, value in self.positions.items()}
 
     def _change_handler(self, kept: dict[str, Any], name: str) -> Callable[[Any], None]:
@@ -60,11 +60,14 @@ class Panel:
         return tell
 
     def aside_html(self) -> str:
-        """Return the controls as a column. In marimo's sidebar, a second copy of each would lag behind."""
+        """Return the controls as a column.
+
+        marimo's sidebar is not used, because it would show a second copy of each control that lags behind.
+        """
         return lab_html("aside", self._groups())
 
     def simulation_html(self, title: str, *buttons: Any) -> str:
-        """Return the controls of a simulation, and the buttons that start and stop it."""
+        """Return the controls of a simulation, with the buttons that start and stop it."""
         panels = Markup(lab_html("panels", self._groups()))
         return lab_html("simulation", title, panels, [Markup(f"{button}") for button in buttons])
 

@@ -1,1 +1,1 @@
-"""Every way to show a result: charts, HTML pages, the terminal."""
+"""Show results as charts, as HTML pages and in the terminal."""

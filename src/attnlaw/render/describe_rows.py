@@ -1,4 +1,4 @@
-"""Describe rows: which settings vary, which are constant, what failed, and how values are labelled."""
+"""Describe rows in words: settings that vary or are constant, failures, and labels of values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def format_setting(value: Any) -> str:
 
 
 def format_short(value: Any) -> str:
-    """Return a number with four digits, and other values in words.
+    """Return a number with four significant digits, and other values in words.
 
     >>> format_short(0.123456), format_short(7), format_short("relu")
     ('0.1235', '7', 'relu')
@@ -43,7 +43,7 @@ def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
-    """Return the settings that vary even if all others, and those in `fixed`, stay the same.
+    """Return the settings that vary although all others, and those in `fixed`, are the same.
 
     If two settings determine each other, only the first is returned.
 
@@ -63,9 +63,9 @@ RowsByCase = Iterator[tuple[dict[str, Any], pl.DataFrame]]
 
 
 def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
-    """Yield each combination of these settings, at most six, with its rows.
+    """Yield combinations of these settings, each with its rows. There are at most six.
 
-    A row in which one of the settings has no effect (null) belongs to every value of it.
+    If a setting has no effect in a row (null), the row belongs to all values of this setting.
     """
     if not rows.height:
         return
@@ -79,26 +79,32 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
 
 
 def rows_like(rows: pl.DataFrame, case: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows with these settings, also those in which one of them has no effect (null)."""
+    """Return the rows that have these settings.
+
+    A row also counts if one of these settings has no effect in it (null).
+    """
     fits = [pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()]
     return rows.filter(pl.all_horizontal(fits))
 
 
 def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether another case has the same known values, and further ones."""
+    """Return whether `other` differs from `values` only where `values` has None."""
     known = {name: value for name, value in values.items() if value is not None}
     return other != values and all(other[name] == value for name, value in known.items())
 
 
 def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the table of variants (records with labels and colours) of each column that has one."""
+    """Return the variants (records with labels and colours) of each column that has variants."""
     choices = {name: known.rule.choices for name, known in setting_fields(verb.settings).items()}
     tables = {name: variants for name, variants in choices.items() if isinstance(variants, Mapping)}
     return tables | {quantity.name: quantity.choices for quantity in verb.every_quantity if quantity.choices}
 
 
 class ValueLabels:
-    """Labels for values of columns. Variants have declared labels; models get the last part of their path."""
+    """Labels for the values of columns.
+
+    A variant has a declared label; that of a model is the end of its path.
+    """
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
@@ -113,14 +119,14 @@ class ValueLabels:
         return str(getattr(self._variant(name, value), "label", None) or format_setting(value))
 
     def palette_index(self, name: str, value: Any) -> int | None:
-        """Return the index of a variant's colour in the palette; None if it has no fixed colour."""
+        """Return the index of a variant's colour in the palette. None if it has no fixed colour."""
         return getattr(self._variant(name, value), "colour", None)
 
     def _variant(self, name: str, value: Any) -> Any:
         return self.variants.get(name, {}).get(value) if isinstance(value, str) else None
 
     def describe(self, values: Mapping[str, Any]) -> str:
-        """Return names with their values, such as "target rank 0.5, residual yes", without nulls."""
+        """Return names with their values, such as "target rank 0.5, residual yes". Nulls are left out."""
         return ", ".join(
             f"{name.replace('_', ' ')} {self.label_of(name, value)}"
             for name, value in values.items()
@@ -134,7 +140,7 @@ def showable_columns(rows: pl.DataFrame) -> list[str]:
 
 
 def constant_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> list[str]:
-    """Return the settings that have the same value in all rows; none if there is only one row."""
+    """Return the settings that have the same value in all rows. If there is only one row, return none."""
     results = set(result_columns)
     names = [name for name in showable_columns(rows) if name not in results and rows[name].n_unique() == 1]
     return names if rows.height > 1 else []
@@ -152,13 +158,13 @@ def shared_settings(rows: pl.DataFrame, result_columns: Iterable[str]) -> str:
 
 
 def failed_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of failed cases; none if the rows have no column `status`."""
+    """Return the rows of failed cases. There are none if the rows have no column `status`."""
     has_status = rows.schema.get("status") == pl.String
     return rows.filter(pl.col("status") == "failed") if has_status else rows.clear()
 
 
 def failure_sentence(rows: pl.DataFrame) -> str:
-    """Say how many tasks failed, with the first error; return "" if none failed.
+    """Return a sentence that says how many tasks failed, with the first error. Return "" if none failed.
 
     >>> rows = pl.DataFrame({"status": ["done", "failed"], "remark": [None, "weights: torn; copy them"]})
     >>> failure_sentence(rows)

@@ -1,4 +1,4 @@
-"""Names of the models of an audit, a fit or a diff."""
+"""Names for the models of a result of audit, fit or diff."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from attnlaw.core.tables import unique_names
 
 
 def model_names(result: Result) -> list[str]:
-    """Return a unique name for each case.
+    """Return a unique name for the model of each case.
 
-    It is the name of its matrices, with a number if that is taken, or the given path if it has no matrices.
+    It is the model's name in the table of matrices, with a number if it is not unique. If a case has no
+    matrices, it is the path that the user gave.
     """
     table = result.tables.get("matrices")
     known = {} if table is None else dict(table.select("case", "model").unique("case").iter_rows())
@@ -22,7 +23,10 @@ def model_names(result: Result) -> list[str]:
 
 
 def lines_about_models(lines_by_model: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return every line once. Lines that are not about all models start with the names of theirs."""
+    """Return every line once.
+
+    A line that does not hold for all models starts with the names of its models.
+    """
     models_by_line: dict[str, list[str]] = {}
     for model, lines in lines_by_model.items():
         for line in lines:

@@ -12,20 +12,20 @@ from attnlaw.core.result import Result
 from attnlaw.core.settings import Settings, setting, settings_dataclass
 from attnlaw.core.verb import Verb
 
-ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # of the file of a figure
+ENDINGS = dict.fromkeys(("pdf", "svg", "png"))  # the possible endings of a figure's file
 output_option = partial(setting, panel="Output")
 Records = Iterator[Any]
 
 
 def require_directory_name(*directories: str | None) -> None:
-    """Raise a `BadSetting` for an empty directory name, such as that of an unset shell variable."""
+    """Raise a `BadSetting` for an empty directory name. An unset shell variable gives such a name."""
     if "" in directories:
         raise BadSetting("out", "found an empty name; give a directory (. is the one you are in)")
 
 
 @settings_dataclass
 class OutputOptions(Settings):
-    """How results are shown, the same for every verb."""
+    """The options for showing and saving results, which all verbs share."""
 
     json: bool = output_option(False, "Print JSON and nothing else.")
     out: str | None = output_option(None, "Write rows (parquet) and report.html.", metavar="DIR")
@@ -40,11 +40,14 @@ class OutputOptions(Settings):
             raise BadSetting("figure", f"expected a name that ends in .{', .'.join(ENDINGS)}", self.figure)
 
     def run_cases(self, verb: Verb[Any, Any], cases: Sequence[Any], progress: Callable[..., None]) -> Records:
-        """Yield the record of each case when it is computed, or the `InputError` that it met."""
+        """Yield the record or the `InputError` of each case, as soon as it is computed."""
         return verb.run(cases, progress)
 
     def short_circuit(self) -> int | None:
-        """Do what an option asks for instead of the verb's work. Return the exit status, or None to go on."""
+        """Do what an option requests instead of running the verb.
+
+        Return the exit status. Return None if there is no such option, so that the verb runs.
+        """
         return None
 
     def finish(self, result: Result) -> int:

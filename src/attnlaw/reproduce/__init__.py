@@ -1,1 +1,1 @@
-"""Repeat the figures of papers with the shipped studies, and compare them with published numbers."""
+"""Reproduce the figures of papers with the studies that come with attnlaw, and compare published numbers."""

@@ -1,4 +1,4 @@
-"""The command `attnlaw reproduce [list | PAPER | FIGURE] --out DIR`, and what it prints."""
+"""The command `attnlaw reproduce [list | PAPER | FIGURE] --out DIR`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _show(figure_run: FigureRun) -> None:
 
 
 def _list(json: bool) -> int:
-    """Print all papers and figures, with the number of published values of each figure."""
+    """Print all papers with their figures, and how many published numbers each figure has."""
     entries: list[dict[str, Any]] = []
     rows: list[tuple[str | Text, str | Text, str]] = []
     for paper in PAPERS:

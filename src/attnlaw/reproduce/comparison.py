@@ -1,8 +1,8 @@
 """Compare published numbers with the rows of a study, as a table and as figures.
 
-A published number belongs to all rows that have its settings. If these are several, they count as
-repetitions: their mean is compared. Its standard error follows from the errors of the rows, or from their
-spread if the rows state no errors.
+A published number belongs to all rows that have its settings. If there are several, they count as
+repetitions, and their mean is compared. The standard error of the mean follows from the errors of the rows,
+or from their spread if the rows have no errors.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ def compare(paper: str, study: str, rows: pl.DataFrame, random_verbs: Iterable[s
     """Compare the published numbers of a study with its rows.
 
     Args:
-        paper: arXiv number, copied into every line.
-        rows: rows of all verbs of the study, with a column `verb`.
-        random_verbs: names of the verbs that draw at random.
+        paper: the arXiv number, which is copied into every line.
+        study: the name of the study.
+        rows: the rows of all verbs of the study, with a column `verb`.
+        random_verbs: the names of the verbs that draw random numbers.
 
     Returns:
-        One line with the columns of `COMPARISON` and `settings` for each number that the rows contain.
+        One line for each published number that the rows contain, with the columns of `COMPARISON` and
+        `settings`.
     """
     comparisons = []
     for line in published_lines(study):
@@ -91,7 +93,10 @@ def _z(theirs: Estimate, ours: Estimate, is_random: bool) -> float | None:
 def _our_estimate(
     rows: pl.DataFrame, quantity: str, settings: Mapping[str, str], random_verbs: frozenset[str]
 ) -> tuple[Estimate, bool] | None:
-    """Return the value in the rows with these settings, and whether it was drawn at random."""
+    """Return our value at these settings, and whether it was drawn at random.
+
+    None if no row has the value.
+    """
     if quantity in DERIVED:
         derived = DERIVED[quantity](rows)
         return None if derived is None else (Estimate(derived), False)
@@ -121,9 +126,9 @@ def _our_estimate(
 
 
 def _crossing(rows: pl.DataFrame) -> float | None:
-    """Return the beta at which the error of narrow keys equals that of keys as wide as the values.
+    """Return the beta at which narrow keys have the same error as keys as wide as the values.
 
-    The crossing is found by cubic interpolation through four points.
+    It comes from cubic interpolation through four points. None if the rows do not show a crossing.
     """
     narrow, equal = (rows.filter(pl.col("head_size") == size).sort("beta") for size in (64, 128))
     beta = narrow["beta"].to_numpy()
@@ -145,11 +150,12 @@ DERIVED: dict[str, Callable[[pl.DataFrame], float | None]] = {"crossing_beta": _
 def published_figures(lines: Lines, label: Callable[[str], str]) -> list[Figure]:
     """Return a figure for each quantity that has at least three published numbers.
 
-    Its x axis is the setting that varies most. Our values are lines, the published ones points with errors.
+    Its x axis is the setting that varies most. Lines show our values, and points with errors the published
+    ones.
 
     Args:
-        lines: from `compare`.
-        label: gives the words for the name of a quantity or of a setting.
+        lines: the lines that `compare` returns.
+        label: a function that returns the words for the name of a quantity or of a setting.
     """
     figures = []
     for quantity in dict.fromkeys(line["quantity"] for line in lines):

@@ -1,4 +1,4 @@
-"""Papers, the shipped study that repeats each of their figures, and the published numbers of these figures.
+"""The papers whose figures attnlaw reproduces, the study for each figure, and the published numbers.
 
 A figure has the name of its study. `published/STUDY.csv` has one line for each published number, with the
 columns `quantity`, `value`, `error` (one standard error or standard deviation; empty if unknown), `kind` and
@@ -27,7 +27,7 @@ ABSTRACT = "only its abstract was at hand; no number of its figures can be compa
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure or table of a paper, and the name of the study that repeats it."""
+    """A figure or table of a paper, with the name of the study that reproduces it."""
 
     study: str
     about: str
@@ -156,7 +156,7 @@ PAPERS = (
 
 
 def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
-    """Return the figures of a paper (by arXiv number), or the one with this name.
+    """Return all figures of the paper with this arXiv number, or the one figure with this name.
 
     Raises:
         InputError: if there is no such paper or figure.
@@ -172,7 +172,7 @@ def find_figures(name: str) -> list[tuple[Paper, PaperFigure]]:
 
 
 def published_lines(study: str) -> list[dict[str, str]]:
-    """Return the lines of published/STUDY.csv; none if the study has no such file."""
+    """Return the lines of published/STUDY.csv. The list is empty if there is no such file."""
     file = FOLDER / f"{study}.csv"
     if not file.exists():
         return []

@@ -29,9 +29,10 @@ STOPPED = "stopped"
 
 @dataclass(frozen=True)
 class FigureRun:
-    """The outcome of one figure: its status ("done", "failed", "stopped"), and comparisons (`compare`).
+    """The outcome of reproducing one figure.
 
-    `remark` says what went wrong and what to do. `seconds` is the time of all tasks together.
+    The status is "done", "failed" or "stopped". `remark` says what went wrong and what to do. `seconds` is
+    the time of all tasks together. The comparisons are those that `compare` returns.
     """
 
     paper: Paper
@@ -43,7 +44,7 @@ class FigureRun:
     seconds: float = 0.0
 
     def describe(self, quick: bool) -> dict[str, Any]:
-        """Return the JSON object of this run, with the same keys as that of a verb."""
+        """Return the outcome as a JSON object. It has the same keys as the JSON of a verb."""
         scores = [line["z"] for line in self.lines if line["z"] is not None]
         lines = [
             {name: asdict(value) if isinstance(value, Estimate) else value for name, value in line.items()}
@@ -81,9 +82,9 @@ def run_figure(
     Finished tasks are not computed again. An `InputError` becomes the remark of a failed run.
 
     Args:
-        quick: use the values of the study's table [quick].
-        ending: format of the figures: "pdf", "svg" or "png".
-        jobs: workers of a local Dask cluster; None computes in this process.
+        quick: whether to use the values of the study's table [quick].
+        ending: the format of the figures: "pdf", "svg" or "png".
+        jobs: the number of workers of a local Dask cluster. None computes in this process.
     """
     needs = f"; it needs {figure.needs}" if figure.needs else ""
     try:
@@ -111,7 +112,10 @@ def run_figure(
 
 
 def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
-    """Write the comparisons of all runs as CSV, if there are any. Return whether there are."""
+    """Write the comparisons of all runs to a CSV file.
+
+    Return False if there are none and nothing is written.
+    """
     table = quantity_frame(COMPARISON, (line for figure_run in runs for line in figure_run.lines))
     if table.height:
         write_all({path: table.write_csv().encode()})

@@ -1,4 +1,4 @@
-"""Studies: run a verb over many settings, on one machine or a cluster, and keep every finished row."""
+"""Studies run a verb over many settings, on one machine or on a cluster, and keep every finished row."""
 
 from attnlaw.study.backends import Backend
 from attnlaw.study.run import StudyStatus, resume, run, status

@@ -1,8 +1,7 @@
 """Choose where tasks are computed: in this process, on a local Dask cluster, on a running one, or on Slurm.
 
-On Slurm, dask-jobqueue submits jobs of single-threaded Dask workers. The Dask scheduler runs in this process;
-sbatch gets a script that starts `cores` workers. They connect to the address of the scheduler, and end when
-it is gone.
+On Slurm, dask-jobqueue submits jobs that start single-threaded Dask workers, `cores` in each job. The Dask
+scheduler runs in this process. The workers connect to its address, and they end when it is gone.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NO_DASHBOARD = "127.0.0.1:0"  # without an address, Dask opens port 8787 to ever
 
 @settings_dataclass
 class SlurmOptions(Settings):
-    """Options of one Slurm job, as `--slurm` takes them."""
+    """The options of one Slurm job, which users pass with `--slurm`."""
 
     partition: str | None = setting(None, "Queue of the job.")
     cores: int = setting(1, "Workers of the job.", minimum=1, maximum=999_999)
@@ -69,7 +68,7 @@ def parse_options(text: str) -> SlurmOptions:
 
 
 def slurm_cluster(text: str, folder: Path) -> Any:
-    """Return the dask-jobqueue cluster for options such as `partition=cpu,cores=8`."""
+    """Return the dask-jobqueue cluster for a text of options such as `partition=cpu,cores=8`."""
     with require_extra("--slurm", "cluster"):
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
@@ -107,9 +106,9 @@ def slurm_cluster(text: str, folder: Path) -> Any:
 
 @contextmanager
 def slurm_jobs(text: str, jobs: int, folder: Path, stop: Stop) -> Iterator[Any]:
-    """Yield a Dask client with `jobs` workers, which are Slurm jobs.
+    """Yield a Dask client with `jobs` workers on Slurm.
 
-    A job whose time is over is replaced by a new one. Logs go to the folder slurm/ of the store.
+    When the time of a Slurm job is over, a new job replaces it. Logs go to the folder slurm/ of the store.
     """
     from distributed import Client
 
@@ -148,7 +147,7 @@ PATIENCE = 30.0  # seconds for a scheduler and its workers to answer
 
 @settings_dataclass
 class Backend(Workers):
-    """Where tasks are computed: in this process, unless `jobs`, `dask` or `slurm` choose workers.
+    """The place where tasks are computed. It is this process unless `jobs`, `dask` or `slurm` choose workers.
 
     >>> with Backend().open("study-dir", Stop()) as engine:
     ...     engine.workers
@@ -167,10 +166,10 @@ class Backend(Workers):
     def open(
         self, out: str | os.PathLike[str], stop: Stop, time_limit: float | None = None, retries: int = 2
     ) -> Iterator[Engine]:
-        """Yield the engine for a store in `out`, and end its workers afterwards.
+        """Yield the engine for a store in `out`. When the block ends, end the workers.
 
         The other arguments are those of `Engine`. Raise an `InputError` if a cluster does not start, or if
-        its workers have another version of attnlaw or do not see `out`.
+        its workers have another version of attnlaw or cannot see `out`.
         """
         if (self.jobs, self.dask, self.slurm) == (None, None, None):
             yield Engine(Path(out).absolute(), stop, time_limit, retries)
@@ -195,7 +194,7 @@ class Backend(Workers):
 
 @contextmanager
 def _local_cluster(jobs: int) -> Iterator[Any]:
-    """Yield a client of single-threaded worker processes, which only this machine can reach."""
+    """Yield a Dask client of single-threaded worker processes. Other machines cannot connect to them."""
     from distributed import Client, LocalCluster
 
     options = {"n_workers": jobs, "threads_per_worker": 1, "env": THREADS, "memory_limit": 0}
@@ -226,7 +225,7 @@ def _connect(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _silence_dask() -> Iterator[None]:
-    """Silence Dask's log about workers that died: the rows report what failed."""
+    """Silence Dask's log messages about workers that died. The rows already report what failed."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -240,9 +239,10 @@ def _silence_dask() -> Iterator[None]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Keep Ctrl-C away from the threads and processes that start inside: only the driver decides to stop.
+    """Keep Ctrl-C away from threads and processes that start in the block. Only the main process may stop.
 
-    They inherit the mask of blocked signals. A signal that arrives meanwhile reaches this thread afterwards.
+    They inherit the mask of blocked signals. A signal that arrives during the block reaches this thread
+    after it.
     """
     resource_tracker.ensure_running()  # before the mask is set: starting it unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -253,12 +253,15 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def probe_worker(token: str) -> tuple[str, bool]:
-    """Return, on a worker, its version of attnlaw and whether it sees a file of the driver."""
+    """Return the worker's version of attnlaw, and whether it sees a file that the main process wrote.
+
+    This function runs on a worker.
+    """
     return __version__, Path(token).exists()
 
 
 def _check_workers(client: Any, folder: Path) -> None:
-    """Raise an `InputError` if a worker has another version of attnlaw or does not see the store."""
+    """Raise an `InputError` if a worker has another version of attnlaw or cannot see the store."""
     token = folder / f".seen-{uuid.uuid4().hex}"
     token.touch()
     missing, what = (ModuleNotFoundError, AttributeError), "the Dask workers cannot import attnlaw"

@@ -1,10 +1,10 @@
 """Compute tasks on a Dask cluster: a local one, one that is already running, or Slurm jobs.
 
-Tasks are sent in batches (see `engine`), a few batches ahead of the workers; workers return short rows. Dask
-starts, watches and restarts the worker processes. If a worker dies, its batch returns as an error. The marker
-files of workers (see `task`) then show which task it was computing: this task has failed one attempt, the
-others of the batch have not. Tasks that are computed together write no marker. If their worker dies, each is
-computed alone.
+Tasks are sent to the workers in batches (see `engine`). Each worker has a few batches in advance, and returns
+short rows. Dask starts, watches and restarts the worker processes. If a worker dies, its batch returns as an
+error. The marker files of workers (see `task`) then show which task it was computing. Only this task counts
+as failed in this attempt. Tasks that are computed together do not write markers. If their worker dies, each
+is computed alone.
 
 This module needs Dask (the extra `cluster`). `backends.Backend` imports it only for a cluster.
 """
@@ -31,12 +31,15 @@ AHEAD = 3  # batches sent for each worker
 LAST_WAIT = QUICK  # seconds that running batches get after a stop, enough for the second run of a first task
 FETCH = 10.0  # seconds for a worker to send what it has finished
 ASK_AGAIN = 5.0  # seconds between looks for missing workers
-MOST_DEATHS = 20  # of workers that held a task but did not compute it
+MOST_DEATHS = 20  # workers that may die before they begin a task; then the task fails
 
 
 @dataclass(frozen=True)
 class _Pending:
-    """A task that has not ended, with its failed attempts and the deaths of workers that it did not cause."""
+    """A task that has not ended.
+
+    It counts the failed attempts, and the deaths of workers that the task did not cause.
+    """
 
     task: Task
     attempts: int = 0
@@ -51,8 +54,8 @@ class _Pending:
 class DaskEngine(Engine):
     """An engine that computes tasks through a Dask client.
 
-    `planned` is the number of workers if this process started the cluster. Dask restarts a worker that dies,
-    but may give up; the engine then asks for the planned number again.
+    If this process started the cluster, `planned` is the number of workers. Dask restarts a worker that dies,
+    but it may give up. The engine then requests the planned number of workers again.
     """
 
     client: Client
@@ -61,11 +64,11 @@ class DaskEngine(Engine):
 
     @property
     def workers(self) -> int:
-        """Number of worker processes: the planned ones, or those of the running cluster."""
+        """The number of worker processes: the planned number, or that of the running cluster."""
         return self.planned or max(1, len(self.client.nthreads()))
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield how tasks ended. Raise an `InputError` if the connection to the scheduler is lost."""
+        """Yield the endings of tasks. Raise an `InputError` if the connection to the scheduler is lost."""
         try:
             yield from self._run(tasks, first)
         except Exception as error:
@@ -116,7 +119,10 @@ class DaskEngine(Engine):
             self.client.cluster.scale(self.planned)
 
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
-        """Take the next tasks of one kind: a full batch, fewer near the end, one after a failure."""
+        """Take the next batch of tasks of the same kind.
+
+        It is smaller near the end, and it has a single task if this task has failed or lost its worker.
+        """
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
         if first.task.group is not None:  # in small batches, a task would cost as much as alone
@@ -158,7 +164,7 @@ class DaskEngine(Engine):
         return finished, again
 
     def _ending_after_death(self, error: BaseException, pending: _Pending) -> Ending | None:
-        """Return how a task of a lost batch ended; None if the task did not cause the loss."""
+        """Return the ending of a task whose batch was lost. None if the task did not cause the loss."""
         key = pending.task.key
         if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
             return Ending(key, 0.0, error=error_line(error), permanent=True)
@@ -169,7 +175,7 @@ class DaskEngine(Engine):
 
 
 def _fetch_endings(future: Any) -> list[Ending]:
-    """Return the endings of a finished batch; none if its worker died before it sent them."""
+    """Return the endings of a finished batch. The list is empty if the worker died before it sent them."""
     try:
         endings: list[Ending] = future.result(timeout=FETCH) if future.status == "finished" else []
     except (KilledWorker, TimeoutError):
@@ -180,7 +186,7 @@ def _fetch_endings(future: Any) -> list[Ending]:
 
 
 def _take_ended(ended: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
-    """Return all futures that have ended; if there are none, wait some seconds for the first."""
+    """Return all futures that have ended. If there are none, wait up to `seconds` for the first."""
     taken = []
     try:
         taken.append(ended.get(timeout=seconds))

@@ -1,9 +1,9 @@
-"""Compute tasks in this process, one after the other or a group together; `cluster` does the same on Dask.
+"""Compute tasks in this process, one by one or in groups. The module `cluster` does the same on Dask.
 
-An engine takes tasks and yields how they ended, in any order. It tries a failed task again, up to `retries`
+An engine takes tasks and yields their endings in any order. It tries a failed task again, up to `retries`
 times, unless the error is permanent.
 
-Tasks of one group (`Verb.batch_key`) share most of their work, so their batches are larger, and grow as the
+Tasks of one group (`Verb.batch_key`) share most of their work. So their batches are larger, and grow as the
 time per task falls. A batch of a group has at least `LEAST` tasks if one task takes up to `LONG` seconds,
 even if the batch then takes longer than `CHUNK`. Smaller batches would not show how much the tasks share.
 """
@@ -27,9 +27,9 @@ MOST_IN_BATCH = 500
 
 @dataclass
 class Stop:
-    """A request to stop: from the user, or because a part failed and the rest of its case is of no use.
+    """A request to stop. It comes from the user, or from the failure of one part of a case.
 
-    If a task is being computed in this process, the user's request interrupts it.
+    The user's request interrupts a task that is being computed in this process.
     """
 
     by_user: bool = False
@@ -47,7 +47,10 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job), but only in the main thread."""
+        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job).
+
+        In other threads than the main one, do nothing.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -61,17 +64,20 @@ class Stop:
 
 
 class TimeUp(BaseException):
-    """Raised inside a task that exceeds its time limit; not an `Exception`, so that no task catches it."""
+    """An error inside a task that exceeds its time limit.
+
+    It is not an `Exception`, so that a task cannot catch it by accident.
+    """
 
 
 @dataclass
 class Engine:
     """An engine that computes tasks in this process.
 
-    A task that exits the process ends the run; on a cluster it does not.
+    If a task exits the process, the whole run ends. On a cluster, only the worker ends.
 
     Args:
-        pace: mean seconds of a task of each kind, by `pace_key`.
+        pace: the mean number of seconds that a task takes, for each kind of task (see `pace_key`).
     """
 
     folder: Path  # directory of the store, to which tasks write their tables
@@ -85,7 +91,10 @@ class Engine:
         return 1
 
     def run(self, tasks: Sequence[Task], first: bool = False) -> Iterator[list[Ending]]:
-        """Yield how tasks ended. With `first`, quick tasks run twice, to measure them without imports."""
+        """Yield the endings of tasks.
+
+        If `first` is true, quick tasks run twice, because imports slow down the first run.
+        """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(limits=1, user_api="blas"):
@@ -109,7 +118,7 @@ class Engine:
         return ending.error is None or ending.permanent or ending.attempts > self.retries
 
     def add_times(self, task: Task, endings: Iterable[Ending]) -> None:
-        """Update the pace of this kind of task. All earlier measurements weigh as much as one new one."""
+        """Update the mean time of this kind of task. The old mean has the weight of one new measurement."""
         seconds = [ending.seconds for ending in endings]
         before = self.pace.get(pace_key(task))
         known = seconds if before is None else [before, *seconds]
@@ -117,9 +126,9 @@ class Engine:
             self.pace[pace_key(task)] = sum(known) / len(known)
 
     def batch_size(self, task: Task) -> int:
-        """Return how many tasks like this one make a batch; 1 if none was measured yet.
+        """Return how many tasks like this one make a batch. It is 1 if none was measured yet.
 
-        A group has the time limit of one task, so it should need at most half of it.
+        The time limit of one task applies to a whole group, so a group should need at most half of it.
         """
         pace = self.pace.get(pace_key(task))
         if pace is None:
@@ -132,7 +141,7 @@ class Engine:
         return max(1, min(MOST_IN_BATCH, size, allowed))
 
     def _run_alone(self, task: Task, first: bool) -> Ending | None:
-        """Return how a task ended after all its attempts; None after a stop."""
+        """Return the ending of a task after all its attempts. None if a stop was requested."""
         attempts = 0
         while True:
             ending = self._attempt(task)
@@ -162,9 +171,9 @@ class Engine:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Raise `KeyboardInterrupt` on a stop and, in the main thread, `TimeUp` after the time limit.
+        """Raise `KeyboardInterrupt` in the block if a stop is requested, and `TimeUp` after the time limit.
 
-        Compiled code finishes before anything is raised.
+        The time limit works only in the main thread. Compiled code finishes before anything is raised.
         """
 
         def ring(number: int, frame: FrameType | None) -> None:
@@ -185,5 +194,8 @@ class Engine:
 
 
 def pace_key(task: Task) -> tuple[str, bool]:
-    """Return what tasks of about equal duration share: their verb, and whether they belong to a group."""
+    """Return the kind of a task: its verb, and whether it belongs to a group.
+
+    Tasks of the same kind take about the same time.
+    """
     return task.verb.name, task.group is not None

@@ -1,9 +1,8 @@
 """Turn finished tasks into results, in the layout that `attnlaw.load` reads.
 
-The directory of the study has the result of its first verb, and the rows of that verb's simulation in
-simulation.parquet. Each further verb has its result in DIR/VERB. Rows are in the order of the study. They
-have the additional column `task`, the key of the task. A failed task has the status "failed" and its error
-as remark.
+The directory of the study has the result of its first verb. The rows of that verb's simulation are in
+simulation.parquet. The result of each further verb is in DIR/VERB. Rows are in the order of the study, and
+the column `task` has the key of the task. A failed task has the status "failed" and its error as remark.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 GIGABYTE = 2**30
-MOST_GIGABYTES = 4.0  # of one table, which is joined in memory
+MOST_GIGABYTES = 4.0  # the largest table that is joined in memory
 
 
 def collect_results(study: Study, store: Store) -> list[Result]:
@@ -73,7 +72,9 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks. Return their directories; none if no task is finished.
+    """Write the results of all finished tasks. Return their directories.
+
+    The list is empty if no task is finished.
 
     Raises:
         InputError: if the store has rows, but only of another study. Exporting would delete their result.

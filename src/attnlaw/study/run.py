@@ -33,15 +33,15 @@ LEFTOVERS = {
     "running/*": KEY,
     "parts/*/*": rf"{KEY}-[0-9a-f]{{16}}\.parquet",
 }
-DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # of a file of a result, in its folder
+DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # the name of a temporary file of a result
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The expected cost of a run; `first` and `seconds` are None if a first task failed.
+    """The expected cost of a run. `first` and `seconds` are None if a first task failed.
 
-    Each verb's first task stands for all its tasks. For tasks that are computed in groups, the mean time of a
-    few of them does.
+    The first task of each verb gives the time for all its tasks. If tasks are computed in groups, the mean
+    of a few tasks does.
     """
 
     tasks: int
@@ -55,7 +55,7 @@ Announce = Callable[[Cost], None] | None
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed task: its settings and its error."""
+    """The settings of a failed task, and its error."""
 
     settings: dict[str, Any]
     error: str
@@ -111,11 +111,14 @@ def run(
     SIGINT and SIGTERM stop the run. All finished tasks are kept.
 
     Args:
-        backend: where tasks are computed; this process by default.
-        force: compute all tasks again. An old row stays until its task is finished again. After a stop, tasks
-            that were not reached count as missing.
-        retry_failed: also compute tasks that failed before.
-        announce: called with the expected cost after the first tasks.
+        study: the study.
+        out: the directory of the store and of the results.
+        backend: the place where tasks are computed; this process by default.
+        force: whether to compute all tasks again. An old row stays until its task is finished again. After a
+            stop, tasks that were not reached count as missing.
+        retry_failed: whether to compute tasks that failed before.
+        announce: a function that is called with the expected cost after the first tasks.
+        progress: a function that is called with the numbers of finished tasks and of all tasks.
 
     Raises:
         InputError: if another run is at work in `out`, or if a setting cannot work. Nothing is computed then.
@@ -152,7 +155,10 @@ def resume(
 
 
 def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
-    """Return the status of a study, also while it runs. Raise an `InputError` if `out` has another study."""
+    """Return the status of a study, also while it runs.
+
+    Raise an `InputError` if `out` belongs to another study.
+    """
     with open_store(out) as store:
         running = is_locked(out)
         if not running:
@@ -161,7 +167,7 @@ def status(study: Study, out: str | os.PathLike[str]) -> StudyStatus:
 
 
 def _export(study: Study, store: Store) -> None:
-    """Export the rows. Older files stay if all rows belong to another study, or if a table is lost."""
+    """Export the rows. Older files are kept if all rows belong to another study, or if a table is lost."""
     endings = store.endings(rows=False)
     kept = [endings[task.key] for task in study.tasks if task.key in endings]
     if (kept or not endings) and all(map(store.has_tables, kept)):
@@ -171,7 +177,7 @@ def _export(study: Study, store: Store) -> None:
 def _compute(
     todo: list[Task], store: Store, engine: Engine, announce: Announce, progress: Progress | None
 ) -> int:
-    """Compute tasks and store each as it ends. Return how many were stored."""
+    """Compute tasks, and store each one when it ends. Return how many were stored."""
     computed = 0
 
     def compute(tasks: Sequence[Task], first: bool = False) -> Iterator[tuple[str, Ending]]:
@@ -220,7 +226,7 @@ def pending_tasks(tasks: Iterable[Task], store: Store, retry_failed: bool) -> li
 
 
 def _require_store_of_rows(study: Study, folder: Path) -> None:
-    """Raise an `InputError` if `folder` has a result without a store: the run would replace it."""
+    """Raise an `InputError` if `folder` has a result but no store, because a run would replace it."""
     if os.path.lexists(folder / STORE):
         return
     for place in (folder, *(folder / name for name in list(study.verbs)[1:])):
@@ -232,7 +238,7 @@ def _require_store_of_rows(study: Study, folder: Path) -> None:
 
 
 def clean_up(store: Store, *verbs: str) -> None:
-    """Remove drafts, markers, and tables that no row names. Nobody needs them: the caller has the lock."""
+    """Remove drafts, markers, and tables that no row refers to. The caller must hold the lock."""
     kept = {store.folder / path for ending in store.endings(rows=False).values() for _, path in ending.parts}
     drafts = dict.fromkeys((".*", *(f"{verb}/.*" for verb in verbs)), DRAFT)
     for place, pattern in (LEFTOVERS | drafts).items():

@@ -1,9 +1,9 @@
-"""Compute one large case on many workers: its parts are tasks, and their tables are joined to its result.
+"""Compute one large case on many workers. Its parts are tasks, and their tables are joined to one result.
 
     results = run_split(find_verb("audit"), cases, "DIR/store", Backend(jobs=8))
 
-The store is that of a study: finished parts are never computed again, and a kill loses only the parts that
-were being computed. If a part fails for good, its case fails with the same error.
+The store works as in a study: finished parts are never computed again. If the process is killed, only the
+parts that were being computed are lost. If a part fails in all attempts, its case fails with the same error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TimedProgress = Callable[[int, int, float | None], None]  # units done, all unit
 
 
 class SplitStopped(Exception):
-    """The user stopped the run. Finished parts are kept."""
+    """An error that is raised when the user stops the run. Finished parts are kept."""
 
 
 Plan = tuple[Any, list[Task], InputError | None]  # a case, its tasks in order, or the error if it has none
@@ -41,16 +41,18 @@ def run_split(
     progress: TimedProgress | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Iterator[Any]:
-    """Yield the record of each case, or the `InputError` that it met, as `Verb.run` does.
+    """Yield the record or the `InputError` of each case, as `Verb.run` does.
 
-    SIGINT and SIGTERM raise `SplitStopped`; finished parts are kept.
+    SIGINT and SIGTERM raise `SplitStopped`. Finished parts are kept.
 
     Args:
-        store: directory of the store. Parts that it has from an earlier run are not computed again.
-        backend: where parts are computed; this process by default.
-        force: compute all parts again.
-        progress: called with the units of work that are done, all units, and the seconds left.
-        announce: called with a line that says how much will be computed.
+        verb: the verb, which declares how to split a case.
+        cases: the cases.
+        store: the directory of the store. Parts that it has from an earlier run are not computed again.
+        backend: the place where parts are computed; this process by default.
+        force: whether to compute all parts again.
+        progress: a function that is called with the units of work done, all units, and the seconds left.
+        announce: a function that is called with a line that says how much will be computed.
     """
     split = verb.split
     if split is None:
@@ -86,7 +88,7 @@ def run_split(
 def _compute(
     plans: Sequence[Plan], todo: Sequence[Task], store: Store, engine: Engine, progress: TimedProgress | None
 ) -> None:
-    """Compute the missing parts of one case after the other. The first failure ends a case."""
+    """Compute the missing parts of all cases, one case after the other. If a part fails, its case ends."""
     tasks = {task.key: task for task in todo}
     count, work = sum(task.count for task in todo), sum(task.work for task in todo)
     done_count, done, began = 0, 0.0, time.monotonic()

@@ -2,12 +2,12 @@
 
 | file | content |
 |---|---|
-| DIR/store.sqlite | rows by key; in WAL mode, readers and a killed writer do no harm |
-| DIR/lock | held by the running process; the system frees it when that process ends in any way |
+| DIR/store.sqlite | rows by key, in WAL mode, so that readers and a killed writer do no harm |
+| DIR/lock | the lock of the running process; the system frees it when that process ends in any way |
 | DIR/parts/ | large tables, each named by the key of its task and a digest of its content |
 
-Whoever adds to a store holds the lock with `hold_lock`; the store itself does not check it. Workers write the
-tables (`attnlaw.study.task`), and a run removes those that no row names (`attnlaw.study.run`).
+Code that adds to a store must hold the lock with `hold_lock`; the store does not check that. Workers write
+the tables (`attnlaw.study.task`), and a run removes tables that no row refers to (`attnlaw.study.run`).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ LOCK_WAIT = 1.0  # seconds, far longer than `is_locked` holds the lock
 
 @dataclass(frozen=True)
 class Store:
-    """How tasks ended, by key. Every `add` is one transaction: after it, its rows survive a kill."""
+    """The stored endings of tasks, by key. Each `add` is one transaction, so its rows survive a kill."""
 
     folder: Path
     connection: sqlite3.Connection
 
     def add(self, endings: Iterable[Ending]) -> None:
-        """Store how tasks ended. An earlier ending with the same key is replaced."""
+        """Store the endings of tasks. They replace earlier endings with the same keys."""
         values = [(e.key, e.row, json.dumps(e.parts), e.error, e.seconds, e.attempts) for e in endings]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?, ?)", values)
@@ -67,9 +67,9 @@ class Store:
         return {key for (key,) in self.connection.execute("SELECT key FROM anew")}
 
     def endings(self, rows: bool = True) -> dict[str, Ending]:
-        """Return all stored endings by key, stale ones too.
+        """Return all stored endings by key, including stale ones.
 
-        Without `rows`, the texts of rows, most of the memory, are left out. `cells` needs them.
+        If `rows` is false, the texts of the rows are left out to save memory. `cells` needs these texts.
         """
         row = "row" if rows else "NULL"
         query = f"SELECT key, seconds, {row}, parts, error, attempts FROM outcomes"
@@ -79,22 +79,24 @@ class Store:
         }
 
     def finished(self) -> dict[str, Ending]:
-        """Return the endings that stand, by key and without rows: those not stale whose tables all exist.
+        """Return the endings that are valid, by key and without the texts of their rows.
 
-        Failed tasks are among them.
+        An ending is valid if it is not stale and all its tables exist. Failed tasks are included.
         """
         stale = self.stale_keys()
         endings = self.endings(rows=False).items()
         return {key: ending for key, ending in endings if key not in stale and self.has_tables(ending)}
 
     def has_tables(self, ending: Ending) -> bool:
-        """Return whether the files of all tables of a task exist."""
+        """Return whether the files of all tables of an ending exist."""
         return all((self.folder / path).is_file() for _, path in ending.parts)
 
     def cells(self, ending: Ending) -> dict[str, Any]:
-        """Return the cells that a task adds to its row; a failed task has `status` and `remark` (its error).
+        """Return the cells that a task adds to its row.
 
-        The ending must have been read with its row.
+        A failed task has `status`, and its error as `remark`.
+
+        The ending must have been read together with its row.
         """
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
@@ -102,7 +104,7 @@ class Store:
             return {**json.loads(ending.row)}  # type: ignore[arg-type]  # NULL is damage, too
 
     def tables(self, ending: Ending, exclude: Container[str] = ()) -> dict[str, pl.DataFrame]:
-        """Read the tables of a finished task, by name, without those in `exclude`.
+        """Read the tables of a finished task. Return them by name, without those in `exclude`.
 
         Raise an `InputError` if a file is missing or damaged.
         """
@@ -130,7 +132,7 @@ class Store:
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
-    """Yield the store of a directory, which `create` makes if it is missing.
+    """Yield the store of a directory. If `create` is true, create it if it is missing.
 
     Raise an `InputError` if there is no store and `create` is False, or if the store is damaged. Errors of
     SQLite inside the `with` block become an `InputError`, too.
@@ -152,7 +154,7 @@ def open_store(directory: str | os.PathLike[str], create: bool = False) -> Itera
 
 @contextmanager
 def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a directory. Raise an `InputError` that names the other run if it is taken."""
+    """Hold the lock of a directory. If another run has it, raise an `InputError` that names this run."""
     path = writable_directory(directory) / "lock"
     with ExitStack() as stack:
         with as_input_error(f"{path}: cannot be locked", "choose another directory"):
@@ -173,7 +175,10 @@ def hold_lock(directory: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _flock(file: IO[str]) -> None:
-    """Take the lock or raise `BlockingIOError`. It waits a moment, because `is_locked` holds it briefly."""
+    """Take the lock. Raise `BlockingIOError` if another process has it.
+
+    Wait a moment before that, because `is_locked` holds the lock briefly.
+    """
     until = time.monotonic() + LOCK_WAIT
     while True:
         try:
@@ -187,7 +192,7 @@ def _flock(file: IO[str]) -> None:
 
 
 def is_locked(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a run is at work in the directory. It takes a shared lock for a moment to find out."""
+    """Return whether a run is using the directory. To find out, take a shared lock for a moment."""
     path = Path(directory) / "lock"
     if not path.is_file():
         return False

@@ -5,9 +5,9 @@
     [grid]                            # the product of its lists; "0.05:1:40" is 40 points, both ends included
     [[list]]                          # explicit cases, each crossed with the grid, if there is one
     [run]
-    seed = 0                          # of the study
-    seeds = 1                         # repetitions of every case of a verb that draws
-    time_limit = 600                  # seconds per task; none unless given
+    seed = 0                          # the seed of the study
+    seeds = 1                         # repetitions of every case of a verb that draws random numbers
+    time_limit = 600                  # seconds for each task; no limit unless given
     retries = 2                       # further attempts at a task that failed
     [quick]                           # values that replace those above in a quick run
 
@@ -88,7 +88,7 @@ class Study:
         return {task.verb.name: task.verb for task in self.tasks}
 
     def check(self, tasks: list[Task]) -> None:
-        """Let each verb check the cases of its tasks, before any of them runs."""
+        """Raise an `InputError` if a verb finds a case that cannot work. No task runs before this check."""
         for task in tasks:
             if task.verb.precheck is not None:
                 with _located(f"{self.path}: "):
@@ -98,15 +98,15 @@ class Study:
 def read_study(
     path: str | os.PathLike[str], find: Callable[[str], Verb[Any, Any]] = verb_of, *, quick: bool = False
 ) -> Study:
-    """Read a study file, or a shipped study by its name, and expand it into tasks.
+    """Read a study file and expand it into tasks.
 
     Args:
-        path: of the file, or a name of `attnlaw study list`.
-        find: returns the verb of a name; the verbs of attnlaw by default.
-        quick: use the values of the table [quick].
+        path: the path of the file, or the name of a study that comes with attnlaw (see `attnlaw study list`).
+        find: a function that returns the verb of a name; by default one that knows attnlaw's verbs.
+        quick: whether to use the values of the table [quick].
 
     Raises:
-        InputError: one line with the file and the key that is wrong.
+        InputError: if the file is not valid. The message names the file and the key.
 
     >>> study = read_study("limit-width", quick=True)
     >>> len(study.tasks), list(study.verbs)
@@ -135,9 +135,9 @@ def read_study(
 
 
 def task_seed(seed: int, position: int, repetition: int) -> int:
-    """Return the seed of a task: 53 bits of child `repetition` of child `position` of the study's seed.
+    """Return the seed of a task: 53 bits from its child of the study's `SeedSequence`.
 
-    A number of 53 bits is exact in any JSON reader.
+    This is child number `repetition` of child number `position`. Every JSON reader reads 53 bits exactly.
 
     >>> import numpy as np
     >>> child = np.random.SeedSequence(7).spawn(4)[3].spawn(2)[1]
@@ -150,7 +150,10 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
 
 @contextmanager
 def _located(place: str, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put a place in front of an error message. A bad setting gets its own label instead, if it has one."""
+    """Put a place in front of an error message.
+
+    For a bad setting, this is its label in `labels`, if there is one.
+    """
     try:
         yield
     except BadSetting as error:
@@ -171,7 +174,10 @@ def _table(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _apply_quick(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace values by those of [quick], wherever their keys are given, else in [run] or [fixed]."""
+    """Return the content of a study file with the values of [quick].
+
+    A value replaces the one of the same key. A key that is not given elsewhere is added to [run] or [fixed].
+    """
     tables = {name: _table(content, name) for name in ("fixed", "grid", "run")}
     explicit = [dict(case) for case in content.get("list", [])]
     for key, value in _table(content, "quick").items():
@@ -191,7 +197,8 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
 class _Sweep:
     """The cases of one verb, as grids of values.
 
-    `reserved_names` are settings that a file must not name; `labels` are the tables that gave each key last.
+    `reserved_names` are settings that a study file must not contain. `labels` has the table that gave each
+    key last.
     """
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
@@ -206,7 +213,7 @@ class _Sweep:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-        """Add a grid with the values that the tables give to each key."""
+        """Add a grid that has the values of these tables for each key."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
@@ -239,7 +246,9 @@ class _Sweep:
         return (Task(self.verb, record) for record in records)
 
     def _is_idle(self, key: str, case: Mapping[str, Any]) -> bool:
-        """Return whether a key has no effect: it is not given, or its rules exclude it here."""
+        """Return whether a key has no effect, because the case does not give it or because its rules exclude
+        it.
+        """
         if key not in case:
             return True
         rule = self.keys[key].rule
@@ -248,7 +257,10 @@ class _Sweep:
 
 
 def _sweeps(content: Mapping[str, Any], folder: Path, find: Callable[[str], Verb[Any, Any]]) -> list[_Sweep]:
-    """Return the cases of every verb: explicit cases in order; the last key of the grid varies fastest."""
+    """Return the cases of every verb.
+
+    Explicit cases are in order, and the last key of the grid varies fastest.
+    """
     fixed, crossed = _table(content, "fixed"), _table(content, "grid")
     explicit = content.get("list", [{}])
     _expect(_is_list(explicit, dict), "list", explicit, "tables [[list]]")
@@ -295,8 +307,8 @@ def _points(field: SettingField, value: Any, label: str) -> list[Any]:
 def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
     """Make paths absolute, and replace patterns by the paths that they match. Other names (hub ids) stay.
 
-    A path that exists is not taken for a pattern, and neither is the directory of the study. `package:PATH`
-    is looked up on `sys.path`, because some packages contain models.
+    A path that exists is not treated as a pattern, and neither is the directory of the study. `package:PATH`
+    is searched on `sys.path`, because some packages contain models.
     """
     paths: list[str] = []
     for value in map(str, values):
@@ -318,7 +330,10 @@ def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
 
 
 def _normalise_path(path: str) -> str:
-    """Remove `..` from a path. If that would change its target (after a link), return the resolved path."""
+    """Remove `..` from a path.
+
+    If that would change the target because of a link, return the resolved path.
+    """
     short = os.path.normpath(path)
     if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):
         return short
@@ -329,9 +344,9 @@ WIDTH = 110
 
 
 def template(verb: Verb[Any, Any]) -> str:
-    """Return the text of a study file to fill in.
+    """Return the text of a study file that the user can fill in.
 
-    It has one case: the defaults, and settings without a default.
+    It has one case with all defaults. Settings without a default are left to the user.
 
     >>> from attnlaw.verbs import find_verb
     >>> print(template(find_verb("two_layer"))[:37])
@@ -359,7 +374,7 @@ def template(verb: Verb[Any, Any]) -> str:
 
 
 def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
-    """Return the comment and the line of a key; the line is commented out if the key has a default."""
+    """Return the comment and the line of a key. If the key has a default, the line is commented out."""
     rule = field.rule
     what = [rule.help.rstrip("."), field.expected]
     if rule.requires:
@@ -379,7 +394,7 @@ def _key(field: SettingField, keys: Mapping[str, SettingField]) -> str:
 
 
 def _template_points(field: SettingField) -> list[Any]:
-    """Return two values to sweep over: the default (or the minimum) and something above it."""
+    """Return two example values for a sweep: the default (or the minimum) and a larger value."""
     rule, whole = field.rule, int in field.types and float not in field.types
     known = [value for value in (field.default, rule.minimum) if isinstance(value, int | float) and value > 0]
     first = float(known[0]) if known and math.isfinite(known[0]) else 1.0
@@ -390,7 +405,7 @@ def _template_points(field: SettingField) -> list[Any]:
 
 
 def _toml(value: Any) -> str:
-    """Write a value as TOML. A text in quotes is the same as in JSON."""
+    """Return a value as TOML. A text in quotes has the same form as in JSON."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, float) and math.isinf(value):

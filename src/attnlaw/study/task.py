@@ -1,7 +1,7 @@
-"""A task of a study: a verb with one record of settings (which include its seed), and how it ended.
+"""A task of a study: a verb with one record of settings, including its seed. An `Ending` says how it ended.
 
-The key of a task is a hash of verb, settings and version, so its row depends on nothing else. Workers call
-`run_batch`. They write large tables themselves, and return rows as short JSON texts.
+The key of a task is a hash of verb, settings and version, because its row depends on nothing else. Workers
+call `run_batch`. They write large tables themselves, and return rows as short JSON texts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TASK_LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Task:
-    """One row to compute: a verb and the case that it runs."""
+    """One row to compute: a verb, and the case that it computes."""
 
     verb: Verb[Any, Any]
     case: Settings
@@ -46,26 +46,29 @@ class Task:
 
     @cached_property
     def key(self) -> str:
-        """128 bits of SHA-256 of the verb, the settings that have an effect, and the version."""
+        """128 bits of a SHA-256 hash of the verb, the settings that have an effect, and the version."""
         identity = [self.verb.name, self.case.to_row(), __version__]
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
 
     @cached_property
     def group(self) -> Hashable | None:
-        """Equal for tasks that are computed together; None for a task that is computed alone."""
+        """The group of tasks that are computed together. None for a task that is computed alone."""
         value = None if self.verb.batch_key is None else self.verb.batch_key(self.case)
         return None if value is None else (self.verb.name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave out the key, so that a worker with another version of attnlaw returns another key."""
+        """Leave the cached key out of the pickle, so that a worker computes it with its version of attnlaw.
+
+        If that version differs, the key differs too.
+        """
         return Task, (self.verb, self.case)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a task ended: with an error, or with a row (JSON text of its cells) and tables (names and paths).
+    """The ending of a task: an error, or a row (JSON text of its cells) and tables (names and paths).
 
-    `permanent` marks an error that another attempt would meet again.
+    `permanent` marks an error that would occur again in another attempt.
     """
 
     key: str
@@ -78,7 +81,7 @@ class Ending:
 
 
 def run_task(task: Task, folder: Path) -> Ending:
-    """Compute one task and write its tables. Any exception becomes the error of its row."""
+    """Compute one task and write its tables. Any exception becomes the error of the ending."""
     start = time.perf_counter()
     try:
         (record,) = task.verb.run([task.case], no_progress)
@@ -90,9 +93,10 @@ def run_task(task: Task, folder: Path) -> Ending:
 
 
 def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
-    """Compute the tasks of one group together. Return the endings of those that succeeded, with equal times.
+    """Compute the tasks of one group together. Return the endings of those that succeeded.
 
-    Tasks that met an error are missing, and so are all tasks after an error of `run`. Compute these alone.
+    Each gets an equal share of the time. The list lacks tasks with an error, and all tasks after an error of
+    `run`. The caller must compute these alone.
     """
     start = time.perf_counter()
     written = []
@@ -106,9 +110,10 @@ def run_tasks_together(tasks: Sequence[Task], folder: Path) -> list[Ending]:
 
 
 def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the cells that a record adds to its row, and the names and paths of its tables.
+    """Write the tables of a record. Return the cells of its row, and the names and paths of the tables.
 
-    `export` makes the table of rows once for all tasks: for each task, it would take a millisecond.
+    The cells do not become a polars table here, because that takes a millisecond. `export` does it for all
+    tasks.
     """
     if isinstance(record, InputError):
         raise record
@@ -120,10 +125,10 @@ def _write_record(task: Task, record: Any, folder: Path) -> tuple[str, tuple[tup
 def run_batch(
     tasks: Sequence[Task], folder: Path, time_limit: float | None, time_twice: bool = False
 ) -> list[Ending]:
-    """Compute tasks in a worker process with one BLAS thread: groups together, the others one by one.
+    """Compute tasks in a worker process, with one BLAS thread. Groups run together, other tasks one by one.
 
-    Other threads of the process wait. With `time_twice`, a quick task runs a second time, to measure it after
-    its modules are loaded.
+    Other threads of the process wait. If `time_twice` is true, a quick task runs a second time, to measure it
+    after its modules are loaded.
     """
     from threadpoolctl import threadpool_limits
 
@@ -144,7 +149,7 @@ def run_batch(
 
 
 def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
-    """Split tasks into lists: one for each group, and one for each task without a group, in order."""
+    """Split tasks into lists, in order: one list for each group, and one for each task without a group."""
     tasks_by_group: dict[Hashable, list[Task]] = {}
     for task in tasks:
         tasks_by_group.setdefault(task.key if task.group is None else task.group, []).append(task)
@@ -152,7 +157,10 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
-    """Return the ending with the time of a second run if the first was quick (imports may dominate it).
+    """Run a quick task again. Return the ending with the time of the second run.
+
+    Imports may take most of the first run. If that was not quick, or if the second run fails, its time is
+    kept.
 
     >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5
@@ -168,8 +176,9 @@ def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending
 def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
     """Write a table as `parts/NAME/KEY-DIGEST.parquet`, and return this path.
 
-    The digest is that of the file, so a changed table does not replace the old one before a row names it. The
-    table is first written to another folder, so that `parts` contains only whole files.
+    The name has a digest of the content. So a changed table does not replace the old one, which a row may
+    still refer to. The table is first written to another folder, so that `parts` contains only complete
+    files.
     """
     data = to_parquet(table)
     place = Path("parts", name, f"{key}-{hashlib.sha256(data).hexdigest()[:16]}.parquet")
@@ -182,10 +191,9 @@ def write_table(table: pl.DataFrame, name: str, key: str, folder: Path) -> str:
 
 
 def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | None:
-    """Read from a task's marker why its worker died, and remove the marker.
+    """Return why the worker of a task died, in one line. None if the task had not begun.
 
-    Returns:
-        The cause in one line; None if the task had not begun.
+    The cause comes from the task's marker file, which is then removed.
     """
     path = folder / "running" / key
     try:
@@ -200,7 +208,10 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
 
 
 def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:
-    """Compute a task while a marker file says that it runs. If the process exits, the marker stays."""
+    """Compute a task while a marker file shows that it is running.
+
+    If the process exits, the marker is left.
+    """
     path = folder / "running" / task.key
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exit_after(time_limit, path):
@@ -211,10 +222,10 @@ def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Endi
 
 @contextmanager
 def _exit_after(time_limit: float | None, path: str | Path) -> Iterator[None]:
-    """Exit the process after the time limit, and write the traceback to a file.
+    """Exit the process if the block exceeds the time limit, and write the traceback to a file.
 
-    The watchdog is a thread of the interpreter that needs no lock. So it also ends a task that hangs in
-    compiled code.
+    The watchdog is a thread of the interpreter that does not need the interpreter's lock. So it also ends a
+    task that hangs in compiled code.
     """
     with Path(path).open("w") as file:
         if time_limit is not None:

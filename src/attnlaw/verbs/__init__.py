@@ -1,7 +1,7 @@
-"""The table of verbs. Each verb is a module or a folder here that declares it as `VERB`.
+"""The table of verbs. Each verb is a module or a folder in this package that declares it as `VERB`.
 
-A declaration imports polars, torch and other slow libraries only in functions, so that `attnlaw --help` and
-error messages come at once.
+A declaration imports polars, torch and other slow libraries only inside functions. So `attnlaw --help` and
+error messages appear at once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ RECORDED_VERBS: dict[str, tuple[str, str]] = {
 
 
 def verb_module(name: str) -> str:
-    """Return the module that declares a verb. `learn.simulate` is declared with `learn`."""
+    """Return the name of the module that declares a verb.
+
+    `learn.simulate` is declared in the module of `learn`.
+    """
     first = name.partition(".")[0]
     known = VERBS | STUDY_VERBS | RECORDED_VERBS
     if first not in known:
@@ -58,7 +61,7 @@ def verb_module(name: str) -> str:
 
 
 def find_verb(name: str) -> Verb[Any, Any]:
-    """Return the verb of this name. `learn.simulate` is the verb that simulates `learn`."""
+    """Return the verb that has this name. `learn.simulate` is the verb that simulates `learn`."""
     verb: Verb[Any, Any] = import_module(verb_module(name)).VERB
     while verb.name != name and verb.simulation is not None:
         verb = verb.simulation
@@ -69,5 +72,5 @@ def find_verb(name: str) -> Verb[Any, Any]:
 
 @cache
 def verb_function(name: str) -> Callable[..., Any]:
-    """Return the Python function of a verb, as `attnlaw.NAME` gives it."""
+    """Return the Python function of a verb, which users call as `attnlaw.NAME`."""
     return python_function(find_verb(name))

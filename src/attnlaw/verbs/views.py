@@ -1,9 +1,8 @@
 """Show, draw, save and load results.
 
-A verb's folder may have parts of its own, which are found by name. Otherwise the generic views of `render`
-apply.
+The folder of a verb may have the files below. If a file is missing, the generic views of `render` are used.
 
-| part | has |
+| file | content |
 |---|---|
 | `terminal.py` | `show_case(result, console)` for each case; `show_summary(result, console)` after the last |
 | `page.py` | `page(result, figures) -> str`, the HTML of report.html; `notebook_html(result) -> str` |
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 
     from attnlaw.render.charts.figure import Figure
 
-STORE = "store.sqlite"  # of a study, in the directory of its rows
+STORE = "store.sqlite"  # the store of a study, in the directory of its rows
 
 
 def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
-    """Import a part of a verb's folder by name; return None if the verb does not have it."""
+    """Import a file of a verb's folder, such as `charts`. Return None if the verb does not have it."""
     module = verb_module(verb.name)
     package = import_module(module)
     if not hasattr(package, "__path__") or find_spec(f"{module}.{name}") is None:
@@ -49,7 +48,7 @@ def find_part(verb: Verb[Any, Any], name: str) -> ModuleType | None:
 
 
 def show(result: Result, console: Console | None = None) -> None:
-    """Print a result as its command does. A case that failed shows its error in one line."""
+    """Print a result as its command does. For a case that failed, print its error in one line."""
     from attnlaw.render.terminal.console import output, print_message
 
     terminal, console = find_part(result.verb, "terminal"), console or output
@@ -69,7 +68,7 @@ def show(result: Result, console: Console | None = None) -> None:
 
 
 def show_end(result: Result, console: Console) -> None:
-    """Print what comes after the last case. A verb without `terminal.py` prints everything here."""
+    """Print the text after the last case. For a verb without `terminal.py`, this prints the whole result."""
     terminal = find_part(result.verb, "terminal")
     if terminal is None:
         from attnlaw.render.terminal.view import show
@@ -80,16 +79,18 @@ def show_end(result: Result, console: Console) -> None:
 
 
 def progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that shows progress in a notebook and nothing anywhere else."""
+    """Return a context that shows progress in a notebook. Outside a notebook, it shows nothing."""
     from attnlaw.render.terminal.console import notebook_progress
 
     return notebook_progress(name)
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Draw the charts that the verb declares and the rows allow. Without any, draw its first quantity.
+    """Return the figures that the verb declares and the rows allow.
 
-    If the theory failed in every case, draw the charts of the simulation.
+    If there are none, draw the first quantity.
+
+    If the theory failed in every case, return the figures of the simulation.
     """
     from attnlaw.render.charts.figure import Figure, number_duplicates
     from attnlaw.render.charts.lines import first_quantity
@@ -116,21 +117,21 @@ def page_of(result: Result, figures: Sequence[Figure]) -> str:
 
 
 def notebook_html(result: Result) -> str:
-    """Return what a notebook shows: the view of the verb if it has one, otherwise its quantities."""
+    """Return the HTML that a notebook shows: the special view of the verb, or else its quantities."""
     from attnlaw.render.pages.notebook import result_html
 
     return str(getattr(find_part(result.verb, "page"), "notebook_html", result_html)(result))
 
 
 def plot(result: Result, name: str | None = None) -> Any:
-    """Return the chart of this name, or the first one, for a notebook without a network."""
+    """Return the chart of this name, or the first chart. A notebook can show it without a network."""
     from attnlaw.render.charts.style import offline_chart
 
     return offline_chart(figure_to_plot(result, name).draw())
 
 
 def figure_to_plot(result: Result, name: str | None = None) -> Figure:
-    """Return the figure of this name, or the first one; raise an `InputError` if nothing can be drawn."""
+    """Return the figure of this name, or the first figure. Raise an `InputError` if nothing can be drawn."""
     drawn = {figure.name: figure for figure in figures_of(result.for_plotting())}
     if not drawn:
         raise InputError(
@@ -144,7 +145,8 @@ def figure_to_plot(result: Result, name: str | None = None) -> Figure:
 def save(result: Result, directory: str | os.PathLike[str], figures: str | None, progress: Progress) -> Path:
     """Write the files of a result and report.html, as `Result.save` describes.
 
-    Everything is drawn before the first file is replaced. The files of an older result in the directory go.
+    Everything is drawn before the first file is replaced. The files of an older result in the directory are
+    removed.
     """
     from attnlaw.render.charts.paper import figure_files
 
@@ -160,7 +162,10 @@ def save(result: Result, directory: str | os.PathLike[str], figures: str | None,
 
 
 def result_directory(path: str | os.PathLike[str], verb: Verb[Any, Any]) -> Path:
-    """Return the directory for a result, created if needed; raise an `InputError` if it is taken."""
+    """Return the directory for a result, and create it if needed.
+
+    Raise an `InputError` if it holds a study, or a summary.json that does not belong to a result.
+    """
     folder = writable_directory(path)
     if (folder / STORE).exists():
         raise InputError(f"{folder}: holds a study; give another directory")
@@ -187,7 +192,7 @@ def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
 
 
 def written_files(folder: Path) -> list[Path]:
-    """Return the paths that the result in a directory may have; none if there is no result."""
+    """Return the paths of all files that the result in a directory may have. Empty if there is no result."""
     if not (folder / MANIFEST).exists():
         return []
     names = [MANIFEST, ROWS]
@@ -201,13 +206,13 @@ def written_files(folder: Path) -> list[Path]:
 
 
 def load(directory: str | os.PathLike[str]) -> Result:
-    """Read the result that a command, a study, a monitor or `Result.save` wrote into a directory.
+    """Read a result from a directory that a command, a study, a monitor or `Result.save` wrote.
 
     Args:
         directory: A directory with the file attnlaw.json.
 
     Returns:
-        The same result, without its records. Tables and quantities are attributes as before.
+        The same result, but without its records. Tables and quantities are attributes as before.
     """
     folder = Path(directory)
     with as_input_error(f"{folder}: cannot be looked at", "give a directory that attnlaw wrote"):

@@ -7,7 +7,7 @@ from attnlaw.core.settings import Settings, setting, settings_dataclass
 
 @settings_dataclass
 class Workers(Settings):
-    """Choose `jobs` local workers, a running cluster at `dask`, or `slurm` options with `jobs`."""
+    """The choice of workers: `jobs` local ones, a running cluster at `dask`, or `jobs` on Slurm."""
 
     jobs: int | None = setting(
         default=None, help="Workers of a local Dask cluster, or on Slurm.", minimum=1, metavar="N"

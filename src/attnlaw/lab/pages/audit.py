@@ -2,7 +2,7 @@
 # [tool.marimo.display]
 # theme = "system"
 # ///
-"""The page of an audit: choose a matrix of a model, and see laws over its spectrum."""
+"""The page of an audit: the user chooses a matrix of a model and sees laws over its spectrum."""
 
 import marimo
 

@@ -2,7 +2,7 @@
 # [tool.marimo.display]
 # theme = "system"
 # ///
-"""The page of any verb: controls of its settings, its charts and numbers, its simulation."""
+"""The page of any verb: controls for its settings, its charts and numbers, and its simulation."""
 
 import marimo
 
@@ -67,7 +67,7 @@ def _(mo):
 @app.cell
 def _(InputError, desk, mo, replace, shown, trained, values):
     def _found():
-        """Return the state of the page and its result, or None and the error in its settings."""
+        """Return the state of the page and its result. If a setting is wrong, return None and the error."""
         try:
             state, run = desk.state(values), trained()
             if run is None or run.state.arguments != state.arguments:
@@ -94,7 +94,10 @@ def _(desk, mo, widgets):
 @app.cell
 def _(InputError, BackgroundSimulation, beside, desk, mo, panel, runs, shown, start, stop):
     def _pressed():
-        """Start or stop the simulation. Return a clock while it runs, and an error message."""
+        """Start or stop the simulation.
+
+        Return a clock if it was started (otherwise None), and an error message.
+        """
         if stop.value or start.value:
             for run in runs:
                 run.stop()

@@ -1,4 +1,4 @@
-"""Heat maps: cells of two categories, such as layers and heads, and fields over two numbers."""
+"""Heat maps over two categories, such as layers and heads, or over two numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 1])
 
 @dataclass(frozen=True)
 class Shades:
-    """How cells are coloured: by a scale of numbers, or with one colour for each category."""
+    """The colours of cells: a scale for numbers, or one colour for each category."""
 
     scale: str = "linear"
     domain: tuple[float, float] | None = None
@@ -52,14 +52,18 @@ def cell_maps(
     domain: tuple[float, float] | None = None,
     tooltip: Sequence[str] = (),
 ) -> Drawings:
-    """Yield a heat map of `colour` over x and y for each combination of the other settings.
+    """Yield a heat map of `colour` over `x` and `y` for each combination of the other settings.
 
     Args:
-        x: columns (`head`, `expert`); those that have values are joined into one axis.
-        colour: column of numbers or of names of variants.
-        panel: column whose values each get a panel with its own scale.
-        scale: of the colours: "linear", "sqrt" or "log"; `domain` are its ends.
-        tooltip: columns that a cell shows under the pointer.
+        view: the view that provides settings and labels.
+        rows: the rows to draw.
+        x: columns such as `head` and `expert`. Those that have values are joined into one axis.
+        y: the column of the y axis.
+        colour: a column of numbers or of names of variants.
+        panel: a column. Each of its values gets a panel with a separate colour scale.
+        scale: the kind of colour scale: "linear", "sqrt" or "log".
+        domain: the values at the two ends of the colour scale. None takes them from the rows.
+        tooltip: the columns that a cell shows under the pointer.
     """
     axis, variants = view.verb.axis, view.value_labels.variants.get(colour)
     shades = Shades(scale, domain, None if variants is None else _variant_colours(variants))
@@ -108,7 +112,7 @@ def joined_columns(rows: pl.DataFrame, names: Sequence[str]) -> pl.Expr:
 
 
 def cell_texts(view: ChartView, rows: pl.DataFrame, names: Sequence[str]) -> pl.Series:
-    """Return the text that each cell shows under the pointer: the named columns with their values."""
+    """Return the text that each cell shows under the pointer. It names the columns and their values."""
     labels = {name: view.verb.label(name) for name in names}
     texts = [
         "; ".join(f"{labels[name]} {format_short(row[name])}" for name in labels if row[name] is not None)
@@ -128,12 +132,13 @@ def draw_cells(
     upright_labels: bool = False,
     hide_labels: bool = False,
 ) -> alt.Chart:
-    """Draw cells of two categories; `x` and `y` are titles of the axes.
+    """Draw cells of two categories. `x` and `y` are the titles of the axes.
 
     Args:
-        rows: columns x (all null for one column of cells), y, colour, and text, shown under the pointer.
-        upright_labels: turn the labels of the x axis by 90 degrees.
-        hide_labels: leave out the labels of the y axis.
+        rows: the columns x, y, colour and text. The text is shown under the pointer. If x is null in all
+            rows, there is one column of cells.
+        upright_labels: whether to turn the labels of the x axis by 90 degrees.
+        hide_labels: whether to leave out the labels of the y axis.
     """
     plain = {"ticks": False, "domain": False, "grid": False, "labelOverlap": True}
     down = alt.Axis(**plain, **({"labelOpacity": 0} if hide_labels else {}))
@@ -159,7 +164,10 @@ def draw_cells(
 
 
 def is_evenly_spaced(values: pl.Series) -> bool:
-    """Return whether there are at least three values at equal distances, as `draw_field` needs them."""
+    """Return whether there are at least three values and their distances are equal.
+
+    `draw_field` needs that.
+    """
     steps = np.diff(values.unique().sort().to_numpy())
     return steps.size > 1 and bool(np.allclose(steps, steps[0], rtol=1e-6))
 
@@ -167,12 +175,15 @@ def is_evenly_spaced(values: pl.Series) -> bool:
 def draw_field(
     rows: pl.DataFrame, lines: pl.DataFrame, x: str, y: str, legend: str, shades: Shades
 ) -> alt.LayerChart:
-    """Draw cells over two evenly spaced numbers, and dashed white lines across them.
+    """Draw cells over two evenly spaced numbers, with dashed white lines across them.
 
     Args:
-        rows: columns x, y, colour.
-        lines: columns x, y, name.
-        x: title of the x axis; `y` is that of the y axis, `legend` that of the colours.
+        rows: a table with the columns x, y and colour.
+        lines: a table with the columns x, y and name.
+        x: the title of the x axis.
+        y: the title of the y axis.
+        legend: the title of the colour scale.
+        shades: the colours.
     """
     steps, scales = {}, {}
     for name in ("x", "y"):

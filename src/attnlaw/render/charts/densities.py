@@ -37,12 +37,12 @@ def draw_spectrum(
     """Draw a predicted density over a histogram of measured values. Either may be empty.
 
     Args:
-        density: columns x, density, detail (a number for each piece of the line).
-        x: title of the x axis.
-        values: measured values; zeros are left out if there is an atom or no density.
-        atom: predicted weight at zero, written in the title.
-        outliers: predicted places, drawn as triangles.
-        name: of the measured values, in the legend.
+        density: a table with the columns x, density and detail (a number for each piece of the line).
+        x: the title of the x axis.
+        values: the measured values. Zeros are left out if there is an atom or no density.
+        atom: the predicted weight at zero, which the title states.
+        outliers: the predicted outliers, drawn as triangles.
+        name: the name of the measured values in the legend.
     """
     weights = [f"predicted {atom:.3f}"] if atom > 0 else []
     layers = []
@@ -75,9 +75,10 @@ def draw_spectrum(
 
 
 def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[str, Any]]:
-    """Return the bars of a histogram as a density, over the range of the values and of `density_x`.
+    """Return the bars of a histogram that is normalised to a density.
 
-    `total` is the number of all values; it is larger than that of `values` if some are left out.
+    It covers the range of the values and of `density_x`. `total` is the number of all values, which is larger
+    than the number of `values` if some are left out.
     """
     if not values.size:
         return []
@@ -91,7 +92,7 @@ def histogram(values: Any, density_x: Any, total: int, name: str) -> list[dict[s
 
 
 def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
-    """Draw the bars of `histogram` up to the height `most`; `x` are options of the x axis."""
+    """Draw the bars of `histogram` up to the height `most`. `x` holds options of the x axis."""
     y = alt.Y("height:Q", title="density", scale=alt.Scale(domain=[0.0, most]))
     drawn = alt.Chart(inline_data(bars)).mark_bar(color=BARS, stroke="white", strokeWidth=0.3)
     return drawn.encode(x=alt.X("left:Q", **x), x2="right:Q", y=y, y2="floor:Q")
@@ -100,12 +101,13 @@ def draw_histogram(bars: Rows, most: float, **x: Any) -> alt.Chart:
 def laws_over_histogram(
     values: NDArray[np.float64], curves: Mapping[str, Curve], colours: Mapping[str, int], x: str
 ) -> alt.LayerChart:
-    """Draw a histogram of positive values under a line for each law.
+    """Draw a line for each law over a histogram of positive values.
 
     Args:
-        curves: places and densities of each law, by name.
-        colours: index into the palette, by name.
-        x: title of the x axis.
+        values: the values of the histogram.
+        curves: the points and the densities of each law, by name.
+        colours: the index of each law's colour in the palette, by name.
+        x: the title of the x axis.
     """
     bars = histogram(values, np.zeros(0), values.size, "measured")
     layers = [draw_histogram(bars, ROOM * max(bar["height"] for bar in bars), title=x)]
@@ -136,8 +138,8 @@ def ridge_panel(
     """Draw one spectrum of a ridge: a line over bars, with triangles at `marks`.
 
     Args:
-        more: further layers.
-        bars: from x to the column `x2`, and from y to the column `low`.
+        more: further layers of the chart.
+        bars: rows for the bars. A bar reaches from `x` to `x2` and from `y` down to `low`.
     """
     layers = []
     if len(bars):

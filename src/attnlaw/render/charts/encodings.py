@@ -1,4 +1,4 @@
-"""Parts that many charts share: inline data, axes, colours, dashes, legends, titles of panels."""
+"""Parts that many charts share: inline data, axes, colours, dashes, legends and panel titles."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Rows = pl.DataFrame | Sequence[Mapping[str, Any]]
 
 
 def inline_data(rows: Rows) -> alt.Data:
-    """Return rows as the data of a chart, in one JSON string; infinities and NaN become null.
+    """Return rows as the data of a chart, in one JSON string. Infinities and NaN become null.
 
-    Altair copies and checks a list of rows many times, but not a string.
+    Altair copies and checks a list of rows many times, but it does not do so with a string.
     """
     if isinstance(rows, pl.DataFrame):
         values = rows.write_json()
@@ -49,7 +49,8 @@ def integer_axis(values: Iterable[int], most: int = 8) -> alt.Axis:
 def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
     """Return a logarithmic axis over positive values.
 
-    Ticks are at the decades. If these are few, ticks are also at 3, or at 2 and 5.
+    There is a tick at each power of ten. If these are few, there are also ticks at 3, or at 2 and 5, times
+    each power.
 
     >>> [log_axis(ends).to_dict()["values"] for ends in ([0.02, 3.0], [0.9, 12.0])]
     [[0.03, 0.1, 0.3, 1.0, 3.0], [1.0, 2.0, 5.0, 10.0]]
@@ -69,25 +70,34 @@ def log_axis(values: Iterable[float], **more: Any) -> alt.Axis:
 def colour_encoding(
     colours: Mapping[str, str], column: str = "series", legend_for_one: bool = False, **legend: Any
 ) -> alt.Color:
-    """Return a colour for each series. A single series has no legend, except with `legend_for_one`."""
+    """Return the encoding that gives each series its colour.
+
+    A single series has no legend unless `legend_for_one` is true.
+    """
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     shown = alt.Legend(title=None, **legend) if legend_for_one or len(colours) > 1 else None
     return alt.Color(f"{column}:N", scale=scale, legend=shown)
 
 
 def dash_encoding(column: str, dashes: Mapping[str, Sequence[float]], **legend: Any) -> alt.StrokeDash:
-    """Return the dashes for each value of a column. Without options `legend`, there is no legend."""
+    """Return the encoding that gives each value of a column its dashes.
+
+    There is a legend only if options are passed as `legend`.
+    """
     scale = alt.Scale(domain=list(dashes), range=list(dashes.values()))
     shown = alt.Legend(**legend) if legend else None
     return alt.StrokeDash(f"{column}:N", title=None, scale=scale, legend=shown)
 
 
 def panel_title(text: str) -> alt.TitleParams:
-    """Return a title that starts at the plot, not at its axis labels, so that titles line up."""
+    """Return a title that starts at the left edge of the plot.
+
+    By default it would start at the axis labels, and titles of several panels would not line up.
+    """
     return alt.TitleParams(as_title(text), frame="group", anchor="start")
 
 
 def with_theory_legend(lines: alt.Chart, hue: str = GREY, name: str = "theory") -> alt.Chart:
-    """Add an entry for the lines to the legend."""
+    """Return the lines with an entry `name` in the legend."""
     dash = dash_encoding("theory", {name: [1, 0]}, symbolType="stroke", symbolStrokeColor=hue)
     return lines.encode(strokeDash=dash).transform_calculate(theory=f"'{name}'")

@@ -19,13 +19,13 @@ class Figure:
     """A chart with its name, title and caption, for a page and for a paper.
 
     Args:
-        name: name of its file, without ending.
-        title: says what is drawn.
-        caption: says how to read it.
-        make_chart: returns the altair chart.
-        on_page: False if the page has an interactive version; the figure is then only for papers.
-        model: the model that it shows, if the result has several.
-        settings_text: returns the settings behind it, in words.
+        name: the name of the file, without ending.
+        title: a text that says what is drawn.
+        caption: a text that says how to read it.
+        make_chart: a function that returns the altair chart.
+        on_page: False if the page has an interactive version. The figure is then only for papers.
+        model: the model that it shows, if the result has several; otherwise None.
+        settings_text: a function that returns the settings of the result in words.
         version: the version of attnlaw that computed the result.
     """
 
@@ -39,7 +39,10 @@ class Figure:
     version: str = ""
 
     def draw(self) -> Any:
-        """Return the altair chart. It is made without altair's checks, which would take most of the time."""
+        """Return the altair chart.
+
+        Altair's checks are switched off, because they would take most of the time.
+        """
         from altair.utils.schemapi import debug_mode
 
         with debug_mode(False):
@@ -56,7 +59,7 @@ class Figure:
 
 
 def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
-    """Append numbers to names that several figures share."""
+    """Return the figures with a number at the end of each name that several figures share."""
     many = Counter(figure.name for figure in figures)
     numbers = {name: count(1) for name in many}
     ends = [f"_{next(numbers[figure.name])}" if many[figure.name] > 1 else "" for figure in figures]
@@ -64,7 +67,7 @@ def number_duplicates(figures: Sequence[Figure]) -> list[Figure]:
 
 
 def unique_suffixes(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return a different suffix for file names for each label; a label may contain any letters.
+    """Return a unique suffix for file names for each label. Labels may contain any characters.
 
     >>> unique_suffixes({"a/b": "b", "a/B": "B", "c: d": "c: d"})
     {'a/b': '_b', 'a/B': '_B-2', 'c: d': '_c-d'}

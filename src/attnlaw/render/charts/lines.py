@@ -1,4 +1,4 @@
-"""Line charts with error bars, points of a simulation, thresholds, and a guide of known slope."""
+"""Line charts with error bars, points of a simulation, thresholds, and a dashed guide line of known slope."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_DOTS = 40  # a line with more points has no dots
 
 
 def first_quantity(result: Result) -> list[Figure]:
-    """Draw the first quantity that has values, over the setting that varies most."""
+    """Draw the first quantity that has values. The x axis is the setting that varies most."""
     view = ChartView.of(result)
     rows = view.rows
     numbers = (quantity for quantity in view.verb.quantities if quantity.kind in ("float", "int", "small"))
@@ -66,10 +66,11 @@ def line_charts(
 
     Args:
         sizes: the simulation's setting for its size. The rows of the simulation are drawn as points.
-        thresholds: returns the thresholds for the rows of a chart, with the columns x and name.
+        thresholds: a function that returns the thresholds for the rows of a chart, with the columns x and
+        name.
         log: whether both axes are logarithmic.
         log_x: whether the x axis is logarithmic.
-        slope: slope of a dashed guide through the last point; needs `log`.
+        slope: the slope of a dashed guide line through the last point. It needs `log`.
     """
     rows = rows.drop_nulls([x, y])
     if rows[x].dtype.is_float():
@@ -119,7 +120,7 @@ def line_charts(
 def _average_by_size(
     view: ChartView, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], sizes: str
 ) -> pl.DataFrame:
-    """Return means of a simulation by size, with their errors and a name for each size."""
+    """Return the means of a simulation at each size, with their errors and the name of the size."""
     assert view.simulation is not None
     means = view.mean_lines(rows, x, y, by, sizes)[0].sort(sizes, maintain_order=True)
     ending = " (± s.e.)" if means["error"].count() else ""
@@ -148,14 +149,15 @@ def draw_lines(
     """Draw lines with bars of one standard error. If the column x has texts, only points are drawn.
 
     Args:
-        rows: columns x, y, error (may be null), series.
-        x: title of the x axis; `y` is that of the y axis.
-        points: measured values, with the same columns and `size`, which names them.
-        thresholds: columns x, name; drawn as dotted vertical lines.
-        log: make both axes logarithmic; bars that reach zero are cut.
-        slope: of a guide through the last point of the first series; needs `log`.
-        from_zero: let the y axis start at zero.
-        line_name: of the lines in the legend, if there are `points`.
+        rows: a table with the columns x, y, error (may be null) and series.
+        x: the title of the x axis.
+        y: the title of the y axis.
+        points: measured values, with the same columns and a column `size` for the legend.
+        thresholds: a table with the columns x and name, drawn as dotted vertical lines.
+        log: whether both axes are logarithmic. Bars that reach zero are then cut.
+        slope: the slope of a guide line through the last point of the first series. It needs `log`.
+        from_zero: whether the y axis starts at zero.
+        line_name: the name of the lines in the legend, if there are `points`.
     """
     numeric = rows["x"].dtype.is_numeric()
     drawn = _with_bars(rows.filter(pl.col("y") > 0) if log else rows, log)
@@ -220,7 +222,10 @@ def _threshold_lines(places: pl.DataFrame) -> list[Any]:
 
 
 def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
-    """Return a dashed line of this slope through the last point of the first series, and its label."""
+    """Return a dashed line of this slope and its label.
+
+    It passes through the last point of the first series.
+    """
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
     ends = rows["x"].min(), last["x"]
     name = f"slope {slope}".replace("-", "−")
@@ -232,14 +237,17 @@ def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, A
 
 
 def _decades(rows: pl.DataFrame) -> alt.Axis:
-    """Return an axis with ticks at powers of ten, from below the lowest bar to above the highest."""
+    """Return an axis with ticks at powers of ten, from below the lowest error bar to above the highest."""
     known = [value for name in ("y", "low", "high") for value in rows[name].drop_nulls()] or [1.0]
     low, high = math.log10(min(known)), math.log10(max(known))
     return alt.Axis(values=[10.0**k for k in range(math.floor(low), math.ceil(high) + 1)], format="~e")
 
 
 def _measured_axis(x: pl.Series) -> alt.Axis:
-    """Return an axis with ticks at the points; if these are not whole numbers, at 1 and 3 of every decade."""
+    """Return an axis with ticks at the points.
+
+    If the points are not whole numbers, the ticks are at 1 and 3 times each power of ten.
+    """
     points = sorted(set(x.filter(x > 0).to_list()))
     if not points or all(point == round(point) for point in points):
         return alt.Axis(values=points, format="~d", grid=False, labelOverlap=True)

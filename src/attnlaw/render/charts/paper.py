@@ -52,7 +52,7 @@ NESTED = ("hconcat", "vconcat", "concat", "layer")
 
 
 def figure_files(figures: Iterable[Figure], folder: Path, ending: str) -> dict[Path, bytes]:
-    """Return the file NAME.ending and the caption file of every figure, by path."""
+    """Return the contents of two files for every figure, by path: NAME.ending and the caption."""
     paths = {folder / f"{figure.name}.{ending}": figure for figure in figures}
     drawn = {path: chart_bytes(_chart_with_model(figure), path) for path, figure in paths.items()}
     return drawn | {caption_path(path): figure.caption_text.encode() for path, figure in paths.items()}
@@ -72,10 +72,11 @@ def caption_path(path: Path) -> Path:
 
 
 def save_chart(chart: Any, path: str | os.PathLike[str]) -> Path:
-    """Write an altair chart for a two-column paper.
+    """Write an altair chart for a two-column paper, and return the path.
 
     Args:
-        path: ends in .pdf, .svg or .png (300 pixels per inch).
+        chart: the altair chart.
+        path: a path that ends in .pdf, .svg or .png (300 pixels per inch).
 
     Raises:
         InputError: if the path has another ending, or if the labels are too wide for a page.
@@ -98,7 +99,7 @@ def chart_bytes(chart: Any, target: Path) -> bytes:
 
 
 def _in_points(drawing: str) -> str:
-    """Give width and height of an SVG the unit points: without a unit they would be 96ths of an inch.
+    """Write the unit "pt" after the width and the height of an SVG. Without it, the unit is 1/96 inch.
 
     >>> _in_points('<svg width="72" height="36.5"><rect width="9"/></svg>')
     '<svg width="72pt" height="36.5pt"><rect width="9"/></svg>'
@@ -108,7 +109,10 @@ def _in_points(drawing: str) -> str:
 
 
 def _chart_with_model(figure: Figure) -> Any:
-    """Return the chart, with the name of its model above it if there are several models."""
+    """Return the chart.
+
+    If the result has several models, the title starts with the name of the figure's model.
+    """
     chart = figure.draw()
     if figure.model is None:
         return chart
@@ -118,10 +122,10 @@ def _chart_with_model(figure: Figure) -> Any:
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """Return the Vega-Lite specification in the style of a paper, as wide as one column or two.
+    """Return the Vega-Lite specification of a chart in the style of a paper, one or two columns wide.
 
     Raises:
-        InputError: if its text leaves no room for panels on a page.
+        InputError: if the text of the chart leaves no room for its panels on a page.
     """
     spec = chart.to_dict(validate=False)
     beside = spec | {"config": CONFIG}
@@ -144,9 +148,10 @@ def _with_legend_below(spec: dict[str, Any], width: float) -> dict[str, Any]:
 
 
 def _fit_width(spec: dict[str, Any], target: float, least: float) -> dict[str, Any] | None:
-    """Scale the panels until the drawing is `target` wide; None if the widest would shrink below `least`.
+    """Scale the panels until the drawing is `target` wide.
 
-    The width is linear in the factor, except for rounded ticks, so secant steps from factor 1 find it.
+    Return None if that would make the widest panel narrower than `least`. The total width is linear in the
+    scaling factor, except for rounded ticks. So secant steps that start at factor 1 find the right factor.
     """
     smallest = min(1.0, least / max(_panel_widths(spec), default=PANEL))
     last, at_last = 1.0, _drawing_width(spec)
@@ -176,7 +181,7 @@ def _drawing_width(spec: dict[str, Any]) -> float:
 
 
 def _scale_panels(spec: dict[str, Any], factor: float) -> dict[str, Any]:
-    """Multiply the width of every panel by a factor; the height too, unless it would grow."""
+    """Multiply the width of every panel by a factor. The height is multiplied too, unless it would grow."""
     scaled = dict(spec)
     for side, by in (("width", factor), ("height", min(factor, 1.0))):
         if isinstance(spec.get(side), int | float):

@@ -1,4 +1,4 @@
-"""One style for all charts: a colour-blind-safe palette, drawing as SVG, and SVG inside a page.
+"""The style of all charts: a palette that colour-blind readers can distinguish, and drawing as SVG.
 
 Inside a page, colours follow its light or dark theme, ids are unique to the chart, and a mark with a
 description shows it under the pointer.
@@ -63,23 +63,23 @@ def palette(names: Iterable[str]) -> dict[str, str]:
 
 
 def finite_or_none(value: Any) -> Any:
-    """Replace floats that JSON cannot hold by None, also inside lists."""
+    """Replace NaN and infinity by None, also inside lists, because JSON cannot hold them."""
     if isinstance(value, list):
         return [finite_or_none(element) for element in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def as_title(name: str) -> str:
-    """Return a name as the title of a chart, with a space at its end, which is not drawn.
+    """Return a name as the title of a chart. It gets a space at its end, which is not drawn.
 
-    Without it, Vega takes a name such as `constructor` for a property of JavaScript and fails.
+    Without the space, Vega takes a name such as `constructor` for a property of JavaScript and fails.
     """
     return f"{name} "
 
 
 @cache
 def vl_converter() -> Any:
-    """Return the module vl_convert after it has registered our font."""
+    """Register attnlaw's font, and return the module vl_convert."""
     import vl_convert
 
     vl_convert.register_font_directory(str(files("attnlaw.render.charts") / "fonts"))
@@ -105,8 +105,8 @@ def _undrawable(reason: str) -> InputError:
 def compile_to_vega(spec: dict[str, Any]) -> str:
     """Compile a Vega-Lite specification to Vega, as JSON. Raise a ValueError if Vega-Lite fails.
 
-    Compiling does not look at the data. So an outline with placeholders is compiled and cached, and the data
-    are inserted afterwards. In the lab, that saves a quarter of the time of a drawing.
+    Compiling does not depend on the data. So a version with placeholders is compiled and cached, and the data
+    are inserted afterwards. In the lab, that saves a quarter of the drawing time.
 
     >>> chart = {"title": "a", "data": {"values": "[]"}, "mark": "point", "encoding": {}}
     >>> compile_to_vega(chart) == compile_to_vega(chart | {"title": "b"}).replace('"b"', '"a"')
@@ -144,14 +144,17 @@ def _compile_outline(outline: str) -> str:
 
 
 def house_spec(chart: Any) -> dict[str, Any]:
-    """Return the specification of a chart in our style; the chart's own configuration has priority."""
+    """Return the specification of a chart in attnlaw's style.
+
+    The configuration of the chart itself has priority.
+    """
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = _merge_configs(BASE_CONFIG, spec["config"])
     return spec
 
 
 def offline_chart(chart: Any) -> Any:
-    """Return the chart so that a notebook shows it as SVG instead of loading a script from the network."""
+    """Return a chart that a notebook shows as SVG. The original would load a script from the network."""
     # Setting an attribute of an altair chart would change its specification.
     object.__setattr__(chart, "__class__", _offline_class(chart.__class__))
     return chart
@@ -166,7 +169,10 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """Return the chart as an SVG element for a page; `name` makes its ids unique there."""
+    """Return the chart as an SVG element for a page.
+
+    Its ids start with `name`, so that they are unique there.
+    """
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)
@@ -182,14 +188,17 @@ def inline_svg(chart: Any, name: str) -> str:
     return re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", titled_svg)
 
 
-LEGEND_WIDTH, LETTER = 420, 6.0  # of a row of a legend below a panel, and of a letter in it, in pixels
+LEGEND_WIDTH, LETTER = 420, 6.0  # pixels: a legend below a panel, and a letter in it
 SYMBOL = 3.5  # width of a symbol with the space around it, in letters
 
 
 def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[str, Any]:
-    """Return the configuration of legends below the panels, in as many columns as their labels allow.
+    """Return the configuration for legends below the panels, in as many columns as fit.
 
-    `width` is that of a row of the legend, and `letter` the mean width of a letter, in pixels.
+    Args:
+        spec: the Vega-Lite specification, whose labels are measured.
+        width: the width of the legend in pixels.
+        letter: the mean width of a letter in pixels.
     """
     longest = max((len(name) for name in _legend_labels(spec)), default=1)
     columns = max(1, int(width / (letter * (longest + SYMBOL))))
@@ -198,7 +207,7 @@ def legend_below(spec: Mapping[str, Any], width: float, letter: float) -> dict[s
 
 
 def _legend_labels(spec: Any) -> Iterator[str]:
-    """Yield the labels of all legends: the domains of scales of colours, dashes and shapes."""
+    """Yield the labels of all legends. These are the domains of the scales of colours, dashes and shapes."""
     if isinstance(spec, list):
         for part in spec:
             yield from _legend_labels(part)
@@ -212,7 +221,7 @@ def _legend_labels(spec: Any) -> Iterator[str]:
 
 
 def _rewrite_tag(tag: str, ids: dict[str, str]) -> str:
-    """Replace the ids of a tag, and round its coordinates to a hundredth of a pixel."""
+    """Replace the ids in an SVG tag, and round its coordinates to a hundredth of a pixel."""
     tag = re.sub(r'\bid="([^"]*)"', lambda match: f'id="{ids[match[1]]}"', tag)
     tag = re.sub(r"url\(#([^)]*)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", tag)
     return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", tag)

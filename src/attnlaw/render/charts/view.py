@@ -1,4 +1,4 @@
-"""Charts as functions of a view on a result, which gives them rows, tables with settings, and labels."""
+"""Functions that draw charts get a view of a result: its rows, its tables with settings, and its labels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attnlaw.render.describe_rows import (
     varying_settings,
 )
 
-MOST_VALUES = 6  # of a setting that a caption lists
+MOST_VALUES = 6  # values of a setting that a caption lists
 NO_CASE: Mapping[str, Any] = {}
 Prepare = Callable[[Result], Result] | None
 # All charts of a result share a view. A view does not refer to its result, so both are freed together.
@@ -34,7 +34,7 @@ VIEWS: WeakKeyDictionary[Result, dict[Prepare, ChartView]] = WeakKeyDictionary()
 
 
 class Drawing(NamedTuple):
-    """A chart of some rows, before it is drawn."""
+    """A chart of some rows that is drawn later."""
 
     draw: Callable[[], Any]  # returns the altair chart
     case: Mapping[str, Any] = NO_CASE  # settings that all its rows share; they become part of the title
@@ -45,12 +45,12 @@ Drawings = Iterator[Drawing]
 
 
 class ChartView:
-    """The part of a result that charts read: rows that did not fail, and tables. NaN is null.
+    """The part of a result that charts read: its tables, and the rows that did not fail. NaN is null.
 
     Attributes:
-        rows: with the column `case`, by which tables refer to them.
+        rows: the rows. Tables refer to them by the column `case`.
         simulation: the view of the simulation's result, or None.
-        settings: the settings in the rows, without the seed.
+        settings: the names of the settings in the rows, without the seed.
     """
 
     def __init__(self, result: Result) -> None:
@@ -64,7 +64,7 @@ class ChartView:
 
     @classmethod
     def of(cls, result: Result, prepare: Prepare = None) -> ChartView:
-        """Return the view of a result, one for all its charts. `prepare` may change the result first."""
+        """Return the view of a result, which all its charts share. `prepare` may change the result first."""
         views = VIEWS.setdefault(result, {})
         if prepare not in views:
             views[prepare] = cls(result if prepare is None else prepare(result))
@@ -75,10 +75,10 @@ class ChartView:
         return ValueLabels(self.verb, self.rows)
 
     def frame(self, name: str, *needed: str) -> pl.DataFrame:
-        """Return the lines of a table that have all `needed` values, joined with the settings of their rows.
+        """Return the lines of a table, joined with the settings of their rows.
 
-        A column of the table has priority over a setting of the same name. If the result does not have the
-        table, there are no lines.
+        Lines in which a `needed` value is null are left out. A column of the table has priority over a
+        setting of the same name. If the result does not have the table, there are no lines.
         """
         if name not in self._frames:
             lines = self._tables.get(name)
@@ -90,7 +90,7 @@ class ChartView:
         return self._frames[name].drop_nulls(needed) if needed else self._frames[name]
 
     def cases(self, rows: pl.DataFrame, apart: Sequence[str]) -> RowsByCase:
-        """Yield the rows of each combination of the settings that vary, except those in `apart`."""
+        """Yield each combination of the settings that vary, except those in `apart`, with its rows."""
         return rows_by_case(rows, self.other_settings(rows, apart))
 
     def other_settings(self, rows: pl.DataFrame, apart: Sequence[str]) -> list[str]:
@@ -101,7 +101,10 @@ class ChartView:
     def same_settings(
         self, rows: pl.DataFrame, others: pl.DataFrame, ignored: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """Return the rows whose settings, except those in `ignored`, occur among those of other rows."""
+        """Return the rows whose settings also occur in `others`.
+
+        The settings in `ignored` are not compared.
+        """
         names = [name for name in self.settings if name not in ignored]
         shared = [name for name in names if has_values(rows, name) and has_values(others, name)]
         if not shared:
@@ -111,17 +114,17 @@ class ChartView:
     def mean_lines(
         self, rows: pl.DataFrame, x: str, y: str, by: Sequence[str], *more: str
     ) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Average rows that repeat a setting.
+        """Average the rows that have the same settings.
 
-        The error of a mean follows from the errors that its rows state (root of the sum of squares over their
-        number). If rows state none, it follows from their spread.
+        If the rows have errors, the error of a mean is the root of the sum of their squares, divided by the
+        number of rows. Otherwise it follows from the spread of the rows.
 
         Args:
-            by: columns whose values make the series.
+            by: columns whose values distinguish the series.
             more: further columns that distinguish points.
 
         Returns:
-            The columns x, y, error, series (with `by` and `more`), and a colour for each series.
+            A table with the columns x, y, error, series, `by` and `more`, and the colour of each series.
         """
         stated, combined_error = f"{y}_error", pl.lit(None, dtype=pl.Float64)
         if stated in rows.columns:
@@ -135,9 +138,12 @@ class ChartView:
         return self.with_series(means.select(*renamed, *by, *more), by)
 
     def with_series(self, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Add a column `series` that names the values of `by`. Return the rows, and a colour for each series.
+        """Add a column `series` with a name for the values of `by`.
 
-        If `by` is one column of variants or models, their labels are the names. Variants keep their colours.
+        Return the rows and the colour of each series.
+
+        If `by` is one column of variants or models, the names are their labels, and variants keep their
+        colours.
         """
         labels = self.value_labels
         alone = len(by) == 1 and by[0] in {*labels.variants, *labels.short}
@@ -161,9 +167,10 @@ class ChartView:
     def figures(
         self, name: str, title: str, caption: str, drawings: Iterable[Drawing], on_page: bool = True
     ) -> list[Figure]:
-        """Return a figure for each drawing: its title states the case, and its caption ends with the note.
+        """Return a figure for each drawing.
 
-        If there are several models, the name of a figure ends with that of its model.
+        Its title states the settings of the drawing, and its caption ends with the drawing's note. If there
+        are several models, the name of the figure ends with the name of its model.
         """
         figures = []
         for draw, case, note in drawings:
@@ -199,9 +206,9 @@ class ChartView:
         ]
 
     def _describe_values(self, values: pl.Series) -> str:
-        """Describe the values of a setting: all of them if they are few, else the first and the last.
+        """Return the values of a setting as text. If they are many, only the first and the last are named.
 
-        A list is in parentheses, because commas also separate settings.
+        A value that is a list is in parentheses, because commas also separate settings.
         """
         distinct = values.drop_nulls().unique(maintain_order=True)
         if distinct.len() > MOST_VALUES and distinct.dtype.is_numeric():
@@ -220,14 +227,14 @@ class ChartView:
 def chart(
     title: str, caption: str = "", *, name: str | None = None, on_page: bool = True, prepare: Prepare = None
 ) -> Callable[[Callable[[ChartView], Drawings]], Callable[[Result], list[Figure]]]:
-    """Turn a function of a view that yields drawings into a function of a result that returns figures.
+    """Decorate a function that yields drawings for a view. It becomes a function from a result to figures.
 
     Args:
-        title: of the figures; the settings of a drawing follow it.
-        caption: what is drawn and how to read it; the note of a drawing follows it.
-        name: of the figures; the name of the function by default.
-        on_page: False if the page has an interactive version; the figure is then only for papers.
-        prepare: changes the result before it is viewed.
+        title: the title of the figures. The settings of a drawing are added to it.
+        caption: a text that says what is drawn and how to read it. The note of a drawing is added to it.
+        name: the name of the figures; the name of the function by default.
+        on_page: False if the page has an interactive version. The figure is then only for papers.
+        prepare: a function that changes the result before it is viewed.
     """
 
     def decorate(draw: Callable[[ChartView], Drawings]) -> Callable[[Result], list[Figure]]:

@@ -14,7 +14,7 @@ TEMPLATES = f"{PACKAGE}/render/pages/templates"
 
 @cache
 def environment() -> Environment:
-    """Return the environment of all templates: "page.html" of this folder, or "verbs/NAME/page.html"."""
+    """Return the Jinja2 environment. It finds "page.html" in this folder, and also "verbs/NAME/page.html"."""
     return Environment(
         loader=FileSystemLoader([TEMPLATES, PACKAGE]),
         autoescape=True,

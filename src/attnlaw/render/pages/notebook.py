@@ -1,4 +1,4 @@
-"""What a notebook shows of a result: its quantities, or a table of several cases."""
+"""The HTML that a notebook shows for a result: its quantities, or a table of several cases."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from attnlaw.core.estimate import format_value
 from attnlaw.core.result import Result
 from attnlaw.render.pages.html import macros
 
-MOST_LINES = 20  # of a table
+MOST_LINES = 20  # lines of a table that a notebook shows
 
 
 def result_html(result: Result) -> Markup:
-    """Return the quantities of one case with their meanings, or the summary quantities of several cases."""
+    """Return the quantities of a single case with their meanings, or a table of several cases."""
     return _case_html(result) if len(result) == 1 else _cases_html(result)
 
 
@@ -53,7 +53,7 @@ def _cases_html(result: Result) -> Markup:
 
 
 def frame_html(frame: pl.DataFrame, columns: Sequence[str]) -> Markup:
-    """Return the first lines of a table, with those of the columns that have values."""
+    """Return the first lines of a table as HTML. Columns without values are left out."""
     kept = [name for name in columns if name in frame.columns and frame[name].count()]
     rows = [[format_value(value) for value in row] for row in frame.select(kept).head(MOST_LINES).iter_rows()]
     head = [name.replace("_", " ") for name in kept]

@@ -1,6 +1,6 @@
-"""One self-contained page: templates with every text escaped, the data as inert JSON, and one script.
+"""One self-contained page: templates with every text escaped, the data as JSON, and one script.
 
-The page's Content-Security-Policy allows no request, and no script except the one whose hash it names.
+The page's Content-Security-Policy forbids all requests. It allows only the script whose hash it names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ UNSAFE = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a page: its id, its heading, the HTML below it, and its name in the navigation."""
+    """A section of a page, with its id, heading, HTML, and name in the navigation."""
 
     anchor: str
     title: str
@@ -59,7 +59,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The results of one directory on a page, and their figures."""
+    """The results of one directory and their figures, as a part of a page."""
 
     results: Sequence[Result]
     figures: Sequence[Figure]
@@ -67,7 +67,7 @@ class Part:
 
     @property
     def every(self) -> list[Result]:
-        """The results and those of their simulations."""
+        """The results, each followed by the result of its simulation."""
         pairs = ((result, result.simulation) for result in self.results)
         return [result for pair in pairs for result in pair if result is not None]
 
@@ -77,7 +77,7 @@ class Part:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All rows. Settings come first, also those of a simulation."""
+        """All rows. The columns of settings come first, including those of a simulation."""
         rows = pl.concat([result.plain_rows for result in self.every], how="diagonal_relaxed")
         columns = [result.verb.setting_columns.values() for result in self.every]
         settings = dict.fromkeys(chain.from_iterable(columns))
@@ -85,14 +85,14 @@ class Part:
 
     @property
     def listed_rows(self) -> pl.DataFrame:
-        """The rows; if there is only one case, the lines of its first table."""
+        """The rows that the page lists. If there is only one case, these are the lines of its first table."""
         rows, result = self.rows, self.results[0]
         names = [spec.name for spec in result.verb.tables[:1]]
         table = next((result.tables[name] for name in names if name in result.tables), rows.clear())
         return rows if rows.height > 1 or not table.height else nan_to_null(table).drop("case")
 
     def figure_section(self, number: int, several: bool) -> Section | None:
-        """Return the section of its figures. If the page has several parts, it says where they come from."""
+        """Return the section of the figures. If the page has several parts, it names the directory."""
         if not several:
             return figure_section("part-1", "Figures", self.figures)
         rows, drawn = self.listed_rows, "Drawn from" if self.figures else "No figure can be drawn from"
@@ -102,7 +102,7 @@ class Part:
 
 
 def results_page(parts: Sequence[Part]) -> str:
-    """Return the page of verbs that have no page of their own: figures, quantities, all rows."""
+    """Return the page for verbs without a special page. It shows figures, quantities and all rows."""
     several = len(parts) > 1
     finished = [result for part in parts for result in part.every if result.finished_rows.height]
     verbs = list({result.verb.name: result.verb for result in finished}.values())
@@ -126,7 +126,7 @@ def results_page(parts: Sequence[Part]) -> str:
 
 
 def failure_sentences(parts: Sequence[Part]) -> str:
-    """Say what failed, by part if there are several."""
+    """Return sentences that say what failed. If there are several parts, they name the part."""
     losses = [(part.name, failure_sentence(part.rows)) for part in parts]
     return " ".join(f"{name}: {text}" if len(parts) > 1 else text for name, text in losses if text)
 
@@ -145,7 +145,7 @@ def rows_page(
 ) -> str:
     """Return a page with these sections, followed by a table of all rows.
 
-    `lead` is the text below the title, or its sentences. The declarations of `verbs` give labels to columns.
+    `lead` is the text below the title, or a list of its sentences. `verbs` declare the labels of the columns.
     """
     outcome = [name for name in OUTCOME if name in rows.columns and rows[name].count()]
     outcome = outcome if failed_rows(rows).height else []
@@ -173,7 +173,7 @@ def verb_page(
     sections: Iterable[Section | None],
     rows: pl.DataFrame,
 ) -> str:
-    """Return the page of a verb with its own sections, followed by its figures, quantities and rows."""
+    """Return the page of a verb: these sections, followed by its figures, quantities and rows."""
     verb = result.verb
     more = [figure_section("part-1", "Figures", figures), quantity_section(verb, result.finished_rows)]
     lead = [*sentences, failure_sentence(result.rows)]
@@ -194,7 +194,10 @@ def _variant_labels(verbs: Sequence[Verb[Any, Any]], shown: Sequence[str]) -> di
 
 
 def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = False) -> Section | None:
-    """Return a table of a verb's quantities: what each means, and its range in the rows."""
+    """Return a section with the meaning of each quantity and its range in the rows.
+
+    Return None if the rows have no values of quantities.
+    """
     lines = []
     for quantity in verb.quantities:
         values = rows[quantity.name].drop_nulls() if quantity.name in rows.columns else pl.Series()
@@ -210,7 +213,7 @@ def quantity_section(verb: Verb[Any, Any], rows: pl.DataFrame, several: bool = F
 
 
 def _range(values: pl.Series, error: float | None) -> str:
-    """Return the value, or the range of several values, or the number of different texts.
+    """Return a single value, the range of several numbers, or the number of different texts.
 
     >>> _range(pl.Series([0.5]), 0.01), _range(pl.Series([1, 3]), None), _range(pl.Series(["a", "b"]), None)
     ('0.50(1)', '1 to 3', '2 different')
@@ -224,7 +227,7 @@ def _range(values: pl.Series, error: float | None) -> str:
 
 
 def _example_filter(rows: pl.DataFrame) -> str:
-    """Return a condition that some rows meet and others do not; a word if there is none.
+    """Return a condition that some rows meet and others do not. Return a word if there is no such condition.
 
     >>> _example_filter(pl.DataFrame({"alpha": [0.1, 0.1, 0.1], "width": [16, 64, 256]}))
     'width>64'
@@ -240,7 +243,7 @@ def _example_filter(rows: pl.DataFrame) -> str:
 def page_html(
     title: str, lead: str | Iterable[str], sections: Iterable[Section | None], data: Mapping[str, Any]
 ) -> str:
-    """Return the whole HTML document; `data` is what its script reads."""
+    """Return the whole HTML document. Its script reads `data`."""
     script = "\n".join(["'use strict';", *(read_asset(f"{name}.js") for name in SCRIPTS)])
     template = environment().get_template("page.html")
     return template.render(
@@ -256,12 +259,15 @@ def page_html(
 
 
 def read_asset(name: str) -> str:
-    """Return a style sheet or script of the templates. colours.css has the colours of charts on a page."""
+    """Return the text of a style sheet or a script. colours.css has the colours of charts on a page."""
     return Path(TEMPLATES, name).read_text(encoding="utf-8").rstrip("\n")
 
 
 def explorer_section(link: str, constant: str = "") -> Section:
-    """Return the section with maps of layers and heads, and the details of a chosen matrix next to them."""
+    """Return the section with heat maps of layers and heads.
+
+    The details of a chosen matrix are next to them.
+    """
     return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
 
 
@@ -275,11 +281,12 @@ def explorer_data(
     """Return the data of matrices for the explorer's script, as values that JSON can hold.
 
     Args:
-        verb: declares the columns, the kinds of matrix and the laws.
-        models: name of each case, by number.
+        verb: the verb that declares the columns, the kinds of matrices and the laws.
+        models: the name of each case's model, by the number of the case.
         rows: the matrices, with the columns that the page shows.
-        mapped: columns that can be mapped, with how to read a map and how to choose its colours.
-        facts: columns that are shown for a chosen matrix.
+        mapped: the columns that a heat map can show. Each has a text that says how to read the map, and
+            options for its colours.
+        facts: the columns that are shown for a chosen matrix.
     """
     known = {column.name: column for table in reversed(verb.tables) for column in table.columns}
     kinds, laws = (known[name].choices or {} if name in known else {} for name in ("kind", "law"))
@@ -301,7 +308,7 @@ def explorer_data(
 
 
 def rows_section(link: str, example: str) -> Section:
-    """Return the section with the table of all rows; its filter shows the condition `example`."""
+    """Return the section with the table of all rows. Its filter shows `example` as a hint."""
     title = f"All {link.lower()}"
     return Section("rows", title, macros("sections.html").rows(title, example), link)
 
@@ -309,7 +316,10 @@ def rows_section(link: str, example: str) -> Section:
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
 ) -> list[tuple[str, str]]:
-    """Return (label, text) pairs of the named numbers that a row has, with their errors if `errors`."""
+    """Return pairs of label and text for the named numbers that a row has.
+
+    If `errors` is true, the texts include the errors.
+    """
 
     def text(name: str) -> str:
         return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
@@ -318,9 +328,9 @@ def headline_numbers(
 
 
 def draw(figure: Figure, name: str) -> dict[str, Any]:
-    """Draw a figure for the macro `drawing`. A broad one takes the full width of the page.
+    """Draw a figure for the template macro `drawing`. A wide figure takes the full width of the page.
 
-    `name` makes its ids unique on the page.
+    `name` makes the ids of its SVG unique on the page.
     """
     svg = inline_svg(figure.draw(), name)
     width = re.search(r'width="([\d.]+)"', svg)
@@ -331,7 +341,10 @@ def draw(figure: Figure, name: str) -> dict[str, Any]:
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
-    """Draw figures in cards with their captions. Return None if there are neither figures nor a lead."""
+    """Return a section with the figures and their captions.
+
+    Return None if there is neither a figure nor a lead.
+    """
     drawings = [draw(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
     if not drawings and not lead:
         return None
@@ -353,9 +366,9 @@ def plain_columns(table: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
-    """Return the rows in which a column is infinite.
+    """Return the numbers of the rows in which a column is infinite, by column.
 
-    JSON has no infinity; the page's script inserts it again.
+    JSON has no infinity, so the page's script inserts it again.
 
     >>> infinite_places(pl.DataFrame({"width": [16.0, float("inf"), None], "heads": [1, 2, 3]}))
     {'width': [1]}
@@ -366,7 +379,9 @@ def infinite_places(table: pl.DataFrame) -> dict[str, list[int]]:
 
 
 def pack_arrays(arrays: Iterable[Sequence[float] | None]) -> dict[str, Any]:
-    """Pack arrays of any lengths as `{"lengths": [...], "values": base64}`; a missing array has length null.
+    """Pack arrays of any lengths as `{"lengths": [...], "values": base64}`.
+
+    The length of a missing array is null.
 
     >>> pack_arrays([[1.0, 2.0], None])
     {'lengths': [2, None], 'values': 'AACAPwAAAEA='}

@@ -1,1 +1,1 @@
-"""The terminal: numbers, tables, progress, and the view of verbs that have no view of their own."""
+"""Print numbers, tables and progress in the terminal, and results of verbs without a special view."""

@@ -1,7 +1,7 @@
 """Print to the terminal: results on standard output, progress and warnings on standard error.
 
-In a notebook, progress is rich's bar (Jupyter) or marimo's own bar. Neither notebook library is imported
-here: a running notebook has already imported its own.
+In a Jupyter notebook, rich shows the progress bar. In a marimo notebook, marimo does. This module imports
+neither library, because a running notebook has already imported it.
 """
 
 from __future__ import annotations
@@ -61,12 +61,14 @@ def print_table(
 ) -> None:
     """Print columns without cutting a cell.
 
-    If the screen is too narrow, columns in `droppable` are left out in this order, and a line says so. A
-    table that is still too wide runs over the edge.
+    If the screen is too narrow, some columns are left out, and a line says so. A table that is still too wide
+    runs over the edge of the screen.
 
     Args:
-        droppable: names of columns that may be left out, the first of them first.
-        tight: put one space between columns instead of two.
+        console: the terminal.
+        columns: the columns in order.
+        droppable: the titles of columns that may be left out, in the order in which they are left out.
+        tight: whether to put one space between columns instead of two.
     """
     names = [column.name or column.title.strip() for column in columns]
     droppable = [name for name in droppable if name in names]
@@ -100,7 +102,7 @@ def print_table(
 
 
 def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:
-    """Return columns of numbers; `forms` maps a title to the name of its column and a number format."""
+    """Return columns of numbers. `forms` has the name of the column and the number format for each title."""
     return [
         Column(title, [format_number(value, form, missing="–") for value in table[name]])
         for title, (name, form) in forms.items()
@@ -108,7 +110,9 @@ def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) ->
 
 
 def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
-    """Format a number. Its error is added if it affects the digits that are shown; None becomes `missing`.
+    """Return a number as text. Its error is added if it affects the digits that are shown.
+
+    None becomes `missing`.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
@@ -133,7 +137,10 @@ def format_duration(seconds: float) -> str:
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """The time left: the caller's estimate, or one from the pace of the work done."""
+    """The column of a progress bar that shows the time left.
+
+    It is the caller's estimate, or an estimate from the speed so far.
+    """
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
@@ -143,7 +150,10 @@ class _TimeLeft(TimeRemainingColumn):
 
 
 def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
-    """Return a rich bar for one task, not shown yet, and its function `report(done, total, left=None)`."""
+    """Return a rich progress bar and a function `report(done, total, left=None)` that updates it.
+
+    The bar is not shown yet.
+    """
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     # Steps may take minutes, so the pace is that of all steps.
     bar = RichProgress(*columns, console=messages, transient=True, speed_estimate_period=inf)
@@ -153,9 +163,10 @@ def progress_bar(description: str) -> tuple[RichProgress, Callable[..., None]]:
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[..., None]]:
-    """Yield `report(done, total, left=None)`. A terminal shows a bar; otherwise a line appears now and then.
+    """Yield a function `report(done, total, left=None)` that shows progress.
 
-    `left` is the number of seconds left, if the caller can estimate it better than the bar.
+    A terminal shows a bar. Elsewhere, a line is printed now and then. `left` is the number of seconds left,
+    if the caller can estimate it better than the bar.
     """
     bar, update = progress_bar(description)
     if messages.is_terminal:
@@ -187,7 +198,7 @@ def sparkline(values: Sequence[float], top: float) -> str:
 
 
 def bar(fraction: float, width: int = 8) -> str:
-    """Return a horizontal bar, in eighths of a character.
+    """Return a horizontal bar of block characters. Its length is exact to an eighth of a character.
 
     >>> bar(0.5, width=4)
     '██'
@@ -200,7 +211,7 @@ FIRST_DRAW_DELAY, REDRAW_INTERVAL = 0.5, 0.2  # seconds before a bar appears, an
 
 
 def notebook_progress(name: str) -> AbstractContextManager[Progress]:
-    """Return a context that yields a progress function, and removes its bar at the end."""
+    """Return a context that yields a progress function. At the end, it removes the progress bar."""
     ipython, marimo = (sys.modules.get(module) for module in ("IPython", "marimo"))
     # IPython's terminal has no kernel.
     if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:

@@ -17,7 +17,7 @@ from attnlaw.render.terminal.console import Column, print_message, print_table
 
 
 def show(result: Result, console: Console) -> None:
-    """Print the cases of a verb and of its simulation, then their remarks."""
+    """Print the cases of a verb and of its simulation, and then their remarks."""
     parts = [result, *([] if result.simulation is None else [result.simulation])]
     console.print(Text(result.verb.title, style="bold"))
     console.print(Text(", ".join(_describe_shared(result)), style="dim"))
@@ -67,7 +67,7 @@ def _show_rows(parts: Sequence[Result], console: Console) -> None:
 
 
 def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console: Console) -> None:
-    """Print a quantity that is a list, with a column for each case that has one."""
+    """Print a quantity whose values are lists. Each case that has a list gets a column."""
     length = max(map(len, lists.values()))
     columns = [
         Column(name, [*map(format_value, values), *[""] * (length - len(values))])
@@ -80,7 +80,10 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 
 def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
-    """Return a row for each quantity of the only case, with that of the simulation next to it."""
+    """Return a table with a line for each quantity of the only case.
+
+    If there is a simulation, its values are in another column.
+    """
     titles = ["theory", *map(_heading, parts[1:])] if len(parts) > 1 else [""]
     known, lines = [part.values() for part in parts], []
     for quantity in parts[0].verb.quantities:
@@ -113,7 +116,10 @@ def _varying_names(result: Result) -> list[str]:
 
 
 def _describe_shared(result: Result) -> list[str]:
-    """Return the settings that have an effect and are the same in all cases, in words."""
+    """Return descriptions of the settings that are the same in all cases.
+
+    Settings without effect are left out.
+    """
     varied, words = _varying_names(result), []
     for name, value in result.settings().items():
         if name not in varied and value is not None and value is not False:

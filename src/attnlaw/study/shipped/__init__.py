@@ -1,4 +1,4 @@
-"""The studies that come with attnlaw: every TOML file of this folder is one, under its file name.
+"""The studies that come with attnlaw. Each TOML file in this folder is a study with the name of the file.
 
 `attnlaw study list` shows the comment at the head of each file.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def shipped_studies() -> dict[str, Path]:
-    """Return the files of the shipped studies by name.
+    """Return the files of the studies that come with attnlaw, by name.
 
     >>> shipped_studies()["learn-curves"].name
     'learn-curves.toml'
