@@ -242,10 +242,9 @@ def null_participation(
 ) -> Estimate:
     """Estimate the participation number of centred random attention at this beta.
 
-    If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)`, `c = beta^2/(e^(beta^2) - 1)`
-    (arXiv
-    2510.06685). The draws are also valid at
-    larger beta and under a causal mask. There is no law for these.
+    If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)` with
+    `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws are also valid at larger beta and under a
+    causal mask. There is no law for these.
 
     Returns:
         The mean over random draws, with its standard error.

@@ -321,9 +321,9 @@ def biane_nodes(s: Reals, p: Reals, a: float) -> tuple[Nodes, ...]:
     """Return nodes of a discrete law convolved with a semicircle.
 
     An atom far from the others blurs into a nearly perfect semicircle, which needs few nodes. There are
-    enough nodes if the last cosine coefficients of the mass are below 1e-9. Integrals over a whole interval
-    are then exact up to rounding. Integrals over part of it have an error of 1e-9 divided by the number of
-    nodes.
+    enough nodes if the last cosine coefficients of the mass are below 1e-9 of the first. Integrals over a
+    whole interval are then exact up to rounding. Integrals over part of it have an error of 1e-9 divided by
+    the number of nodes.
 
     Returns:
         Groups of components. All components of a group have the same number of nodes.

@@ -98,7 +98,9 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals over `x > b`, (5, batch). The class docstring lists them.
+        """Return the five integrals over `x > b`, (5, batch).
+
+        The docstring of the class lists the integrals.
 
         Args:
             b: the thresholds, one for each member that is computed.

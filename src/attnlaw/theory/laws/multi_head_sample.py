@@ -1,7 +1,7 @@
 """Draws of finite random attention, compared with the law and with a Gaussian equivalent.
 
-Normalisations are those of `multi_head`. The Gaussian equivalent has the same Q, K, V and W^O, but
-`sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)`, W_r Gaussian (arXiv
+All matrices are normalised as in `multi_head`. The Gaussian equivalent has the same Q, K, V and W^O, but
+`sqrt(n) A_r^perp` is replaced by `(beta S_r + sqrt(theta1 - theta2) W_r)/sqrt(n)` with a Gaussian W_r (arXiv
 2610.10033, Theorem 3.1). A single attention matrix can also be compared with Marchenko-Pastur of the same
 mean.
 
@@ -157,7 +157,7 @@ def _values(gram: Reals, rank: int) -> Reals:
 
 
 def _left_centred(gram: Reals) -> Reals:
-    """Return the gram of F after the mean of its rows is subtracted from each row.
+    """Return `F F^T` after the mean of the rows of F is subtracted from each row.
 
     This subtracts the column means of every A_r.
     """

@@ -1,7 +1,7 @@
 """The law of multi-head attention whose heads use their keys as values, K = V (arXiv 2610.10033).
 
-Normalisations are those of `multi_head`, with V_r = K_r. The law describes the n squared singular values,
-including zeros, of `[A_1^perp K_1 ... A_h^perp K_h]` (C.19). With an output ratio, the matrix is also
+All matrices are normalised as in `multi_head`, with V_r = K_r. The law describes the n squared singular
+values, including zeros, of `[A_1^perp K_1 ... A_h^perp K_h]` (C.19). With an output ratio, the matrix is also
 multiplied by W^O (C.21).
 
 | letter | meaning |
@@ -151,7 +151,7 @@ class TiedValuesLaw(Law):
         return self.heads * (one_plus_psi - 1), self.heads * growth
 
     def _place(self, v: Complexes) -> tuple[Complexes, Complexes]:
-        """Return the eigenvalue x at v, and `d log x / d log v`."""
+        """Return the eigenvalue x at v, and the derivative `d log x / d log v`."""
         u, growth = self._u(v)
         with np.errstate(all="ignore"):
             x, steep = v * (1 + u), 1 + growth / (1 + u)
