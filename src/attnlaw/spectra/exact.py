@@ -84,9 +84,10 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """Return the eigenvalues of the smaller Gram matrix in descending order.
+    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes of the folded
+    matrix.
 
-    If a norm is given, also return the sizes of the folded matrix, else None.
+    The sizes are None if there is no norm to fold in.
     """
     rows, cols = matrix.shape
     gram = gram_matrix(matrix if rows <= cols else matrix.T, dtype)

@@ -119,8 +119,8 @@ class ScoreReader:
     def _keys(self, head: int, factor: Reals, factor_root: Root) -> list[Side]:
         """Return the keys as a list of sides.
 
-        It has one side, or two if latent attention has a norm: the part of the head and the part that heads
-        share.
+        Usually there is one side. If latent attention has a norm, the first side is the part of the head,
+        and the second side is the part that all heads share.
         """
         block = self._block
         group = block.kv_head(head)

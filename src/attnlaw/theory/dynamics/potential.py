@@ -215,7 +215,10 @@ def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
 
 
 def _normalised(x: Reals) -> Reals:
-    """Return the normalised Hermite polynomials `He_k(x)/sqrt(k!)` for k below `MEHLER`, shape (x, k)."""
+    """Return the normalised Hermite polynomials `He_k(x)/sqrt(k!)` for all k below `MEHLER`.
+
+    The last axis of the result runs over k.
+    """
     columns = [np.ones_like(x), x]
     for k in range(2, MEHLER):
         columns.append((x * columns[-1] - np.sqrt(k - 1) * columns[-2]) / np.sqrt(k))

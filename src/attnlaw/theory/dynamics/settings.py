@@ -91,7 +91,7 @@ class TrajectorySettings(Settings):
 
     @property
     def problem(self) -> Problem:
-        """The problem that these settings describe. It has no number of samples."""
+        """The problem that these settings describe. The number of samples is infinite."""
         of_rank = Target.product if ATTENTIONS[self.attention].paired else Target.marchenko_pastur
         names = ("tokens", "output", "beta", "noise", "student", "attention")
         return Problem(target=stated_target(self, of_rank), **{name: getattr(self, name) for name in names})

@@ -150,7 +150,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u if no F is negative.
+    """Return log theta, g, 1 - g and 1/u on the nodes. No F may be negative.
 
     The computation uses logarithms, because late in time theta e and F span hundreds of decades.
     """
@@ -162,7 +162,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u if some F is negative.
+    """Return log theta, g, 1 - g and 1/u on the nodes. Some F may be negative.
 
     Newton's method finds the root of `theta - <F/(e + F/theta)>/kappa - 1/s` from above.
     """

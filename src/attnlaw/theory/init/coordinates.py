@@ -80,7 +80,7 @@ def coordinate_check(
 
 
 def config(width: int) -> dict[str, Any]:
-    """Return the values of the model's config.json at a given width."""
+    """Return the config.json of the two-layer GPT-2 at a given width, as a dictionary."""
     return {
         "model_type": "gpt2",
         "n_embd": width,

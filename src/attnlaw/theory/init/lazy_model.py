@@ -179,7 +179,7 @@ class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
 
 
 class LazyWeight:
-    """A lazy matrix in a place where the model's code expects a tensor."""
+    """A stand-in for a weight tensor of the model. Its products and rows come from a lazy matrix."""
 
     _is_hf_initialized = True  # the library must not initialise it
     dtype, device = torch.float64, torch.device("cpu")
@@ -193,7 +193,7 @@ class LazyWeight:
 
 
 class LazyStack(list[LazyWeight]):
-    """Lazy matrices in a place where the model's code expects a tensor of three axes, such as experts."""
+    """A stand-in for a weight tensor of three axes, such as experts. Each of its matrices is lazy."""
 
 
 def _linear(x: Any, weight: LazyWeight, bias: Any = None) -> Any:

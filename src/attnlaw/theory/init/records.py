@@ -39,8 +39,8 @@ def spread_of(values: Array, fixed: bool = False) -> Spread:
     """Summarise the values of all draws.
 
     Args:
-        fixed: whether the limit is not random. Draws then differ only because they sample different heads, so
-            the spread is 0.
+        fixed: whether the number is a limit that is not random. Draws then differ only because they sample
+            different heads, so the spread is set to 0.
     """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class DecoderSettings(Settings):
     """Train the small decoder of the examples on the source of Python's library, and measure its heads.
 
-    The theory of one head (arXiv 2609.03858) is shown next to it. This is an analogy, not a fit. Needs the
-    extra lens.
+    The theory of one head (arXiv 2609.03858) is shown next to it. This is an analogy, not a fit. This command
+    needs the optional packages of attnlaw[lens].
     """
 
     steps: int = setting(
