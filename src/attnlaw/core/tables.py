@@ -67,9 +67,9 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 
 
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
-    """Return the table with the needed columns converted to their types.
+    """Return the table with the needed columns in their types. Numbers are converted to the needed type.
 
-    Raise an `InputError` if a column is missing or has another type.
+    Raise an `InputError` if a column is missing, or if it has another type that is not a number.
 
     >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
     1.0
@@ -88,7 +88,7 @@ def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str
 def conform(table: pl.DataFrame, schema: Schema, where: str, remedy: str) -> pl.DataFrame:
     """Return the table with the columns of the schema first, and all others after them.
 
-    A missing column is filled with null. Raise an `InputError` if a column has another type.
+    A missing column is filled with null. Columns are converted and checked as in `require_columns`.
     """
     present = {name: schema[name] for name in table.columns if name in schema and table[name].count()}
     missing = {name: pl.lit(None, dtype=dtype) for name, dtype in schema.items() if name not in present}

@@ -139,9 +139,9 @@ class Verb(Generic[S, R]):
         return cases
 
     def __call__(self, *words: Any, progress: Progress | None = None, **given: Any) -> Result:
-        """Run the verb with the given settings. A list of values makes several cases.
+        """Run the verb with the given settings.
 
-        A directory of models also makes several cases.
+        A list of values, or a directory of models, makes several cases.
         """
         places = [name for name, field in setting_fields(self.settings).items() if field.rule.positional]
         if len(words) > len(places):

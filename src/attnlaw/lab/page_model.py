@@ -54,7 +54,7 @@ class State:
 
 @dataclass(frozen=True)
 class PageModel:
-    """The page of a verb. `fixed` are the settings that the page was opened with; they have no control."""
+    """The page of a verb. The settings `fixed`, with which the page was opened, have no control."""
 
     verb: Verb[Any, Any]
     fixed: Mapping[str, Any] = field(default_factory=dict)

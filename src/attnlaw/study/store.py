@@ -94,9 +94,7 @@ class Store:
     def cells(self, ending: Ending) -> dict[str, Any]:
         """Return the cells that a task adds to its row.
 
-        A failed task has `status`, and its error as `remark`.
-
-        The ending must have been read together with its row.
+        For a failed task, these are `status` and `remark`. The ending must have been read with its row.
         """
         if ending.error is not None:
             return {"status": str(Outcome.FAILED), "remark": ending.error}
@@ -132,7 +130,7 @@ class Store:
 
 @contextmanager
 def open_store(directory: str | os.PathLike[str], create: bool = False) -> Iterator[Store]:
-    """Yield the store of a directory. If `create` is true, create it if it is missing.
+    """Yield the store of a directory. A missing store is created if `create` is true.
 
     Raise an `InputError` if there is no store and `create` is False, or if the store is damaged. Errors of
     SQLite inside the `with` block become an `InputError`, too.

@@ -157,10 +157,10 @@ def group_tasks(tasks: Iterable[Task]) -> list[list[Task]]:
 
 
 def time_again(ending: Ending, run_again: Callable[[], Ending | None]) -> Ending:
-    """Run a quick task again. Return the ending with the time of the second run.
+    """Run a quick task again, and return its ending with the time of the second run.
 
-    Imports may take most of the first run. If that was not quick, or if the second run fails, its time is
-    kept.
+    Imports may take most of the first run. If the first run was not quick, or if either run fails,
+    the time of the first run is kept.
 
     >>> time_again(Ending("k", 2.0, "{}"), lambda: Ending("k", 0.5, "{}")).seconds
     0.5

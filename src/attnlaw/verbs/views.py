@@ -192,7 +192,10 @@ def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
 
 
 def written_files(folder: Path) -> list[Path]:
-    """Return the paths of all files that the result in a directory may have. Empty if there is no result."""
+    """Return the paths of all files that the result in a directory may have.
+
+    The list is empty if there is no result.
+    """
     if not (folder / MANIFEST).exists():
         return []
     names = [MANIFEST, ROWS]
