@@ -1,4 +1,4 @@
-"""A gate for checkpoints. It judges rows of numbers by rules and findings by their level.
+"""A gate for checkpoints. It judges rows of numbers by rules, and it judges findings by their level.
 
     rule file --read_rules--> RuleFile --judge(rows, findings)--> Verdicts --> table | JSON | SARIF | ...
 

@@ -1,23 +1,23 @@
-"""Rule files (TOML): which values rows and findings must have for a gate to pass.
+"""Rule files (TOML). They say which values and findings let a checkpoint pass a gate.
 
     version = 1
     fail_on = "error"                # or "warning"
-    base = "path-or-hub-id"          # what a diff compares with; relative to this file
+    base = "path-or-hub-id"          # the model to compare with; a path may be relative to this file
     [findings]
     ignore = ["random-head"]
     levels = { rank-deficient = "error" }
     thresholds = { unbalanced = 2.5 }
     [[rule]]
-    name = "near the base"           # reports know it by its name: keep it
-    of = "diff"
+    name = "near the base"           # reports identify the rule by its name, so do not change it
+    of = "diff"                      # name of the table
     where = { kind = ["qk", "vo"], layer = "0:-1" }
     column = "size"
     is = "< 0.25"
-    over = "max"                     # one number of all rows; absent: every row must hold
+    over = "max"                     # judge one number of all rows; without `over`, judge every row
     mostly = 0.95                    # instead of `over`: the share of rows that must hold
-    against = "baseline"             # or "first" (steps): the column becomes new/old - 1
+    against = "baseline"             # or "first" (for steps): judge the relative change new/old - 1
     level = "error"
-    missing = "error"                # a null fails unless "skip"
+    missing = "error"                # a missing value fails the rule; "skip" ignores it
 
 Only name, of, column and is are required. A mistake in the file is reported in one line with the file and the
 rule, and the command ends with exit status 2.

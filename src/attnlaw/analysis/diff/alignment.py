@@ -37,9 +37,9 @@ class Share:
 
     @property
     def z(self) -> float | None:
-        """Distance between the share and its mean under chance, in standard deviations.
+        """Distance of the share from the mean of its null, in standard deviations of the null.
 
-        None if the share under chance has no spread.
+        None if the null has no spread.
         """
         if not self.null.error:
             return None

@@ -1,10 +1,12 @@
 """The columns of the tables of a comparison, and the verdicts on tensors and models. Missing values are null.
 
-| table | one row for each |
+| table | rows |
 |---|---|
-| `DIFF` | map that both models have: the matrix QK or VO of a head, or a feed-forward matrix |
-| `DIFF_TENSORS` | stored tensor of either model |
-| `DIFF_SPECTRA` | map, with the singular values of its update, which pages draw |
+| `DIFF` | one for each map that both models have |
+| `DIFF_TENSORS` | one for each stored tensor of either model |
+| `DIFF_SPECTRA` | one for each map, with the singular values of its update, which pages draw |
+
+A map is the matrix QK or VO of a head, or a feed-forward matrix.
 """
 
 from __future__ import annotations

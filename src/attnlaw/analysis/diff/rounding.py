@@ -106,7 +106,7 @@ class IntegerFormat:
         return " ".join([*words, "columns"] if self.columns else words)
 
     def fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether rows (or columns) of this shape can be divided into blocks of equal length."""
+        """Return whether the rows (or columns) of a matrix of this shape can be divided into whole blocks."""
         return self.block is None or shape[0 if self.columns else 1] % self.block == 0
 
     def steps(self, weights: Reals) -> Reals:

@@ -1,4 +1,4 @@
-"""The conclusions of a comparison: verdicts on the model, counts, and one sentence to act on."""
+"""The conclusions of a comparison: verdicts on the model, counts, and a sentence that sums them up."""
 
 from __future__ import annotations
 

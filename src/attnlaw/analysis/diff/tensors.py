@@ -47,7 +47,10 @@ class TensorChange:
 
     @property
     def sqnr_db(self) -> float | None:
-        """Ratio of the power of the base to the power of the change, in decibels. None without a change."""
+        """Ratio of the power of the base to the power of the change, in decibels.
+
+        None if the tensor did not change, or if the size of the change is not known.
+        """
         return -20 * float(np.log10(self.size)) if self.size else None
 
 

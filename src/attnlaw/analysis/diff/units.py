@@ -103,7 +103,7 @@ class ModelPair:
         return replace(self.base, tensors=Steps(self.base.tensors, formats))
 
     def was_rounded(self, view: View) -> bool:
-        """Return whether the whole tensor of a view was rounded."""
+        """Return whether the tensor that a view reads was rounded as a whole."""
         return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:

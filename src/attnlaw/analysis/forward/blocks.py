@@ -44,7 +44,10 @@ class FrozenBlock(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FrozenAttention:
-    """Attention: X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O, so T = sum_h (W_V W_O)_h^T kron A_h."""
+    """An attention block with frozen probabilities: X -> sum_h A_h (X W_V + b_V)_h W_O,h + b_O.
+
+    So T = sum_h (W_V W_O)_h^T kron A_h.
+    """
 
     probabilities: Reals
     value: Reals

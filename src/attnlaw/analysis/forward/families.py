@@ -226,7 +226,7 @@ def _feed_forward(inner: Any, activation: Any, outer: Any, seen: ModuleTensors) 
 
 
 def _slopes(activation: Any, z: Any) -> Any:
-    """Return phi(z)/z, and phi'(0) at z = 0.
+    """Return the slopes phi(z)/z of an activation function phi, with phi'(0) at z = 0.
 
     Raises:
         InputError: if phi(0) is not 0, because no slope times 0 gives that value.

@@ -9,9 +9,9 @@
 
 beta is measured on this input. It differs from `effective_beta` of `fits`, which takes embeddings as inputs.
 
-Real tokens are far from orthogonal. That alone makes the participation number smaller than it is for
-independent Gaussian queries and keys. So there is a second reference: W_Q and W_K are drawn again at random,
-and the inputs, positions and mask of the head are kept.
+Real tokens are far from orthogonal. This alone makes the participation number smaller than it is for
+independent Gaussian queries and keys. So there is a second reference, which keeps the inputs, positions and
+mask of the head, and draws W_Q and W_K at random.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure one model on many inputs: margins and, on request, condition, amplification and measured scales."""
+"""Measure one model on many inputs: its margins and, on request, condition, amplification and scales."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from attnlaw.spectra.measure import Selection, measure
 
 @dataclass(frozen=True, repr=False)
 class MarginMeasurement(BriefRepr):
-    """The margins of one model, and the optional measurements."""
+    """The measurements of one model: its margins and, on request, condition, amplification and scales."""
 
     margins: Margins
     condition: Condition | None = None

@@ -1,7 +1,8 @@
 """Remarks about single heads on one input, in sentences.
 
-Each kind of remark is one record of the table `REMARK_KINDS`: when it applies, what it says, and how its
-heads are ranked. All remarks describe this input only. None of them says that a head is good or bad.
+Each record of the table `REMARK_KINDS` is one kind of remark. It says when the remark applies, what the
+remark says, and how heads are ranked. All remarks describe this input only. None of them says that a head is
+good or bad.
 """
 
 from __future__ import annotations

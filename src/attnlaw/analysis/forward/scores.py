@@ -24,7 +24,7 @@ from attnlaw.core.arrays import Reals
 
 @dataclass(frozen=True, eq=False)
 class FrozenScores:
-    """The scores of one attention block, computed head by head on request."""
+    """The scores of one attention block. They are computed for one head at a time, on request."""
 
     inputs: Reals
     query: Reals

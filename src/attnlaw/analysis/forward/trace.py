@@ -68,9 +68,9 @@ class Trace:
 
 
 def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
-    """Run a model on token ids and freeze everything that depends on the input.
+    """Run a model on token ids, and freeze everything that depends on the input.
 
-    X is `hidden_states[0]` of transformers and F(X) its `last_hidden_state`, both s x D.
+    X is `hidden_states[0]` of transformers, and F(X) is its `last_hidden_state`. Both are s x D.
 
     Args:
         kind: the model type, a key of `FAMILIES`.

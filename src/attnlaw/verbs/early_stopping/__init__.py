@@ -1,4 +1,4 @@
-"""The study verb `early_stopping`: factors that start small and stop early, compared with weight decay."""
+"""The study verb `early_stopping`: compare factors that start small and stop early with weight decay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class EarlyStoppingSettings(SingleIndex):
 
 @settings_dataclass
 class EarlyStoppingSimulationSettings(SingleIndex):
-    """Draw samples and train."""
+    """Draw samples at random and train on them."""
 
     seeds: int = setting(8, "Draws; the error is the standard error of their mean.", minimum=1)
     seed: int = setting(0, "Seed of the draws.", minimum=0)

@@ -18,7 +18,8 @@ from attnlaw.theory.regression.learners import simulate_ensemble
 class EnsembleSettings(Ensemble):
     """Average learners that see the same samples through different random features, or let them vote.
 
-    Labels come from a linear teacher: with noise for the square loss, as signs for logistic and hinge.
+    A linear teacher gives the labels. They have noise for the square loss, and are signs for logistic and
+    hinge.
     """
 
     learners: float = setting(1, "Learners together.", symbol="K", minimum=1, allow_infinite=True)

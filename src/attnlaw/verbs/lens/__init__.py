@@ -18,7 +18,7 @@ PARTS = dict.fromkeys(("heads", "operator", "entrywise"))
 
 @settings_dataclass
 class LocalModel(Settings):
-    """A model that is run."""
+    """A local model that attnlaw runs."""
 
     model: str = setting(
         help="A local directory with config.json and weights.",

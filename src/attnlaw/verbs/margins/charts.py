@@ -82,7 +82,7 @@ def margins_kappa(view: ChartView) -> Drawings:
 
 
 def bars_by_place(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw bars of `kappa` over `place`, side by side for several `series`.
+    """Draw bars of `kappa` for each `place`. Bars of several `series` are side by side.
 
     The axis is logarithmic if the values span a decade or more.
     """

@@ -19,7 +19,7 @@ from attnlaw.theory.regression.two_layer import simulate_two_layer, two_layer_ri
 class TwoLayerSettings(Settings):
     """Train two linear layers until they fit every label, on inputs with few strong and many weak directions.
 
-    The signal is in the strong directions and has length 1. The start is balanced, in a random direction.
+    The signal is in the strong directions and has length 1. The layers start balanced, in a random direction.
     """
 
     scale: float = setting(
