@@ -28,8 +28,9 @@ Both hold for values that are further apart than one deviation. Closer values re
 sum leaves them out.
 
 Intruders (arXiv 2410.21228) are vectors among the first 10 of the model whose cosine with every vector of the
-base is below 1/2. Values that are close to each other mix under any update, and such vectors count too. So
-`new` counts only vectors of which less than 1/4 is in base vectors of at least half their value.
+base is below 1/2. Under any update, vectors with similar singular values mix, and they can count as
+intruders. So `new` is stricter: it counts vectors that have less than 1/4 of their squared length in the span
+of those base vectors whose singular value is at least half of theirs.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class Lens(BriefRepr):
         return None if self.heads is None else sum(map(holds, self.heads))
 
     def token_map_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each pair of tokens."""
+        """Return the rows of the table `token_map`, one for each pair of tokens."""
         if self.token_map is None:
             return []
         shares = self.token_map.shares

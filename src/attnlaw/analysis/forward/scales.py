@@ -135,7 +135,7 @@ def matrix_scales(
 
 
 def measure_at_scale(spectrum: Spectrum, log_scale: float | None, hidden_size: int) -> MeasuredScale:
-    """Return the best Schatten index p of a matrix, and its number of effective directions, at a given scale."""
+    """Return the best Schatten index p and the effective directions of a matrix at a given scale."""
     if log_scale is None:
         return MeasuredScale()
     exact = spectrum.multiplicities is None

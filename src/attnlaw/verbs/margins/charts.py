@@ -37,7 +37,7 @@ Label = Callable[[str], str]
     "models of one task, trained to a similar loss, on the same inputs.",
 )
 def margins_distances(view: ChartView) -> Drawings:
-    """Draw for each model D of every input in increasing order, and its geometric mean."""
+    """Draw D of every input in increasing order, and the geometric mean of D, for each model."""
     for case, case_rows in view.cases(view.frame("margins"), ["model", "input"]):
         positive_rows = case_rows.filter(pl.col("distance").is_finite() & (pl.col("distance") > 0))
         lost = case_rows.height - positive_rows.height
