@@ -162,15 +162,12 @@ class MapChange:
     """The change of one map: numbers for the columns of its row, and values that verdicts and charts need.
 
     Args:
-        numbers: the numbers of the row, by column.
-        values: singular values of the update, divided by s_1(M0).
-        null: singular values of noise of the same size, divided by s_1(M0).
         max_gap: largest difference between the singular values of both maps, in units of the floor.
     """
 
-    numbers: Mapping[str, Any]
-    values: Reals | None = None
-    null: Reals | None = None
+    numbers: Mapping[str, Any]  # the numbers of the row, by column
+    values: Reals | None = None  # singular values of the update, divided by s_1(M0)
+    null: Reals | None = None  # singular values of noise of the same size, divided by s_1(M0)
     max_gap: float | None = None
 
 

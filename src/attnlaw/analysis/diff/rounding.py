@@ -51,14 +51,12 @@ class FloatFormat:
     Args:
         bits: number p of bits of the fraction. For float64 this is 40 instead of 52, because computations are
             in float64, too, and their errors need 12 bits.
-        least: smallest exponent of a normal number.
-        dtype: the NumPy type.
     """
 
     name: str
     bits: int
-    least: int
-    dtype: Any
+    least: int  # smallest exponent of a normal number
+    dtype: Any  # the NumPy type
 
     def steps(self, weights: Reals) -> Reals:
         """Return the distance between neighbouring numbers of this format at each weight.
@@ -90,15 +88,13 @@ class IntegerFormat:
     """A format with b bits for each weight and one step for each block of weights.
 
     Args:
-        block: number of weights in a block; None for a whole row or column.
         min_max: whether the grid reaches from the smallest to the largest weight. Otherwise it is symmetric.
-        columns: whether blocks run along columns instead of rows.
     """
 
     bits: int
-    block: int | None
+    block: int | None  # number of weights in a block; None for a whole row or column
     min_max: bool = False
-    columns: bool = False
+    columns: bool = False  # whether blocks run along columns instead of rows
 
     @property
     def name(self) -> str:

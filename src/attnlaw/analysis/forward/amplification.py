@@ -50,21 +50,15 @@ MAX_GRADIENT_ENTRIES = 2**24  # numbers in the gradients that the exact method k
 
 @dataclass(frozen=True)
 class LayerAmplification:
-    """The amplification A of one layer over all inputs.
-
-    Args:
-        iterations: number of rounds of power iteration; None if A is exact.
-        residual: |J^T J v - A^2 v| / A^2; None if A is exact.
-        values: A for each input.
-    """
+    """The amplification A of one layer over all inputs."""
 
     layer: int
     output: str
     median: float
     max: float
-    iterations: int | None
-    residual: float | None
-    values: tuple[float, ...]
+    iterations: int | None  # number of rounds of power iteration; None if A is exact
+    residual: float | None  # |J^T J v - A^2 v| / A^2; None if A is exact
+    values: tuple[float, ...]  # a for each input
 
 
 @dataclass(frozen=True)

@@ -31,22 +31,14 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class MapCondition:
-    """The condition of one linear map.
+    """The condition of one linear map."""
 
-    Args:
-        layer: number of the block; None for a map outside of blocks.
-        kind: name of the map inside the block.
-        norm: largest singular value of the weight.
-        kappa: median of kappa over inputs.
-        share: median over inputs of the map's share in the sum over all maps.
-    """
-
-    layer: int | None
-    kind: str
+    layer: int | None  # number of the block; None for a map outside of blocks
+    kind: str  # name of the map inside the block
     name: str
-    norm: float
-    kappa: float
-    share: float | None
+    norm: float  # largest singular value of the weight
+    kappa: float  # median of kappa over inputs
+    share: float | None  # median over inputs of the map's share in the sum over all maps
 
 
 @dataclass(frozen=True)

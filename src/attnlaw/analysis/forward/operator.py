@@ -24,17 +24,11 @@ BATCH_ENTRIES = 2**20  # numbers in a batch of hidden states: 8 MB, and several 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """The linear part T and the offset c of one forward pass.
+    """The linear part T and the offset c of one forward pass."""
 
-    Args:
-        block: the frozen network.
-        tokens: number s of tokens.
-        width: number D of coordinates of a token.
-    """
-
-    block: FrozenBlock
-    tokens: int
-    width: int
+    block: FrozenBlock  # the frozen network
+    tokens: int  # number s of tokens
+    width: int  # number D of coordinates of a token
 
     @property
     def size(self) -> int:

@@ -22,19 +22,13 @@ ADAPTER = re.compile(r"\.(lora_[AB]|lora_(up|down)|lora_embedding_[AB]|hada_w1_a
 
 @dataclass(frozen=True)
 class MatchedStack:
-    """A stack of layers found in a checkpoint.
+    """A stack of layers found in a checkpoint."""
 
-    Args:
-        stack: the table of tensor names that the layers have.
-        layers: the full prefix of each layer's tensor names, in order.
-        linear: the positions of layers with linear attention, which are left out.
-    """
-
-    stack: LayerTable
+    stack: LayerTable  # the table of tensor names that the layers have
     prefix: str
-    layers: tuple[str, ...]
+    layers: tuple[str, ...]  # the full prefix of each layer's tensor names, in order
     positions: tuple[Position, ...]  # the numbers in each layer's name
-    linear: tuple[Position, ...] = ()
+    linear: tuple[Position, ...] = ()  # the positions of layers with linear attention, which are left out
     predicting: int = 0  # how many layers after the last only predict further tokens; they are left out too
 
     @property

@@ -59,17 +59,11 @@ def _parallel(layer: StoredLayer) -> bool:
 
 @dataclass(frozen=True)
 class UnreadLayers:
-    """A group of layers that were not read.
+    """A group of layers that were not read."""
 
-    Args:
-        name: the common part of their names.
-        matrices: the number of their matrices.
-        of_network: true if data that pass through the layers that were read also pass through these.
-    """
-
-    name: str
-    matrices: int
-    of_network: bool
+    name: str  # the common part of their names
+    matrices: int  # the number of their matrices
+    of_network: bool  # true if data that pass through the layers that were read also pass through these
 
 
 def missing_from_network(

@@ -117,15 +117,12 @@ class MatrixFactors:
     Args:
         location: layer, kind and head of the matrix. All applications of a shared matrix have the same
             location.
-        spectrum: singular values and norms of the matrix.
-        log_gamma: ln gamma, where gamma is the sensitivity to errors in this matrix.
-        log_alpha: ln alpha, where alpha is the amplification by the later layers.
     """
 
     location: MatrixLocation
-    spectrum: Spectrum
-    log_gamma: Estimate
-    log_alpha: Estimate
+    spectrum: Spectrum  # singular values and norms of the matrix
+    log_gamma: Estimate  # ln gamma, where gamma is the sensitivity to errors in this matrix
+    log_alpha: Estimate  # ln alpha, where alpha is the amplification by the later layers
 
     @property
     def log_scale_error(self) -> float | None:

@@ -49,9 +49,6 @@ class Contribution:
     """The contribution C(p) of one matrix, for all p on the grid and at the best p.
 
     Errors are None if the spectrum and the scale are exact.
-
-    Args:
-        fixed_log_errors: errors of ln C at p = 0, 1 and 2.
     """
 
     factors: MatrixFactors  # the matrix with gamma and alpha
@@ -63,7 +60,7 @@ class Contribution:
     continuous_log_value: float  # ln C at `continuous_p`
     log_error: LogError | None  # error of `log_value`
     continuous_log_error: LogError | None  # error of `continuous_log_value`
-    fixed_log_errors: tuple[LogError | None, ...]
+    fixed_log_errors: tuple[LogError | None, ...]  # errors of ln C at p = 0, 1 and 2
 
 
 def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:

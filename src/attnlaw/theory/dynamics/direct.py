@@ -50,19 +50,13 @@ SHARP = 1e-6  # a Gaussian part below this share of the target's part is left ou
 
 @dataclass(frozen=True)
 class DirectState:
-    """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time.
-
-    Args:
-        q: the norm, Tr S^2/d.
-        m: the overlap with the target, Tr S S*/d.
-        t: the trace, Tr S/d.
-    """
+    """The student `S = c0 S0 + c1 S* + sqrt(v) Z` at one time."""
 
     c1: float  # the share of the target in S
     width: float  # standard deviation of the Gaussian part, `sqrt(c0^2 q0 + v)`
-    q: float
-    m: float
-    t: float
+    q: float  # the norm, Tr S^2/d
+    m: float  # the overlap with the target, Tr S S*/d
+    t: float  # the trace, Tr S/d
     E: float  # estimation error Tr (S - S*)^2/d
 
 

@@ -110,22 +110,15 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: log e and F on the nodes, log theta, and the quantities that follow from them.
-
-    Args:
-        q: the norm, Tr S^2/d.
-        m: the overlap with the target, Tr S S*/d.
-        t: the trace, Tr S/d.
-        E: the estimation error, Tr (S - S*)^2/d.
-    """
+    """The student at one time: log e and F on the nodes, log theta, and the quantities that follow from them."""
 
     log_e: Reals
     F: Reals
     log_theta: float
-    q: float
-    m: float
-    t: float
-    E: float
+    q: float  # the norm, Tr S^2/d
+    m: float  # the overlap with the target, Tr S S*/d
+    t: float  # the trace, Tr S/d
+    E: float  # the estimation error, Tr (S - S*)^2/d
 
 
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:

@@ -24,34 +24,23 @@ from attnlaw.theory.laws.tied_values import TiedValuesLaw
 
 @dataclass(frozen=True)
 class Matrix:
-    """One of the layer's centred matrices, listed in `MATRICES`.
-
-    Args:
-        values: whether attention is multiplied by values.
-        output: whether the result is also multiplied by the output matrix.
-        added: whether the parts of the heads are added. If not, they are joined side by side.
-    """
+    """One of the layer's centred matrices, listed in `MATRICES`."""
 
     name: str
     label: str
-    values: bool = False
-    output: bool = False
-    added: bool = False
+    values: bool = False  # whether attention is multiplied by values
+    output: bool = False  # whether the result is also multiplied by the output matrix
+    added: bool = False  # whether the parts of the heads are added. If not, they are joined side by side.
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the heads of a layer share. The choices are listed in `SHARINGS`.
-
-    Args:
-        across: whether all heads use the same key and value.
-        tied: whether each head uses its key as its value.
-    """
+    """What the heads of a layer share. The choices are listed in `SHARINGS`."""
 
     name: str
     label: str
-    across: bool = False
-    tied: bool = False
+    across: bool = False  # whether all heads use the same key and value
+    tied: bool = False  # whether each head uses its key as its value
 
 
 MATRICES = by_name(

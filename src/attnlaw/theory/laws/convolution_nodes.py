@@ -62,17 +62,13 @@ class Nodes:
     Args:
         low: the lower edges of the intervals, (batch, intervals). If a member of the batch has fewer
             intervals than others, the missing ones are empty (`low == high`) and have mass 0.
-        high: the upper edges of the intervals, (batch, intervals).
-        x: the nodes.
-        mass: the density times `dx/dtheta` at the nodes.
-        re_g: the real part of the transform g at the nodes.
     """
 
     low: Reals
-    high: Reals
-    x: Reals
-    mass: Reals
-    re_g: Reals
+    high: Reals  # the upper edges of the intervals, (batch, intervals)
+    x: Reals  # the nodes
+    mass: Reals  # the density times `dx/dtheta` at the nodes
+    re_g: Reals  # the real part of the transform g at the nodes
 
 
 def cubic_edges(k0: float, a: Reals) -> tuple[Reals, Reals]:

@@ -220,21 +220,15 @@ class RationalMap:
 
     Its methods compute the edges, the transform and the moments of the law.
 
-    Args:
-        rest: `1 - sum c_j`.
-        shares: the shares c_j of the Hermite terms.
-        rho: the ratios `c_j / g_j`.
-        factors: the factors a, in ascending order. One of them is 1.
-
     >>> plain = RationalMap(1.0, np.array([0.0]), np.array([0.0]), (1.0, 1.0))  # u = y, z = (1 + y)^2 / y
     >>> float(plain.z_at(plain.top)), [round(plain.moment(k), 12) for k in (1, 2, 3)]
     (4.0, [1.0, 2.0, 5.0])
     """
 
-    rest: float
-    shares: Reals
-    rho: Reals
-    factors: tuple[float, ...]
+    rest: float  # `1 - sum c_j`
+    shares: Reals  # the shares c_j of the Hermite terms
+    rho: Reals  # the ratios `c_j / g_j`
+    factors: tuple[float, ...]  # the factors a, in ascending order. One of them is 1.
 
     def u(self, y: Any) -> Any:
         return y * (self.rest + (self.shares / (1 - self.rho * np.asarray(y)[..., None])).sum(-1))

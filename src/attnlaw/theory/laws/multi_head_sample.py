@@ -217,9 +217,6 @@ class MultiHeadDraws:
     """Means over several draws of the numbers in `MultiHeadSample`, with standard errors.
 
     All fields except `layer` are None if there are no draws. A single draw has no standard errors.
-
-    Args:
-        values: squared singular values of the first draw.
     """
 
     layer: RandomLayer
@@ -228,7 +225,7 @@ class MultiHeadDraws:
     law_w1: Estimate | None = None
     law_distance: Estimate | None = None
     spike_found: Estimate | None = None
-    values: Reals | None = None
+    values: Reals | None = None  # squared singular values of the first draw
 
 
 def multi_head_draws(
@@ -256,30 +253,19 @@ def multi_head_draws(
 
 @dataclass(frozen=True)
 class AttentionSample:
-    """Squared singular values of one draw of `sqrt(n) A_perp`, compared with two laws.
-
-    Args:
-        values: squared singular values, ascending.
-        law_distance: Kolmogorov-Smirnov distance to `AttentionMatrixLaw`.
-        marchenko_pastur_distance: Kolmogorov-Smirnov distance to Marchenko-Pastur of the same mean.
-        edge: the upper edge of the law.
-        marchenko_pastur_edge: the upper edge of that Marchenko-Pastur law.
-        largest: the largest value.
-        beyond: the number of values above `edge`.
-        warnings: sentences that say why not to rely on the limit.
-    """
+    """Squared singular values of one draw of `sqrt(n) A_perp`, compared with two laws."""
 
     tokens: int
     head_size: int
     beta: float
-    values: Reals
-    law_distance: float
-    marchenko_pastur_distance: float
-    edge: float
-    marchenko_pastur_edge: float
-    largest: float
-    beyond: int
-    warnings: tuple[str, ...]
+    values: Reals  # squared singular values, ascending
+    law_distance: float  # kolmogorov-Smirnov distance to `AttentionMatrixLaw`
+    marchenko_pastur_distance: float  # kolmogorov-Smirnov distance to Marchenko-Pastur of the same mean
+    edge: float  # the upper edge of the law
+    marchenko_pastur_edge: float  # the upper edge of that Marchenko-Pastur law
+    largest: float  # the largest value
+    beyond: int  # the number of values above `edge`
+    warnings: tuple[str, ...]  # sentences that say why not to rely on the limit
 
 
 def attention_sample(

@@ -42,23 +42,16 @@ class Riccati(Law):
 
     At the start, e = 1 and F = 0, it is Marchenko-Pastur.
 
-    Args:
-        p: the weights of the nodes, (n,).
-        e: the values of e on the nodes, (n,).
-        F: the values of F on the nodes, (n,).
-        scale: the scale s of the start.
-        width: kappa = m'/d, the width of the student divided by the dimension.
-
     >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
     >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
     [0.060051, 2.039949]
     """
 
-    p: Reals = field(repr=False)
-    e: Reals = field(repr=False)
-    F: Reals = field(repr=False)
-    scale: float
-    width: float
+    p: Reals = field(repr=False)  # the weights of the nodes, (n,)
+    e: Reals = field(repr=False)  # the values of e on the nodes, (n,)
+    F: Reals = field(repr=False)  # the values of F on the nodes, (n,)
+    scale: float  # the scale s of the start
+    width: float  # kappa = m'/d, the width of the student divided by the dimension
 
     @property
     def atoms(self) -> tuple[tuple[float, float], ...]:

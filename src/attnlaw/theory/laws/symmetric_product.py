@@ -27,15 +27,12 @@ from attnlaw.theory.laws.law import LARGEST_RATIO, Bounded, Law, Piece, at_zero,
 class SymmetricProduct(Law):
     """The law of the singular values of `scale W_Q W_K^T / sqrt(m d)`, each with both signs.
 
-    Args:
-        rank_ratio: k = m/d.
-
     >>> law = SymmetricProduct(0.5)
     >>> law.atoms, round(law.moment(2), 10), [round(end, 4) for end in law.intervals[1]]
     (((0.0, 0.5),), 1.0, [0.2381, 2.9696])
     """
 
-    rank_ratio: float
+    rank_ratio: float  # k = m/d
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -117,13 +114,9 @@ class SymmetricProduct(Law):
 
 @dataclass(frozen=True)
 class _Side:
-    """The quadrature piece of the positive singular values `scale sqrt(x/k)`.
+    """The quadrature piece of the positive singular values `scale sqrt(x/k)`."""
 
-    Args:
-        squares: the piece of x.
-    """
-
-    squares: Piece
+    squares: Piece  # the piece of x
     k: float
     scale: float
 

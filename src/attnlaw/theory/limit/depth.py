@@ -93,31 +93,20 @@ class Depth:
 
 @dataclass(frozen=True, eq=False)
 class StackSample:
-    """Joint draws of a stack.
+    """Joint draws of a stack."""
 
-    Args:
-        grams: Gram matrices over n after 0, 1, ..., depth layers, (draws, depth + 1, s, s).
-        scores: scores of the last attention block with H heads, (draws, H, s, s).
-        outputs: m output coordinates of each token, (draws, s, m).
-    """
-
-    grams: Array
-    scores: Array
-    outputs: Array
+    grams: Array  # gram matrices over n after 0, 1, ..., depth layers, (draws, depth + 1, s, s)
+    scores: Array  # scores of the last attention block with H heads, (draws, H, s, s)
+    outputs: Array  # m output coordinates of each token, (draws, s, m)
 
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The length and similarity of the tokens after `depth` layers, as means over the draws.
-
-    Args:
-        squared_length: the squared length over n (Sigma_ii) of the token that is read.
-        cosine: the mean cosine between different tokens, or None if there is only one token.
-    """
+    """The length and similarity of the tokens after `depth` layers, as means over the draws."""
 
     depth: int
-    squared_length: Estimate
-    cosine: Estimate | None
+    squared_length: Estimate  # the squared length over n (Sigma_ii) of the token that is read
+    cosine: Estimate | None  # the mean cosine between different tokens, or None if there is only one token
 
 
 @dataclass(frozen=True, eq=False)

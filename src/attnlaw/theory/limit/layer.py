@@ -309,12 +309,7 @@ def check_head_width(head_width: int, width: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Joint draws of a layer.
+    """Joint draws of a layer."""
 
-    Args:
-        scores: the scores of all heads, (draws, H, s, s).
-        outputs: m output coordinates of each token, (draws, s, m).
-    """
-
-    scores: Array
-    outputs: Array
+    scores: Array  # the scores of all heads, (draws, H, s, s)
+    outputs: Array  # m output coordinates of each token, (draws, s, m)

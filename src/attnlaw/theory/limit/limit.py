@@ -144,14 +144,10 @@ def gaussian_covariance(layer: AttentionLayer, draws: int, seed: int) -> tuple[A
 
 @dataclass(frozen=True, eq=False)
 class LawAtWidth:
-    """The law of one output coordinate at one width.
-
-    Args:
-        path: the lengths and cosines of the tokens after each layer. None for a single layer.
-    """
+    """The law of one output coordinate at one width."""
 
     law: OutputLaw
-    path: StackLaw | None
+    path: StackLaw | None  # the lengths and cosines of the tokens after each layer. None for a single layer.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -79,19 +79,14 @@ _SLAB = 2**17
 class OutputLaw:
     """The law of one output coordinate, an average of normals N(mu, v) over draws of (mu, v).
 
-    Args:
-        variances: the variances v, (draws,). An `InputError` is raised if all are zero.
-        means: the means mu, (draws,), or None if all are zero.
-        score_variances: the variance of the score p_ii given the tokens, for the same draws.
-
     >>> law = OutputLaw(np.ones(80), None, np.ones(80))
     >>> law.variance(), law.kurtosis()
     (Estimate(value=1.0, error=0.0), Estimate(value=3.0, error=0.0))
     """
 
-    variances: Array
-    means: Array | None
-    score_variances: Array
+    variances: Array  # the variances v, (draws,). An `InputError` is raised if all are zero.
+    means: Array | None  # the means mu, (draws,), or None if all are zero
+    score_variances: Array  # the variance of the score p_ii given the tokens, for the same draws
 
     def __post_init__(self) -> None:
         if not (self.variances > 0).any():

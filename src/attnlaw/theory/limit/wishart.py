@@ -30,14 +30,12 @@ class Streams(NamedTuple):
     So the difference between two widths is far less noisy than each law alone.
 
     Args:
-        normals: the generator of numbers that the limit draws too.
         widths: the generator of numbers that only a finite width needs (Bartlett's factors).
-        inputs: the generator of the tokens.
     """
 
-    normals: np.random.Generator
+    normals: np.random.Generator  # the generator of numbers that the limit draws too
     widths: np.random.Generator
-    inputs: np.random.Generator
+    inputs: np.random.Generator  # the generator of the tokens
 
 
 def streams(seed: int, chunk: int = 0) -> Streams:

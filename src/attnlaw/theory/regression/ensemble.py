@@ -53,16 +53,11 @@ class LossChoice:
 
 @dataclass(frozen=True)
 class Features:
-    """An odd activation of random features.
-
-    Args:
-        function: the activation act.
-        moments: returns its moments (kappa_1, kappa_*^2).
-    """
+    """An odd activation of random features."""
 
     name: str
-    function: Callable[..., Reals]
-    moments: Callable[..., tuple[float, float]]
+    function: Callable[..., Reals]  # the activation act
+    moments: Callable[..., tuple[float, float]]  # returns its moments (kappa_1, kappa_*^2)
     example: str | None = None
     parameters: tuple[float, ...] = ()
 

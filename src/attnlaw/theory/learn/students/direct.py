@@ -57,19 +57,13 @@ from attnlaw.theory.learn.training import Check, Trained
 
 @dataclass(frozen=True, eq=False)
 class RidgePoint:
-    """The solution of the equations for a batch of problems.
+    """The solution of the equations for a batch of problems."""
 
-    Args:
-        delta: noise level.
-        s: shrinkage.
-        residual: remaining error of the equation for V.
-    """
-
-    delta: Reals
-    s: Reals
+    delta: Reals  # noise level
+    s: Reals  # shrinkage
     V: Reals
     E: Reals
-    residual: Reals
+    residual: Reals  # remaining error of the equation for V
     steps: int
 
 

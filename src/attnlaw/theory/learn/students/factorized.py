@@ -69,8 +69,6 @@ class FixedPoint:
     """The solution of a batch, one value for each member; `steps` counts those of the whole batch.
 
     Args:
-        cut: t of narrow factors; zero if their width is not limited. It has an effect only above b.
-        residual: what the equation for delta misses, relative to its left side.
         resolved: False if the scan found no root. Then delta and E are bounds; for clean labels without a
             penalty they are only the start of the scan, because the target itself is the solution.
     """
@@ -78,11 +76,11 @@ class FixedPoint:
     delta: Reals
     eps: Reals
     b: Reals
-    cut: Reals
+    cut: Reals  # t of narrow factors; zero if their width is not limited. It has an effect only above b.
     V: Reals
     E: Reals
     integrals: Rectification
-    residual: Reals
+    residual: Reals  # what the equation for delta misses, relative to its left side
     resolved: NDArray[np.bool_]
     steps: int
 
