@@ -267,7 +267,11 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result for drawing. A single case also gets the tables that are made only for charts."""
+        """Return the result with everything that charts need.
+
+        If the result has a single case, this adds the tables that are made only for charts. Other results are
+        returned unchanged.
+        """
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 

@@ -162,9 +162,10 @@ class SettingRule:
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of another setting and an attribute of its chosen variant.
+        """The conditions under which this setting has an effect, as pairs (setting, attribute).
 
-        This setting has an effect only if all these attributes are true.
+        Each pair names another setting and an attribute of the variant that is chosen for it. All these
+        attributes must be true.
         """
         match self.active_if:
             case (str() as owner, str() as attribute):

@@ -46,10 +46,7 @@ def solve(L: Reals, b: Reals) -> Reals:
 
 
 def inverse(L: Reals) -> Reals:
-    """Return `A^-1` of shape (P, P, N), given `factor(A)`.
-
-    It is `M^T D^-1 M` with `M = L^-1`.
-    """
+    """Return `A^-1` of shape (P, P, N), given `factor(A)`. It is `M^T D^-1 M` with `M = L^-1`."""
     size = L.shape[0]
     M = np.zeros_like(L)
     for k in range(size):

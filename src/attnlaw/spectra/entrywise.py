@@ -27,10 +27,7 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class EntrywiseError:
-    """The errors of the best approximation of rank `rank`.
-
-    `coherence` is None if only round-off is left.
-    """
+    """The errors of the best approximation of rank `rank`. `coherence` is None if only round-off is left."""
 
     rank: int
     largest: float

@@ -256,11 +256,12 @@ def _head(
     pair: tuple[Reals, Reals],
     reader: ScoreReader | None,
 ) -> tuple[Spectrum, tuple[Root, Root]]:
-    """Return the spectrum of one head's product, and the triangular factors of the stored pair.
+    """Return the spectrum of one head's matrix, and the triangular factors of the pair it is stored as.
 
     Args:
-        pair: the two factors of the product, as stored.
-        reader: computes the sizes of queries and keys from the same factorisation; None leaves them out.
+        pair: the two stored factors, whose product is the head's matrix.
+        reader: measures how large the head's queries and keys can be, from the same factorisation. If it is
+            None, the spectrum has no `scores`.
     """
     left, right = (factor.astype(np.float64, copy=False) for factor in pair)
     pair = left, right

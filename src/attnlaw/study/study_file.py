@@ -84,7 +84,7 @@ class Study:
 
     @property
     def verbs(self) -> dict[str, Verb[Any, Any]]:
-        """The verbs of its tasks by name, in order."""
+        """The verbs that the tasks of this study use, by name, in the order of their first task."""
         return {task.verb.name: task.verb for task in self.tasks}
 
     def check(self, tasks: list[Task]) -> None:

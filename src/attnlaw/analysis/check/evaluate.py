@@ -56,10 +56,7 @@ def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple
 def _judge_rows(
     rule: GateRule, known: pl.DataFrame, gone: tuple[FailedRow, ...], missing: tuple[FailedRow, ...]
 ) -> Verdict:
-    """Judge every row.
-
-    If rows are gone, the rule fails even if enough of the other rows hold.
-    """
+    """Judge every row. If rows are gone, the rule fails even if enough of the other rows hold."""
     judged = known.with_columns(rule.condition.holds(pl.col(COMPARED)).alias(HOLDS))
     bad = [
         FailedRow(location_of(row), row[COMPARED])

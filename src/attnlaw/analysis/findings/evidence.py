@@ -88,10 +88,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was noted about one model.
-
-    `seconds` is the CPU time that it took.
-    """
+    """Everything that was noted about one model. `seconds` is the CPU time that it took."""
 
     tensors: tuple[StoredTensor, ...] = ()
     similar_layers: tuple[Similarity, ...] = ()

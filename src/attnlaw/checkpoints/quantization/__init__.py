@@ -17,8 +17,9 @@ class Scheme:
     """A way to store weights in few bits.
 
     Args:
-        methods: values of `quant_method` in the `quantization_config` of config.json.
-        decode: a function that returns tensors whose codes of this scheme are read as weights.
+        methods: values of `quant_method` in the `quantization_config` of config.json that mean this scheme.
+        decode: a function that replaces the codes of this scheme by the weights they encode. It takes and
+            returns all tensors of a checkpoint.
     """
 
     methods: tuple[str, ...]

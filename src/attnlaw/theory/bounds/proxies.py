@@ -28,17 +28,20 @@ from attnlaw.theory.bounds.spectrum_adaptive import Contribution, contribution, 
 class Proxies:
     """The natural logarithms of all proxies of a network.
 
-    Every proxy includes its sqrt(L). Errors are None if all spectra are exact.
+    The module `factors` defines the number of layers L and the amplification alpha. The module
+    `spectrum_adaptive` defines the contribution of a matrix and its Schatten index p. All proxies except the
+    norm-based ones include the term sqrt(L). An estimate has no error (None) if all spectra are exact.
 
     Args:
         contributions: the contribution of each matrix, in the tree of the network.
-        log_alpha: ln alpha after each application of a layer.
-        log_alpha_applied: ln alpha from spectral norms with the preceding norm folded in; None if one of
-            these norms is unknown. No proxy uses it.
+        log_alpha: ln alpha for each application of a layer: how much the layers after it amplify an error.
+        log_alpha_applied: the same, from spectral norms that include the gain of the norm before each matrix.
+            It is None if one of these spectral norms is unknown. No proxy uses it.
         values: ln of each proxy in `BOUNDS`, by name.
         adaptivity: value of adaptivity of the whole network.
         per_layer_adaptivity: value of adaptivity of each layer.
-        rank_count: whether p = 0 won for every matrix that contributes. The proxy then only counts ranks.
+        rank_count: whether p = 0 is the best index of every matrix that contributes. The spectrum-adaptive
+            proxy then depends only on the ranks of the matrices.
     """
 
     contributions: Network[Contribution]

@@ -110,7 +110,7 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: log e and F on the nodes, log theta, and the quantities that follow from them."""
+    """The student at one time: log e and F on the nodes, log theta, and what follows from them."""
 
     log_e: Reals
     F: Reals

@@ -124,10 +124,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several random draws of a model at its own width.
-
-    `root` is the state, and every layer changes it.
-    """
+    """Several random draws of a model at its own width. `root` is the state, and every layer changes it."""
 
     limit = False  # whether the width is infinite
 

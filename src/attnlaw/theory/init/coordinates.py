@@ -95,7 +95,12 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return two functions that take the name of a matrix and give its deviation and its learning rate."""
+    """Return two functions of a matrix's name: its standard deviation and its learning rate.
+
+    Args:
+        name: the parametrisation, "SP" or "muP".
+        rate: the learning rate r of the table at the top of this module.
+    """
     power = PARAMETRISATIONS[name].power
     m = (width / BASE) ** power
 

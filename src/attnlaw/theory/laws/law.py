@@ -338,10 +338,7 @@ def require_scale(name: str, value: float, largest: float = LARGEST_SCALE, remed
 
 
 def require_levels(p: ArrayLike) -> Reals:
-    """Return the levels p of a quantile as an array.
-
-    Raises an `InputError` if one is outside [0, 1].
-    """
+    """Return the levels p of a quantile as an array. Raises an `InputError` if one is outside [0, 1]."""
     p = np.asarray(p, dtype=float)
     if p.size and not (p.min() >= 0 and p.max() <= 1):
         raise InputError(f"quantile: found a level outside [0, 1] (least {p.min()}, largest {p.max()})")

@@ -1,20 +1,24 @@
-"""The experiment that belongs to the theory: draw data, train students, measure what they have learned.
+"""Simulate the theory's problem: draw data, train students, and measure what they have learned.
 
-`state_evolution` and `simulate` take the same `Problem`. At size d the target is the diagonal matrix of the
-quantiles of its law, because both sensings are invariant under rotations. If attention is untied, every seed
-multiplies it by a random rotation, because a diagonal target is symmetric and a generic one is not. There are
-n = round(alpha d^2) samples, and every seed draws its own data and noise.
+`state_evolution` and `simulate` take the same `Problem`, whose module defines the letters. A sensing is the
+way in which samples show the target: through tokens or through Gaussian matrices. Sensings are invariant
+under rotations, so at size d the target can be a diagonal matrix. Its entries are the quantiles of the
+target's law. A diagonal matrix is symmetric, but a generic target of untied attention is not. If attention is
+untied, every seed therefore multiplies the target by a random rotation. There are n = round(alpha d^2)
+samples, and every seed draws its own data and noise.
+
+S* is the target and S_hat is the trained matrix.
 
 | quantity | definition |
 |---|---|
 | estimation_error | E = |S_hat - S*|_F^2 / d |
-| prediction_error | sum over all (a, b) of the squared error on a fresh sequence with clean labels |
+| prediction_error | loss on a fresh clean sequence: squared errors summed over (a, b), or cross-entropy |
 | training_loss | the risk without its penalty, per sample |
 | overlap, norm | m = Tr(S_hat^T S*)/d, q = |S_hat|_F^2/d |
 | trace, nuclear_norm | Tr S_hat/d if tied, |S_hat|_*/d if untied |
 | rank_fraction | share of eigenvalues (untied: singular values) of S_hat that are not zero |
 | angle | angle between S_hat and S* (cross-entropy) |
-| wrong_keys | share of fresh queries that prefer the other key (cross-entropy) |
+| wrong_keys | share of fresh queries for which S_hat and S* prefer different keys (cross-entropy) |
 """
 
 from __future__ import annotations

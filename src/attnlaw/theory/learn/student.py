@@ -90,10 +90,7 @@ class Student:
         return self.theories[output]
 
     def train(self, problem: Problem, risk: Risk, rng: np.random.Generator, check: Check) -> Trained:
-        """Train the student on drawn data.
-
-        It must have a `trainer`, which `check_simulation` ensures.
-        """
+        """Train the student on drawn data. It must have a `trainer`, which `check_simulation` ensures."""
         assert self.trainer is not None
         return self.trainer(problem, risk, rng, check)
 

@@ -95,10 +95,7 @@ class Mask:
     parameters: tuple[int, ...] = ()
 
     def at(self, parameter: str) -> Mask:
-        """Return the mask with this parameter.
-
-        Raises a ValueError if it is not a whole number.
-        """
+        """Return the mask with this parameter. Raises a ValueError if it is not a whole number."""
         if not (parameter.isascii() and parameter.isdecimal() and len(parameter) <= 18):
             raise ValueError(f"{parameter} is not a whole number of at most 18 digits")
         return with_parameter(self, parameter, int(parameter))

@@ -304,10 +304,7 @@ def law_of(stack: Depth, draws: int, seed: int, token: int) -> LawAtWidth:
 
 
 def width_row(width: float, width_law: LawAtWidth, limit: LawAtWidth) -> WidthRow:
-    """Return the row of one width.
-
-    The distances to the limit are None if the law is the limit itself.
-    """
+    """Return the row of one width. The distances to the limit are None if the law is the limit itself."""
     law = width_law.law
     numbers: list[Any] = [law.score_variance(), law.variance(), law.kurtosis()]
     numbers += [None] * 4 if width_law is limit else vars(distances(law, limit.law)).values()
@@ -337,10 +334,7 @@ def density_rows(laws: Mapping[float, OutputLaw], points: int = 161) -> list[dic
 def density_of(
     width: float, laws: Mapping[float, OutputLaw], points: int = 161
 ) -> list[dict[str, float | None]]:
-    """Return the rows of `density_rows` for one width.
-
-    The points y are the same for all widths.
-    """
+    """Return the rows of `density_rows` for one width. The points y are the same for all widths."""
     ends = [
         law.mean().value + side * math.sqrt(law.variance().value)
         for law in laws.values()

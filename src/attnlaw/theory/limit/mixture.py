@@ -107,10 +107,7 @@ class OutputLaw:
         return mean_of(self.score_variances)
 
     def mean(self) -> Estimate:
-        """Return the mean E y.
-
-        It is zero unless a residual passes on inputs whose mean is not zero.
-        """
+        """Return the mean E y. It is zero unless a residual passes on inputs whose mean is not zero."""
         return Estimate(0.0, 0.0) if self.means is None else mean_of(self.means)
 
     def variance(self) -> Estimate:

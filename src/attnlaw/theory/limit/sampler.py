@@ -172,8 +172,5 @@ def unit_rows(root: Array) -> Array:
 
 
 def check_token(token: int, tokens: int) -> None:
-    """Raise an `InputError` unless 0 <= token < tokens.
-
-    The message counts tokens from 1, as users do.
-    """
+    """Raise an `InputError` unless 0 <= token < tokens. The message counts tokens from 1, as users do."""
     check_value("token", token + 1, int, minimum=1, maximum=tokens)

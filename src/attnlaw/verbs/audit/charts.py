@@ -114,10 +114,7 @@ def amplification(view: ChartView) -> Drawings:
     "adds most there.",
 )
 def shares(view: ChartView) -> Drawings:
-    """Draw what each layer's share of the proxy consists of.
-
-    Nothing is drawn if all layers are alike.
-    """
+    """Draw what each layer's share of the proxy consists of. Nothing is drawn if all layers are alike."""
     layers = view.frame("layers")
     parts = [name for name in SHARES if has_values(layers, name)]
     spread = layers.select(pl.col(parts).max() - pl.col(parts).min()).row(0) if parts else ()

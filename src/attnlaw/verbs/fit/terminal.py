@@ -129,10 +129,7 @@ def _summary_columns(rows: pl.DataFrame, names: Sequence[str]) -> list[Column]:
 
 
 def _format_median(rows: pl.DataFrame, name: str) -> str:
-    """Format the median of a column.
-
-    A kappa below the grid counts as 0, and a kappa above it as infinite.
-    """
+    """Format the median of a column. A kappa below the grid counts as 0, and a kappa above it as infinite."""
     if name != "kappa":
         return format_number(rows[name].median(), FORMS.get(name, "#.3g"))
     above, below = (pl.col(name).is_not_null() for name in ("kappa_low", "kappa_high"))
