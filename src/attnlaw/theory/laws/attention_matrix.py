@@ -87,11 +87,7 @@ class AttentionMatrixLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals on which quadrature runs.
-
-        A single interval is split at the point where a gap is about to open, because the density is sharp
-        there.
-        """
+        """The intervals on which quadrature runs, split where a gap is about to open."""
         if len(self.intervals) == 2:
             return super().pieces
         (edge,) = self._edges
@@ -243,8 +239,8 @@ def null_participation(
     """Estimate the participation number of centred random attention at this beta.
 
     If beta is below `few_rows_beta`, the number is near `n / (2 + c^2 n/d_K)` with
-    `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws are also valid at larger beta and under a
-    causal mask. There is no law for these.
+    `c = beta^2/(e^(beta^2) - 1)` (arXiv 2510.06685). The draws remain valid at larger beta and under a
+    causal mask, where this formula does not hold.
 
     Returns:
         The mean over random draws, with its standard error.

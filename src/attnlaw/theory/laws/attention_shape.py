@@ -174,7 +174,7 @@ class RandomLayer:
     def spike(self) -> float | None:
         """The position of one value beyond the law's edge, which appears if only 1/n is subtracted.
 
-        It is None if there is no such value, or if K = V, for which the spike is not predicted.
+        The position is None if no value is expected there. It is also None if K = V, which has no prediction.
         """
         law, shape = self.law, self.shape
         return expected_spike(law, shape.tokens, shape.head_size) if isinstance(law, MultiHeadLaw) else None

@@ -139,7 +139,7 @@ def cubic_nodes(k0: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     more nodes. These have a gap that is about to open or close, or a hard edge that is barely blurred.
 
     Returns:
-        Pairs of the indices of some members of the batch and their nodes. Members without a gap have one
+        Groups of members: their indices in the batch, and their nodes. Members without a gap have one
         interval.
     """
     low, high = cubic_edges(k0, a)
@@ -158,13 +158,13 @@ def enough_nodes(
 ) -> list[tuple[Indices, Nodes]]:
     """Increase the number of nodes until the mass and second moment of each member are accurate to 1e-12.
 
+    The number stops at the largest one of `CUBIC_NODES`.
+
     Args:
-        make_nodes: a function; `make_nodes(rows, count)` returns `count` nodes an interval for some members.
-        second_moments: the known second moment of each member.
-        rows: the indices of the members to compute.
+        make_nodes: `make_nodes(rows, count)` returns the nodes of some members, `count` on each interval.
 
     Returns:
-        Pairs of the indices of some members of the batch and their nodes.
+        Groups of members: their indices in the batch, and their nodes.
     """
     groups = []
     for count in CUBIC_NODES:
@@ -184,13 +184,9 @@ def enough_nodes(
 def interval_nodes(
     low: Reals, high: Reals, count: int, a: Reals, stieltjes: Callable[[Reals, Reals], tuple[Reals, Reals]]
 ) -> Nodes:
-    """Return nodes at `x = middle - half cos(theta)` on each interval.
+    """Return `count` nodes at `x = middle - half cos(theta)` on each interval.
 
-    Args:
-        low: lower edges of the intervals, (batch, intervals).
-        high: upper edges of the intervals, (batch, intervals).
-        count: the number of nodes on each interval.
-        stieltjes: a function; `stieltjes(a, x)` returns Re g and the density.
+    `low` and `high` are the edges, (batch, intervals) each. `stieltjes(a, x)` returns Re g and the density.
     """
     theta = midpoint_angles(count)
     half = 0.5 * (high - low)
@@ -280,10 +276,9 @@ def biane_curve(
 
 
 def _curve(apart: Reals, p: Reals) -> Reals:
-    """Return v, dx/du and Re g of Biane's curve, (3, points), in units of a.
+    """Return v, dx/du and Re g of Biane's curve, (3, points), from the distances `apart = u - s`.
 
-    Args:
-        apart: the distances u - s in units of a, (points, atoms).
+    All lengths are in units of a. `apart` has the shape (points, atoms).
     """
     square = apart**2
     # The nearest atom alone gives a lower bound of v^2, so Newton starts from there.
@@ -431,7 +426,7 @@ def product_nodes(k: float, a: Reals) -> list[tuple[Indices, Nodes]]:
     """Return nodes of mu_a for many noise levels a.
 
     Returns:
-        Pairs of the indices of some members of the batch and their nodes.
+        Groups of members: their indices in the batch, and their nodes.
     """
     low, high = product_edges(k, a)
 

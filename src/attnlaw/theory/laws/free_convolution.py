@@ -98,13 +98,11 @@ class Truncated:
         return tops
 
     def above(self, b: Reals, which: Indices | None = None) -> Reals:
-        """Return the five integrals over `x > b`, (5, batch).
-
-        The docstring of the class lists the integrals.
+        """Return the five integrals of the class over `x > b`, (5, batch).
 
         Args:
-            b: the thresholds, one for each member that is computed.
-            which: the indices of these members. None means all.
+            b: the thresholds, one for each computed member.
+            which: the indices of the computed members. None means all.
         """
         return self.split(b, which)[0]
 
@@ -131,7 +129,7 @@ class Truncated:
         return above, below
 
     def node_groups(self) -> tuple[tuple[Indices, tuple[Nodes, ...]], ...]:
-        """Return pairs of the indices of some members of the batch and their groups of nodes."""
+        """Return groups of members: their indices in the batch, and their nodes."""
         return tuple(self._members)
 
 
@@ -140,7 +138,7 @@ def _rescaled(nodes: Nodes, scale: float) -> Nodes:
 
 
 def _not_negative(nodes: Nodes) -> Nodes:
-    """Return the intervals that reach above zero for some member of the batch."""
+    """Return the nodes of those intervals that reach above zero for some member of the batch."""
     kept = nodes.high.max(axis=0) > 0
     return Nodes(*(value[:, kept] for value in vars(nodes).values()))
 

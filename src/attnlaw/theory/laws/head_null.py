@@ -92,10 +92,7 @@ class HeadNull(Law):
             return np.asarray((1 + v / c) / np.asarray(z))
 
     def moment(self, order: int) -> float:
-        """Return the moment of this order.
-
-        With the order k, it is `1/k sum_j C(k, j+1) C(2k, j) c^j`, by Lagrange's inversion for u.
-        """
+        """Return the moment of order k, `1/k sum_j C(k, j+1) C(2k, j) c^j` (Lagrange's inversion for u)."""
         k = order
         if k == 0:
             return 1.0

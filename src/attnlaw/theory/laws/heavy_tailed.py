@@ -112,9 +112,8 @@ class HighTemperatureMP(Law):
         return np.where(y > 0, np.clip(turned / (np.pi * self.b), 0.0, 1.0), 0.0)
 
     def quantile(self, p: ArrayLike) -> Reals:
-        """Return the points at which the distribution function reaches the levels p.
-
-        Each is found by bisection in log x.
+        """Return the points at which the distribution function reaches the levels p, by bisection in log
+        x.
         """
         p = require_levels(p)
         edges = self._cut.edges * (self.gamma / self.b)
@@ -128,10 +127,7 @@ class HighTemperatureMP(Law):
         return np.where(p >= 1, np.inf, np.where(p <= 0, 0.0, np.exp(above)))
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform.
-
-        On and near the cut it is `-f'/(b f)`. Elsewhere it is a continued fraction.
-        """
+        """Return the Stieltjes transform, `-f'/(b f)` near the cut and a continued fraction elsewhere."""
         z = np.asarray(z)
         y = z.astype(complex) * (self.b / self.gamma)
         upper = np.where(y.imag < 0, y.conj(), y)

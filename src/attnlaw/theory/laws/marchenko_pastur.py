@@ -50,9 +50,8 @@ class MarchenkoPastur(Law):
         return at_zero(1.0 - self.rank_ratio)
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`.
-
-        Here x- and x+ are the edges.
+        """Return the density `sqrt(kappa) sqrt((x+ - x)(x - x-)) / (2 pi scale x)`, with the edges x- and
+        x+.
         """
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
@@ -77,10 +76,7 @@ class MarchenkoPastur(Law):
         return np.asarray(g / self.scale)
 
     def cdf(self, x: ArrayLike) -> Reals:
-        """Return the distribution function in closed form.
-
-        It is written in the angle theta of `x = middle - half cos(theta)`.
-        """
+        """Return the distribution function, in closed form in the angle of `x = middle - half cos(theta)`."""
         x = np.asarray(x, dtype=float)
         low, high = self.intervals[0]
         cosine = np.clip((0.5 * (low + high) - x) / (0.5 * (high - low)), -1.0, 1.0)

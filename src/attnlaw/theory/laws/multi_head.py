@@ -112,9 +112,8 @@ class MultiHeadLaw(Law):
 
     @property
     def factors(self) -> tuple[float, ...]:
-        """The factors a of the table above, in ascending order.
-
-        They are 1, the number of heads, and the ratios of values and output if these are given.
+        """The factors a in ascending order: 1, the number of heads, and the ratios gV and gO that are
+        given.
         """
         given = (self.value_ratio, self.output_ratio)
         return tuple(sorted((1.0, float(self.heads), *(a for a in given if a is not None))))
@@ -141,10 +140,7 @@ class MultiHeadLaw(Law):
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The intervals on which quadrature runs.
-
-        An interval is split at points where a gap is about to open, because the density is sharp there.
-        """
+        """The intervals on which quadrature runs, split at points where a gap is about to open."""
         places = self.map.z_at(self.map.critical)
         sharp = [float(x.real) * self.mean for x in places if 0 < x.imag < 0.1 * x.real]
         order = max(2, self.factors.count(self.factors[0]))
@@ -315,7 +311,7 @@ class RationalMap:
     def one_plus_u(self, y: Complexes, z: Complexes) -> Complexes:
         """Return `1 + u` for Im z <= 0.
 
-        It is computed from the smallest factor `1 + u/a`, which keeps its digits where it is nearly zero.
+        Computing it from `1 + u/a` for the smallest factor a keeps the digits of values near zero.
         """
         least = self.factors[0]
         w = self._least_factor(y, z)
@@ -363,9 +359,9 @@ class RationalMap:
         return self.factors.count(self.factors[0])
 
     def _least_factor(self, y: Complexes, z: Complexes) -> Complexes:
-        """Return `1 + u/a` for the smallest factor a.
+        """Return `1 + u/a` for the smallest factor a, from `prod_a (1 + u/a) = z y`.
 
-        It comes from `prod_a (1 + u/a) = z y`. Its argument selects the branch of the root.
+        If several factors are the smallest, the arguments of all other terms select the branch of the root.
         """
         rest = [1 + self.u(y) / a for a in self.factors if a != self.factors[0]]
         size = np.abs(z * y) / np.prod([np.abs(factor) for factor in rest], axis=0)
@@ -399,14 +395,10 @@ class RationalMap:
 
 
 def inverted_moment(u: Reals, F: Reals, order: int) -> float:
-    """Return the coefficient of `z^(-k)` in `1 + u`, where `z y = F(y)`.
+    """Return the coefficient of `z^(-k)` in `1 + u`, where k is the order and `z y = F(y)`.
 
-    By Lagrange's inversion it is `[y^(k-1)] u'(y) F(y)^k / k`.
-
-    Args:
-        u: the coefficients of the series of u in y, ascending, at least up to the power k.
-        F: the coefficients of the series of F in y, in the same order.
-        order: the power k.
+    By Lagrange's inversion it is `[y^(k-1)] u'(y) F(y)^k / k`. The arguments u and F are the ascending
+    coefficients of these series in y, for u at least up to the power k.
     """
     if order == 0:
         return 1.0

@@ -38,9 +38,7 @@ POINTS = 240  # in the table of the density
 
 @dataclass(frozen=True, eq=False)
 class Riccati(Law):
-    """The law of the student S.
-
-    At the start, e = 1 and F = 0, it is Marchenko-Pastur.
+    """The law of the student S, which is Marchenko-Pastur at the start (e = 1 and F = 0).
 
     >>> law = Riccati(np.array([1.0]), np.array([1.0]), np.array([0.0]), scale=0.7, width=2.0)
     >>> [round(end, 6) for end in law.intervals[0]]  # 0.7 (1 -+ 1/sqrt(2))^2
@@ -78,7 +76,7 @@ class Riccati(Law):
         return self._edge(self._split(low, high)[0], below=False)
 
     def _bottom(self) -> float:
-        """Return the lower edge. It is zero, a hard edge, if the width is 1."""
+        """Return the lower edge, which is zero if the width is 1."""
         if self.width == 1:
             return 0.0
         low, high = 1 / self.top, 2 / self.top
@@ -103,8 +101,8 @@ class Riccati(Law):
     def _edge(self, w: float, below: bool) -> tuple[float, float]:
         """Return theta and w at an edge, where psi and its slope in theta are both zero.
 
-        Newton's method starts from the result w of a bisection. Late in training, single nodes make the edge
-        too sharp for it. Then the function returns the result of the bisection, which is accurate to 1e-7.
+        Newton's method starts from w, the result of a bisection. If Newton's method fails because single
+        nodes make the edge too sharp, the function returns that result, which is accurate to 1e-7.
         """
         theta = (self.branch(w, below) or (0.0, 0.0))[0]
         kappa, near = self.width, (theta, w)
@@ -160,9 +158,7 @@ class Riccati(Law):
     def outlier(self, e: float, F: float) -> tuple[float, float] | None:
         """Return the position and squared overlap of a spike, or None if it is inside the bulk.
 
-        Args:
-            e: the value of e at the spike.
-            F: the value of F at the spike.
+        e and F are the values of these functions at the spike.
         """
         theta, high = self._upper
         if theta * e + F > high:
@@ -197,7 +193,7 @@ class Riccati(Law):
     def _theta(self, z: Complexes) -> Complexes:
         """Return the root theta in the upper half plane for each z.
 
-        Newton's method follows it from far above each point down to the point.
+        Newton's method follows the root from far above each z down to z.
         """
         high = np.maximum(np.maximum(np.abs(z.real), 1.0), z.imag)
         theta = np.full(z.shape, 1 / self.scale + 0.1j)
@@ -226,9 +222,8 @@ class Riccati(Law):
         return theta
 
     def density(self, x: ArrayLike) -> Reals:
-        """Return the density.
-
-        It is interpolated in a table of x times the density, with points at equal steps of the piece's angle.
+        """Return the density, interpolated in a table of `x density(x)` at equal steps of the piece's
+        angle.
         """
         x = np.asarray(x, dtype=float)
         inside = self.inside(x)

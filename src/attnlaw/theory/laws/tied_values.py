@@ -101,10 +101,7 @@ class TiedValuesLaw(Law):
         return (make_piece(*self.intervals[0], order),)
 
     def stieltjes(self, z: ArrayLike) -> Complexes:
-        """Return the Stieltjes transform `(1 + u)/x`.
-
-        Newton's method follows it from far above the real line.
-        """
+        """Return the Stieltjes transform `(1 + u)/x`."""
         place = np.asarray(z).astype(complex)
         below = place.imag < 0
         x = np.where(below, place.conj(), place)
@@ -163,7 +160,7 @@ class TiedValuesLaw(Law):
     def _inverse(self, x: Complexes) -> Complexes:
         """Return the v above the real line with `x(v) = x`.
 
-        Newton's method follows it along `x + i height`, from far away down to x.
+        Newton's method follows the solution along `x + i height`, from a great height down to x.
         """
         size = np.abs(x)
         start = START * self._upper_edge + size
@@ -204,10 +201,7 @@ class TiedValuesLaw(Law):
 
     @cached_property
     def _lower_edge(self) -> float:
-        """The lower edge.
-
-        It is the largest x for u between minus the smallest factor and minus the second smallest.
-        """
+        """The lower edge: the largest x with -u between the smallest and the second smallest factor."""
         first, second, *_ = self.factors
         if first == second:
             return 0.0

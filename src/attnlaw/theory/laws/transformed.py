@@ -48,7 +48,7 @@ NEAR_END = 1e-4  # smallest angle on an interval; g is less accurate at the ends
 
 @dataclass(frozen=True)
 class Shrunk(Law):
-    """The law of `X - 2 sigma^2 Re g(X)`, where X has the law `base` and g is its transform.
+    """The law of `X - 2 sigma^2 Re g(X)`. X has the law `base`, with transform g and noise level sigma.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> law = Shrunk(FreeConvolution(MarchenkoPastur(0.5), 1.0))
@@ -123,10 +123,9 @@ def rectify(
     With a cut above b, `f(x) = (x - b) 1(x > cut)`.
 
     Args:
-        table: the table of integrals under each mu_a.
-        b: thresholds, one for each member.
-        which: the indices of the members to compute. None means all.
-        cut: the values below which f is zero, one for each member. None means no cut.
+        b: thresholds, one for each computed member.
+        which: the indices of the computed members. None means all.
+        cut: the values below which f is zero, one for each computed member. None means no cut.
 
     >>> from attnlaw.theory.laws.marchenko_pastur import MarchenkoPastur
     >>> all_of_it = rectify(Truncated(MarchenkoPastur(0.5), np.array([1.0])), np.array([-9.0]))

@@ -137,12 +137,7 @@ def _weights(y: Array) -> Array:
 def _leave_one_out(table: Array, average: Callable[[Array], Array]) -> Array:
     """Average a table over all K batches, then over all batches except each one.
 
-    Args:
-        table: one row for each batch, (K, points).
-        average: a function that averages the rows of a table.
-
-    Returns:
-        An array (K + 1, points).
+    The table has one row for each batch, (K, points). The result has the shape (K + 1, points).
     """
     rows = [average(table), *(average(np.delete(table, k, axis=0)) for k in range(len(table)))]
     return np.stack(rows)

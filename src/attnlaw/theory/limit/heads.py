@@ -185,8 +185,8 @@ MANY = 64
 def can_draw_row(layer: AttentionLayer, normalise: bool) -> bool:
     """Return whether `draw_row` can be used for a layer.
 
-    Its tokens must be independent normals without RMSNorm or rotary positions. There must be at least 64 of
-    them, and at least as many as heads. The width must be larger than the number of heads plus one.
+    The tokens must be independent normals without RMSNorm or rotary positions. There must be at least 64
+    tokens, no more heads than tokens, and a width above the number of heads plus one.
     """
     inputs = layer.inputs
     return (
@@ -237,9 +237,7 @@ def draw_row(layer: AttentionLayer, token: int, draws: int, draw: Streams) -> tu
 def _weights(layer: AttentionLayer, token: int, keys: Array, squares: Array, draw: Streams) -> Array:
     """Return the attention weights of a token, (draws, s, H).
 
-    Args:
-        keys: the products L Z, (draws, s, H).
-        squares: the squared length of the token, (draws,).
+    `keys` are the products L Z, (draws, s, H), and `squares` are the token's squared lengths, (draws,).
     """
     length = layer.score_scale * np.sqrt(squares)[:, None, None]
     if layer.narrow:

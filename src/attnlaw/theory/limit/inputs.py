@@ -77,7 +77,7 @@ class RandomInputs:
     def limit_root(self) -> Array:
         """Return the symmetric root of the limiting Gram matrix.
 
-        That matrix has E psi^2 on the diagonal and (E psi)^2 off the diagonal.
+        The Gram matrix has E psi^2 on the diagonal and (E psi)^2 off the diagonal.
         """
         second_moment, squared_mean = moments(self.activation)
         off = np.full((self.tokens, self.tokens), squared_mean)
@@ -106,10 +106,7 @@ class RandomInputs:
         return np.concatenate(parts)
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Return how many numbers the arrays of `roots` hold.
-
-        This is a root for each draw, or X if it is drawn and larger.
-        """
+        """Return the size of the largest array in `roots`: the roots of all draws, or the X of one draw."""
         drawn = 0 if activation(self.activation).linear else self.tokens * width
         return max(draws * self.tokens * min(self.tokens, width), drawn)
 
@@ -210,7 +207,7 @@ class GivenInputs:
         return np.asarray(self._root @ np.linalg.solve(b, z))
 
     def root_numbers(self, width: int, draws: int) -> int:
-        """Return how many numbers `roots` returns at most: a root for each draw."""
+        """Return the largest possible size of the array that `roots` returns."""
         return draws * self._root.size
 
 
@@ -351,7 +348,7 @@ def _read_binary_gram(path: Path) -> Array:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, whether the array is stored by columns, and the data type."""
+    """Read the header of an `.npy` file: shape, whether the array is stored by columns, and data type."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(file)

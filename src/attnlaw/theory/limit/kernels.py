@@ -199,9 +199,7 @@ def coefficients(psi: Callable[[Array], Array], variances: Array) -> Array:
 
 
 def mehler_kernel(psi: Callable[[Array], Array], gram: Array) -> Array:
-    """Return E[psi(u_i) psi(u_j)] for normals u with covariance `gram`, by Mehler's series.
-
-    Both arrays have the shape (..., s, s).
+    """Return E[psi(u_i) psi(u_j)] for normals u with covariance `gram` (..., s, s), by Mehler's series.
 
     >>> gram = np.array([[1.0, 0.3], [0.3, 2.0]])
     >>> bool(np.allclose(mehler_kernel(lambda x: x, gram), gram))

@@ -96,9 +96,8 @@ class OutputLaw:
 
     @property
     def has_density(self) -> bool:
-        """Whether the variance is positive in every draw.
-
-        ReLU tokens of small width may all be zero in a draw. Then the variance is zero.
+        """Whether the variance is positive in every draw. It is zero if all ReLU tokens of a draw are
+        zero.
         """
         return bool((self.variances > 0).all())
 
@@ -235,9 +234,8 @@ def _by_batch(
     """Average a function of the normals over each batch of draws, (K, points).
 
     Args:
-        table: a function; `table(y, mu, v)` returns the values at points y for the normals N(mu, v),
-            (normals, points).
-        reduce: a function; `reduce(table, weights)` averages such a table over the normals.
+        table: `table(y, mu, v)` returns the function at points y for the normals N(mu, v), (normals, points).
+        reduce: `reduce(table, weights)` averages such a table over the normals.
     """
     check_value("draws", len(law.variances), int, minimum=BATCHES)
     none = [None] * BATCHES

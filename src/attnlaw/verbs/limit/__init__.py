@@ -203,12 +203,7 @@ def _key_without_width(case: LimitSettings) -> tuple[Any, ...]:
 def _solve_widths(
     cases: Sequence[LimitSettings], progress: Progress, before: int, total: int
 ) -> dict[LimitSettings, WidthRow | InputError]:
-    """Compute cases that differ only in their width.
-
-    Args:
-        before: the number of cases that are already done, for the progress.
-        total: the number of all cases.
-    """
+    """Compute cases that differ only in their width, after `before` of all `total` cases are done."""
     first = cases[0]
     errors: dict[float, InputError] = {}
     try:

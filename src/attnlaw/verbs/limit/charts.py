@@ -54,11 +54,9 @@ def densities(view: ChartView) -> Drawings:
 def _draw_densities(
     view: ChartView, rows: pl.DataFrame, names: Mapping[float, str], with_ratio: bool
 ) -> alt.ConcatChart:
-    """Draw a panel of densities for each number of heads.
+    """Draw a panel of densities for each number of heads, with the legend `names` for the widths.
 
-    Args:
-        names: the name of each width in the legend.
-        with_ratio: whether a second panel shows the ratios to the density of the limit.
+    With `with_ratio`, a second panel shows the ratios to the density of the limit.
     """
     axis, with_gaussian = view.verb.axis, has_values(rows, "gaussian_density")
     colours = {
@@ -88,9 +86,9 @@ def _draw_densities(
 
 
 def _fill_ratios(rows: pl.DataFrame) -> pl.DataFrame:
-    """Fill missing ratios to the density of the limit, which is interpolated.
+    """Fill in missing ratios between a density and that of the limit, by interpolating the latter.
 
-    Each task of a study computes one width alone, so its rows have no ratio.
+    Ratios are missing in studies, where each task computes one width alone.
     """
     limit = rows.filter(pl.col("width").is_infinite() & (pl.col("density") > 0)).sort("y")
     if not limit.height or not rows["ratio"].null_count():

@@ -52,7 +52,7 @@ def readout(view: ChartView) -> Drawings:
     "At which gradient flow on a readout of a random layer has come down to the loss, by theory.",
 )
 def arrival(view: ChartView) -> Drawings:
-    """Draw the time of a readout, unless there is already a chart of its error."""
+    """Draw the time that a readout needs to learn, unless the error of the readout has a chart."""
     if not any(_error_lines(view)):
         yield from line_charts(view, view.rows, "head_size", "arrival_time")
 
