@@ -46,10 +46,7 @@ MOST_ALPHA = 1e100  # far above any real value, and safe in float64
 
 @dataclass(frozen=True)
 class Update:
-    """The update of one weight: `scale * up @ down`.
-
-    `module` is the module that has the weight. `up` and `down` are the names of tensors in the adapter.
-    """
+    """The update `scale * up @ down` of a module's weight. `up` and `down` are names of tensors."""
 
     module: str
     down: str
@@ -58,7 +55,7 @@ class Update:
 
     @property
     def layer(self) -> int | None:
-        """The number of the layer: the first number in the module's name, or None if it has none."""
+        """The number of the layer: the first number in the module's name, or None without a number."""
         number = re.search(r"\.(\d{1,9})\.", f".{self.module}.")
         return int(number[1]) if number else None
 
@@ -76,11 +73,9 @@ class Adapter:
     transposed: bool
 
     def factors(self, update: Update) -> tuple[Reals, Reals]:
-        """Read the two factors of an update in float64.
+        """Read the factors (in x r) and (r x out) of an update in float64.
 
-        Returns:
-            The factors (in x r) and (r x out). Their product, which contains the scale, is the update of a
-            weight that acts on row vectors.
+        Their product, which contains the scale, is the update of a weight that acts on row vectors.
         """
         down, up = (
             require_real(self.tensors.read(name), self.source, name).astype(np.float64)
@@ -121,10 +116,7 @@ class LowRankBlock:
 
 
 def adapter_model(adapter: Adapter, name: str) -> Model:
-    """Return an adapter as a model without layers.
-
-    The model has one matrix for each weight that the adapter changes.
-    """
+    """Return a model without layers that has one matrix for each weight that the adapter changes."""
     updates = sorted(adapter.updates, key=lambda update: (update.layer is None, update.layer or 0))
     leaves = ((MatrixLocation(each.layer, KIND), LowRankBlock(adapter, each).product()) for each in updates)
     return Model(printable(name), KIND, adapter.tensors, Network((), (), (), None, tuple(leaves)))
@@ -139,8 +131,7 @@ def is_adapter(path: Path) -> bool:
 def open_adapter(path: Path, open_file: Callable[[Path], Tensors]) -> Adapter:
     """Open the adapter in a directory without reading its weights.
 
-    Raise an `InputError` if the config or the shapes of the factors do not fit together. `open_file` opens a
-    file of weights.
+    Raise an `InputError` if it is not a LoRA adapter that attnlaw supports.
     """
     config = _config(path / CONFIG)
     file = next((path / name for name in WEIGHTS if (path / name).is_file()), None)
@@ -271,7 +262,7 @@ class AdaptedTensors(Tensors):
 
 
 def _stored_in_out(model: Model) -> dict[str, bool]:
-    """Return, by tensor name, whether the layers of the model store it as (in, out).
+    """Return for each tensor name whether the model stores the tensor as (in, out).
 
     The adapter's `fan_in_fan_out` is not reliable. peft sets it according to the last layer it visited, so
     it is wrong for some layers of a model that stores weights both ways.
@@ -285,7 +276,7 @@ def _stored_in_out(model: Model) -> dict[str, bool]:
 
 
 def _targets(base: Tensors, adapter: Adapter) -> dict[str, str]:
-    """Return the name of the base model's tensor that each update changes, by module.
+    """Return, for each module that the adapter updates, the name of the base model's tensor.
 
     The names in the base model may have a longer or a shorter prefix than those in the adapter.
     """

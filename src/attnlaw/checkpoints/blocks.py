@@ -60,19 +60,18 @@ class Norm:
 class NormFold:
     """The matrix C diag(gain) that a norm puts before the matrix it feeds; diag(gain) if not `centred`.
 
-    The product with another matrix is computed without forming this one. `gain` has one entry for each
-    input, or one for all inputs.
+    `gain` has one entry for each input, or one for all inputs.
     """
 
     gain: Reals
     centred: bool
 
     def __call__(self, columns: Reals) -> Reals:
-        """Return the product of this matrix and another one."""
+        """Return the product of this matrix and `columns`, without forming this matrix."""
         return self._centred(self.gain[:, None] * columns)
 
     def transposed(self, columns: Reals) -> Reals:
-        """Return the product of the transpose of this matrix and another matrix."""
+        """Return the product of this matrix's transpose and `columns`."""
         return self.gain[:, None] * self._centred(columns)
 
     def _centred(self, columns: Reals) -> Reals:
@@ -92,8 +91,7 @@ class Rotary:
 
     Args:
         base: the base of the angles; None if the config does not state it or rescales it.
-        scale: a further factor of the rotated entries (yarn, longrope); None if the type of positions is
-        unknown.
+        scale: a further factor of the rotated entries; None if the type of positions is unknown.
     """
 
     size: int
@@ -132,10 +130,8 @@ UNSCALED = Scores(1.0)
 class View:
     """A stored tensor, or some of its columns, read as a matrix of shape (in, out).
 
-    Args:
-        start, block, stride: the columns to take. Without `block` and `stride`, they are [start, start +
-        out). With
-            them, they are runs of `block` columns that begin `stride` columns apart.
+    The columns are the `out` columns from `start` on. If `block` and `stride` are given, they are runs of
+    `block` columns that begin `stride` columns apart.
     """
 
     tensor: str
@@ -175,8 +171,7 @@ class Attention:
         shared_key: the part of the key that is the same for all heads (latent attention only).
         memory_norm: the norm that keys and values read in cross-attention or from an earlier layer; None if
             it is unknown.
-        value_norm, output_norm: the norms of each head's values, and of the mixed values. They are not part
-        of VO.
+        value_norm, output_norm: the norms of each head's values and of the mixed values. VO omits them.
     """
 
     query: View
@@ -201,10 +196,7 @@ class Attention:
         return self.norm if not self.cross and self.source is None else self.memory_norm
 
     def norms(self, kind: str) -> tuple[Norm | None, Norm | None]:
-        """Return the norms on the left and right side of the products of one kind ("qk" or "vo").
-
-        The right side of VO has no norm.
-        """
+        """Return the left and the right norm of products of this kind. VO has no norm on the right."""
         return (self.norm, self.source_norm) if KINDS[kind].scores else (self.source_norm, NO_NORM)
 
     @property
@@ -221,7 +213,7 @@ class Attention:
         return head * self.kv_heads // self.heads
 
     def views(self, kind: str) -> tuple[View, ...]:
-        """Return the stored matrices of which the products of one kind ("qk" or "vo") consist."""
+        """Return the stored matrices that the products of one kind ("qk" or "vo") are made of."""
         if not KINDS[kind].scores:
             return self.value, self.output
         return (self.query, self.key, *([self.shared_key] if self.shared_key else []))
@@ -339,7 +331,7 @@ class Product:
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the stored tensors of which the matrix consists."""
+        """The names of the stored tensors that the matrix is made of."""
         return tuple(name for view in self.views for name in view.tensors)
 
     @property

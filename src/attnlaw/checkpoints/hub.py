@@ -31,11 +31,9 @@ def is_hub_id(source: str) -> bool:
 
 
 def fetch(model: str, config_only: bool = False) -> Path:
-    """Return the directory with a model's config and weights.
+    """Download a model's config and, unless `config_only`, its weights. Return their directory.
 
-    Download the files that the cache does not have.
-
-    If `config_only` is true, the weights are not downloaded.
+    Files that are in the cache are not downloaded again.
     """
     hub = _import_hub(model)
     hit = HUB_ID.fullmatch(model)
@@ -70,7 +68,7 @@ def fetch(model: str, config_only: bool = False) -> Path:
 
 
 def _cached(hub: Any, repository: str, revision: str | None, reason: Exception) -> Path:
-    """Return the directory of an earlier download, because the hub cannot be reached for this `reason`."""
+    """Return the directory of an earlier download. `reason` is the error of the hub."""
     try:
         return Path(hub.snapshot_download(repository, revision=revision, local_files_only=True))
     except OSError as error:

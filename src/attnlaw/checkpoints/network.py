@@ -121,10 +121,7 @@ class Layer(Generic[X]):
     router_sum: float = 1.0
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Layer[Y]:
-        """Return the same layer with changed leaves.
-
-        `change` gets a location and a leaf, in the order of rows.
-        """
+        """Return the layer with leaves `change(location, leaf)`, computed in the order of rows."""
         return replace(
             cast(Layer[Any], self),
             attention=self._heads(change, self.attention),
@@ -212,10 +209,7 @@ class Network(Generic[X]):
         return Network(layers, tuple(range(len(layers))), tower.widths, tower.activation, (), self.unread)
 
     def map(self, change: Callable[[MatrixLocation, X], Y]) -> Network[Y]:
-        """Return the same tree with changed leaves.
-
-        `change` gets a location and a leaf, in the order of rows.
-        """
+        """Return the tree with leaves `change(location, leaf)`, computed in the order of rows."""
         layers = tuple(layer.map(change) for layer in self.layers)
         outside = tuple((location, change(location, leaf)) for location, leaf in self.outside_layers)
         return replace(cast(Network[Any], self), layers=layers, outside_layers=outside)

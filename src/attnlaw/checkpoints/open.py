@@ -76,10 +76,7 @@ def open_model(
 
 
 def _open_source(source: ModelSource, name: str | None) -> tuple[str, Tensors, Config, int | None]:
-    """Return the model's name, its tensors, its config, and the number of heads.
-
-    The number of heads is None unless a module states it.
-    """
+    """Return the model's name, tensors, config, and the number of heads if a module states it."""
     if isinstance(source, str | os.PathLike):
         tensors, config = _open_path(local_model_path(source))
         # A file that states its architecture (GGUF) comes first; other metadata count without a config.json.
@@ -298,10 +295,7 @@ def _patterns() -> list[str]:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    """Return the files in a directory that may contain the weights.
-
-    These are the matches of the first pattern that has any.
-    """
+    """Return the files that may contain the weights, by the first pattern that matches any file."""
     for pattern in _patterns():
         hits = [file for file in sorted(folder.glob(pattern)) if not file.name.startswith(NOT_WEIGHTS)]
         if hits:

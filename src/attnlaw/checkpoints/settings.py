@@ -1,6 +1,4 @@
-"""The settings that all verbs about a checkpoint share: the model, how to open it, and which matrices to
-take.
-"""
+"""The settings that verbs about a checkpoint share: how to open the model, and which matrices to take."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class ModelSettings(Settings):
             layer_range(self.layers, depth=1)
 
     def to_row(self) -> dict[str, Any]:
-        """Return the settings as a row. The column `model` has the title of the model."""
+        """Return the settings as a row, with the model's title in the column `model`."""
         return super().to_row() | {"model": self.title}
 
     @property

@@ -8,8 +8,8 @@ The corpus is the source of Python's standard library. A hash of its name puts e
 the held-out split, so the split is the same on every machine and for every Python version. The bytes
 themselves are those of the interpreter that runs.
 
-Singular values of a head are divided by the edge of the bulk of its null, the spectrum of random weights.
-Eigenvalues of the theory's student are divided by the edge of its bulk. A direction with a value above 1
+Singular values of a head are divided by the edge of the bulk that random weights would have. Eigenvalues of
+the theory's student are divided by the edge of the student's bulk. A direction with a value above 1
 is outside the bulk. This is an analogy, not a fit: the theory has one tied head, Gaussian tokens and a known
 target. The run has sixteen heads, Adam and text.
 """
@@ -226,10 +226,7 @@ class DecoderRun:
 
 
 def run_decoder(steps: int, every: int, seed: int, progress: Progress) -> DecoderRun:
-    """Train the decoder and measure its heads during training.
-
-    It is measured before the first step, after every `every` steps, and after the last step.
-    """
+    """Train the decoder. Measure its heads before training, after each `every` steps and at the end."""
     model = build_seeded_decoder(seed)
     text, held_out = (read_bytes(source_files(held_out=is_held_out)) for is_held_out in (False, True))
     held_out_windows = windows(held_out, CONTEXT)
@@ -292,10 +289,7 @@ def _values(model: Any, step: int) -> Iterator[dict[str, Any]]:
 
 
 def _bulk(model: Any) -> Rows:
-    """Return the density of the singular values that a random head would have.
-
-    The head has the shape of the decoder's heads, and the values are in units of the edge.
-    """
+    """Return the density of a random head's singular values, in units of the edge of their bulk."""
     config = model.config
     null = null_of_shape(config.n_embd, config.n_embd, config.n_embd // config.n_head)
     x, density = null.curve
@@ -306,11 +300,7 @@ def _bulk(model: Any) -> Rows:
 
 @lru_cache(maxsize=1)
 def theory_rows() -> tuple[Rows, Rows]:
-    """Return rows about the theory's student, whose target has a bulk and spikes.
-
-    Returns:
-        The density of the student's bulk at five times, and its spikes at all times.
-    """
+    """Return the density of the theoretical student's bulk at five times, and its spikes at all times."""
     target = Target.marchenko_pastur(0.5).with_spikes(*SPIKES)
     path = trajectory(Problem(target=target), Schedule(TIMES.tolist()))
     densities: Rows = []
@@ -323,10 +313,7 @@ def theory_rows() -> tuple[Rows, Rows]:
 
 
 def _theory_mode_rows(path: Trajectory) -> Iterator[dict[str, Any]]:
-    """Yield a row for each spike outside the bulk at each time.
-
-    The strength of a spike is its location divided by the edge of the bulk.
-    """
+    """Yield the spikes outside the bulk at each time, with strengths in units of the bulk's edge."""
     left: dict[float, float] = {}
     for time in path.time[1:].tolist():
         edge = path.edge(time)

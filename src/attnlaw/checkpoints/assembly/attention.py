@@ -49,10 +49,7 @@ class BlockLocation:
 
 
 def build_attention(shapes: Shapes, location: BlockLocation, given_heads: int | None) -> Attention:
-    """Return one attention block of a layer, including how it computes its scores.
-
-    `given_heads` is the number of heads that the user gave, if any.
-    """
+    """Return an attention block. `given_heads` is the number of heads that the user gave, if any."""
     stack = shapes.stack
     roles = stack.cross if location.cross else stack.attention
     output = location.prefix + roles["output"]
@@ -97,7 +94,7 @@ def _inner_norm(shapes: Shapes, prefix: str, role: str) -> Norm | None:
 
 
 def _roles_by_layer(shapes: Shapes, location: BlockLocation, roles: Roles) -> Iterator[tuple[str, Roles]]:
-    """Yield prefixes of layers with the tensor names, by role, that the block reads there.
+    """Yield the prefix of each layer that the block reads, and the names of the tensors it reads there.
 
     A block that uses keys and values of another layer reads from two layers. Gemma 4 stores no values if
     `attention_k_eq_v` makes them equal to the keys.
@@ -200,10 +197,7 @@ def _key_value_heads(shapes: Shapes, prefix: str, roles: Roles, heads: int, size
 
 
 def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
-    """Return tensors in which attention weights with a separate axis for heads are plain matrices.
-
-    Such an axis is joined with the one after it. Other tensors stay as they are.
-    """
+    """Return the tensors, with the head axis of attention weights joined with the axis after it."""
     names = {
         at + name
         for matched in match.stacks
@@ -217,7 +211,7 @@ def with_joined_heads(tensors: Tensors, match: Match) -> Tensors:
 
 
 class JoinedHeadAxes(Tensors):
-    """A set of tensors, some of which are read with their last two axes joined."""
+    """Tensors, some of which are read with their last two axes joined."""
 
     def __init__(self, tensors: Tensors, names: set[str]) -> None:
         self.source, self.metadata = tensors.source, tensors.metadata

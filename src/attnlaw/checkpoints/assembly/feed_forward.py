@@ -15,8 +15,7 @@ EXPERT = "{expert}"
 def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: bool) -> FeedForward | None:
     """Return the feed-forward block that every token passes, or None if the layer has none.
 
-    Raise an `InputError` if its width differs from the config. This is not
-    checked in a layer with `experts`.
+    Raise an `InputError` if the block's width differs from the config, unless the layer has experts.
     """
     roles = _stored_roles(shapes, prefix, stack.feed_forward)
     if roles is None:
@@ -25,10 +24,7 @@ def build_feed_forward(shapes: Shapes, prefix: str, stack: LayerTable, experts: 
 
 
 def build_experts(shapes: Shapes, prefix: str, stack: LayerTable) -> tuple[FeedForward, ...]:
-    """Return the experts of a layer, from which its router chooses.
-
-    The experts may be stored in separate tensors or stacked in one.
-    """
+    """Return the experts of a layer, which may be stored in separate tensors or stacked in one."""
     roles = _stored_roles(shapes, prefix, stack.experts)
     if roles is None:
         return ()
@@ -61,10 +57,7 @@ def _of_expert(roles: Roles, number: int) -> Roles:
 
 
 def _count(shapes: Shapes, prefix: str, roles: Roles) -> int:
-    """Return the number of experts that the tensors contain.
-
-    Raise an `InputError` if the config states another number.
-    """
+    """Return the number of stored experts. Raise an `InputError` if the config states another number."""
     first = prefix + next(iter(roles.values()))
     if EXPERT in first:
         count = 0

@@ -40,7 +40,7 @@ class MatchedStack:
 
 @dataclass(frozen=True)
 class Match:
-    """A family, and the stacks of it that a checkpoint contains."""
+    """The family of a checkpoint, and the stacks of layers found in the checkpoint."""
 
     family: Family
     stacks: tuple[MatchedStack, ...]
@@ -85,9 +85,7 @@ def match_family(
 
 
 def _without_prediction(matched: MatchedStack, config: Config) -> MatchedStack:
-    """Return the stack without the layers after its declared depth, if the config says that they predict
-    tokens.
-    """
+    """Return the stack without the layers that, by the config, only predict further tokens."""
     depth = config.size(*matched.stack.depth)
     if not config.values.get("num_nextn_predict_layers") or depth is None:
         return matched
@@ -105,9 +103,9 @@ def _named_tensors(match: Match, tensors: Tensors) -> int:
 
 
 def _is_oriented(match: Match, tensors: Tensors) -> bool:
-    """Return whether the query matrix has as many inputs as the output matrix has outputs.
+    """Return whether the shapes of two attention matrices fit the orientation that the family states.
 
-    Inputs and outputs are those of the orientation (`stored_out_in`) that the family states.
+    The query matrix must have as many inputs as the output matrix has outputs.
     """
     matched = match.stacks[0]
     inputs, outputs = (1, 0) if match.family.stored_out_in else (0, 1)
@@ -159,10 +157,9 @@ def model_type_of(family: Family, config: Config) -> str:
 
 
 def foreign_model_type(family: Family, config: Config, families: Sequence[Family]) -> str | None:
-    """Return the model type in the config if the family does not list it.
+    """Return the model type in the config if the family does not list it, and None otherwise.
 
-    attnlaw reads such a model by its tensor names alone. Return None if the family lists the type or if the
-    user described the family.
+    attnlaw reads such a model by its tensor names alone. The result is None if the user described the family.
     """
     if len(families) == 1 or set(config.model_types) & set(family.model_types):
         return None
@@ -205,7 +202,7 @@ def _find_stacks(stack: LayerTable, tensors: Tensors, whole: bool) -> list[Match
 
 
 def _linear_positions(stack: LayerTable, tensors: Tensors) -> dict[str, set[Position]]:
-    """Return, by prefix, the positions of the layers that have linear attention."""
+    """Return the positions of the layers with linear attention, grouped by prefix."""
     positions: dict[str, set[Position]] = {}
     if stack.linear:
         pattern = _pattern(stack, stack.linear)

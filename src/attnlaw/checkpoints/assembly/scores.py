@@ -11,8 +11,8 @@
 | `scale_attn_by_inverse_layer_idx` true | a further 1 / (layer + 1) | GPT-2 |
 | `mscale_all_dim` m, `factor` f of yarn | a further (m ln(f) / 10 + 1)^2 | DeepSeek |
 
-`Rotary` has the further factors of yarn and longrope for turned entries. Other keys (of muP, of unknown model
-types) and headers of GGUF files are not used.
+Here d is the head size. `Rotary` has the factors by which yarn and longrope multiply rotated entries. Other
+keys (of muP, of unknown model types) and headers of GGUF files are not used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_scores(shapes: Shapes, prefix: str, source: str, attention: Attention,
 def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None:
     """Return the norm of queries or keys, or None if there is none.
 
-    A norm without tensors exists unless the config sets `use_qk_norm` to false.
+    A norm that the family lists without tensors is left out if the config sets `use_qk_norm` to false.
     """
     name = shapes.stack.inner_norms.get(role)
     if not name:
@@ -69,7 +69,7 @@ def _head_norm(shapes: Shapes, prefix: str, role: str, size: int) -> Norm | None
 
 
 def clip_of(config: Config) -> float | None:
-    """Return the magnitude at which queries, keys and values are clipped, or None (OLMo, MPT)."""
+    """Return the magnitude at which the model clips queries, keys and values, or None if it does not."""
     return config.number("clip_qkv") or config.section("attn_config").number("clip_qkv")
 
 

@@ -76,12 +76,8 @@ class Shapes:
         """Return a `View` for each role. The parts of a fused tensor follow each other along its output axis.
 
         Args:
-            prefix: the prefix of the layer's tensor names.
-            roles: the tensor names by role.
             sizes: the numbers of outputs by role. A role that is missing has all outputs of its tensor.
-            runs: the number of runs along the output axis of a fused tensor, each with a piece of every
-            part. If parts
-                alternate, there is one run for each output of a part.
+            runs: the number of runs along the output axis of a fused tensor, each with all parts.
             member: the number of the expert in stacked tensors.
             biases: the names, by role, of biases that are not named like their weights.
         """
@@ -116,7 +112,7 @@ class Shapes:
         return bias
 
     def norm(self, name: str, size: int | None = None) -> Norm | None:
-        """Return the norm of a name, or None if its gain does not exist.
+        """Return the norm with this name, or None if the checkpoint does not have its gain.
 
         The empty name stands for a norm without tensors. A norm of queries or keys whose gain has `size`
         entries normalises all heads together.
@@ -137,17 +133,11 @@ class Shapes:
         return Norm(kind, gain, bias, epsilon, offset, joint)
 
     def is_among(self, model_types: Sequence[str]) -> bool:
-        """Return whether the model's type is one of these.
-
-        Without a type in the config, the family's name counts.
-        """
+        """Return whether the list has the model's type, or the family's name if the config has no type."""
         return any(name in model_types for name in self.config.model_types or (self.family.name,))
 
     def require_norm_fits(self, norm: Norm | None, view: View) -> Norm | None:
-        """Return the norm if its size equals the number of inputs of the matrix.
-
-        Raise an `InputError` if not.
-        """
+        """Return the norm. Raise an `InputError` if its size is not the matrix's number of inputs."""
         for name in (norm.gain, norm.bias) if norm else ():
             if name is not None and (shape := self.tensors.shapes[name]) != (view.shape[0],):
                 wanted = f"[{view.shape[0]}], the inputs of {view.tensors[0]}"
@@ -202,7 +192,7 @@ class Shapes:
 
 
 def layer_type(config: Config, number: int) -> str | None:
-    """Return the attention type of a layer in config.json, or None if it does not state one."""
+    """Return the attention type that config.json states for a layer, or None if it states none."""
     types = config.values.get("layer_types")
     kind = types[number] if isinstance(types, list) and number < len(types) else None
     return kind if isinstance(kind, str) else None

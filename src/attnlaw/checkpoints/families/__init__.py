@@ -38,18 +38,16 @@ class LayerTable:
 
     Args:
         feed_forward: the ways in which a layer may store the block that every token passes.
-        experts: the ways in which it may store experts: in separate tensors, with `{expert}` for the number,
-            or stacked in one tensor.
-        interleaved: true if a fused tensor is stored head by head: query, key and value of head 0, then of
-            head 1, and so on.
+        experts: the ways in which a layer may store experts: in separate tensors, with `{expert}` for the
+            number, or stacked in one tensor.
+        interleaved: true if a fused tensor has query, key and value of head 0, then of head 1, and so on.
         ignored: known matrices inside a layer that belong to no block, such as routers.
         unread: tensors of blocks that no formula here covers. A model that has them gets no proxies.
         norms: the ways in which a layer may be normalised. The first whose tensors all exist is taken. The
             norm of a block is before it (`pre_norm`), or after its sum with the stream.
-        first_norm, last_norm: the norms before and after all layers. In a file, false removes an inherited
-        one. heads, depth, inner_size: the keys of config.json whose values must agree with the tensors.
-        `depth` has one
-            key for each number in `layer`.
+        first_norm, last_norm: the norms before and after all layers. False removes an inherited one.
+        heads, inner_size: keys of config.json whose values must agree with the tensors.
+        depth: the keys of config.json for the number of layers, one for each number in `layer`.
     """
 
     layer: str  # the common part of the names, with `{layer}` for the number of the layer
@@ -79,10 +77,7 @@ class LayerTable:
 
     @property
     def names(self) -> frozenset[str]:
-        """The tensors of a layer that the table names.
-
-        Norms before blocks and experts after the first are left out.
-        """
+        """The tensor names in the table, without biases and norms around blocks, and with expert 0 only."""
         tables = (self.attention, self.cross, *self.feed_forward, *self.experts)
         named = [name.replace("{expert}", "0") for roles in tables for name in roles.values()]
         inner = [f"{name}.weight" for name in self.inner_norms.values() if name]
@@ -125,11 +120,9 @@ class Family:
     """A family of models whose tensors have the same names.
 
     Args:
-        priority: if several families name equally many tensors of a checkpoint, the one with the highest
-        priority is
-            taken.
-        hidden_size, activation, epsilon: keys of config.json. `epsilon` is the number that norms add to the
-            variance.
+        priority: decides between families that name equally many tensors. The highest is taken.
+        hidden_size, activation: keys of config.json.
+        epsilon: keys of config.json for the number that norms add to the variance.
         rotary_neighbours: the model types that pair neighbouring entries; others pair the two halves.
         rotary_layers: the only type of layers with rotary positions, if config.json has types of layers.
         norms_after_rotary: the model types whose norms of queries and keys come after the positions.

@@ -53,7 +53,7 @@ Record = TypeVar("Record", Family, LayerTable, Initialiser)
 
 
 class FieldKind(NamedTuple):
-    """The values that a field accepts, in words for messages and as a function that tests a TOML value."""
+    """The values that a field accepts: their description in messages, and a test of a TOML value."""
 
     expected: str
     fits: Fits

@@ -114,10 +114,7 @@ def _constants(graph: Any) -> dict[str, Any]:
 
 
 def _branch(graph: Any) -> str | None:
-    """Return the type (`If`, `Loop`) of the first node whose inner graphs contain matrices.
-
-    Return None if there is no such node.
-    """
+    """Return the type (`If`, `Loop`) of the first node whose inner graphs contain matrices, or None."""
     for node in graph.node:
         for inner in (part for attribute in node.attribute for part in (attribute.g, *attribute.graphs)):
             held = [*inner.initializer, *_constants(inner).values()]
@@ -127,7 +124,7 @@ def _branch(graph: Any) -> str | None:
 
 
 def _copies(graph: Any, stored: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Return the parameters that the exporter stored as an `Identity` of an equal one.
+    """Return the parameters that an `Identity` node copies from a stored tensor.
 
     Each name maps to the stored tensor and False, because the tensor is not transposed.
     """

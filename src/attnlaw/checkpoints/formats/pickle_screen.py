@@ -32,9 +32,7 @@ MARK: Size = (0, 0)  # compared by identity
 
 
 class SuspiciousPickle(ValueError):
-    """The error for a pickle or archive that is made to fill the memory, or that two readers would read
-    differently.
-    """
+    """The error for a pickle or archive that would fill the memory or be read differently by two readers."""
 
 
 def screen_file(path: Path) -> None:

@@ -90,9 +90,7 @@ def import_torch(reason: str) -> Any:
 
 
 def _require_closed_holes(torch: Any, source: str) -> None:
-    """Raise an `InputError` if this version of PyTorch can run code from a pickle despite
-    `weights_only=True`.
-    """
+    """Raise an `InputError` if this PyTorch can run code from a pickle despite `weights_only=True`."""
     if torch.__version__ < OLDEST_SAFE:  # `TorchVersion` compares versions, not text
         raise InputError(
             f"{source}: a pickled checkpoint is read with PyTorch {OLDEST_SAFE} or newer, and this is "
@@ -102,10 +100,7 @@ def _require_closed_holes(torch: Any, source: str) -> None:
 
 
 def _load(path: Path, torch: Any) -> Any:
-    """Check a pickle, and then load its tensors and plain containers.
-
-    The file is mapped if its layout allows that.
-    """
+    """Check a pickle, and then load its tensors and plain containers, mapped if possible."""
     try:
         screen_file(path)
     except ValueError as error:
@@ -190,9 +185,7 @@ def plain_entries(value: Any) -> dict[str, Any]:
 
 
 def fairseq_sizes(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments in a fairseq checkpoint in the form of a config.
-
-    Other checkpoints give an empty dict.
+    """Return the arguments in a fairseq checkpoint as a config, or an empty dict for other checkpoints.
 
     The encoder and the decoder each have a table with fairseq's names. Next to them are the arguments that
     are texts, `norm_first`, and the `model_type` by which attnlaw chooses a family.
@@ -221,10 +214,7 @@ def current_name(name: str) -> str:
 
 
 def _arguments(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the arguments of the model.
-
-    For a fine-tuned wav2vec model, these are the inner model's arguments.
-    """
+    """Return the arguments of the model, or of the inner model if a wav2vec model was fine-tuned."""
     arguments = table_of(checkpoint.get("args")) or table_of(table_of(checkpoint.get("cfg")).get("model"))
     inner = table_of(arguments.get("w2v_args"))
     return table_of(inner.get("model")) or inner or arguments

@@ -83,7 +83,7 @@ class ScaledTensors(Tensors):
         self._tensors.prefetch(name, member)
 
     def _spread(self, scale: NDArray[np.float64], shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
-        """Return an array that broadcasts to the weight and has the scale of every entry."""
+        """Return the scale of every entry, as an array that broadcasts to the weight."""
         if scale.size == 1:
             return scale.reshape(())
         if scale.shape in ((shape[0],), (shape[0], 1)):

@@ -1,7 +1,4 @@
-"""Draw a monitored run: one panel for each quantity against the step.
-
-The quantity that changes most is first.
-"""
+"""Draw a monitored run: one panel for each quantity against the step."""
 
 from __future__ import annotations
 

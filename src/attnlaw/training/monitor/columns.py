@@ -24,10 +24,7 @@ MONITORED = [bound for bound in BOUNDS.values() if bound.monitored]
 
 
 def _lines(groups: Iterable[str], *names: str) -> dict[str, str]:
-    """Return the label of the line for each column, by column.
-
-    There is one column for each name and group.
-    """
+    """Return the label of the chart line for each column. Each name and group has one column."""
     labels = {name: f"{name}, " if len(names) > 1 else "" for name in names}
     return {f"{name}_{group}": f"{labels[name]}{group}" for name in names for group in groups}
 

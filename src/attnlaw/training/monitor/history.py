@@ -55,11 +55,7 @@ HEAD_QUANTITIES = ("means", "modes")  # the quantities that need the factors of 
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """A singular value beyond the bulk.
-
-    Args:
-        u, v: the left and right singular vectors; None if they are not known.
-    """
+    """A singular value beyond the bulk, with its left and right singular vectors if they are known."""
 
     number: int  # counts the modes of a head in the order in which they left the bulk
     left_step: int | None  # the first measured step beyond the bulk; None if it was there when the run began
@@ -72,8 +68,7 @@ class Mode:
 class ModeTracker:
     """The modes of every head at the last measurement.
 
-    `counts` has the number of modes that each head has had so far. `has_begun` is false until the first
-    measurement.
+    `counts` has the number of modes that each head has had so far.
     """
 
     modes: dict[HeadKey, list[Mode]] = field(default_factory=dict)
@@ -82,10 +77,7 @@ class ModeTracker:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, Any]], key: tuple[str, ...]) -> ModeTracker:
-        """Restore a tracker from the stored rows of one step.
-
-        `key` names the columns that identify a head.
-        """
+        """Restore a tracker from the rows of one step. `key` names the columns that identify a head."""
         tracker = cls(has_begun=True)
         for row in rows:
             location = tuple(row[name] for name in key)
@@ -96,8 +88,7 @@ class ModeTracker:
     def follow(
         self, step: int, seen: Mapping[HeadKey, tuple[Reals, Reals, Reals]]
     ) -> dict[HeadKey, list[Mode]]:
-        """Find which mode each value beyond the bulk belongs to, and return the modes of all heads at this
-        step.
+        """Return the modes of all heads at this step, numbered as at the earlier steps.
 
         Args:
             seen: for each head, its k values beyond the bulk in descending order (k,), and their singular
@@ -121,10 +112,7 @@ class ModeTracker:
 
 
 def _match_modes(earlier: list[Mode], values: Reals, u: Reals, v: Reals) -> dict[int, Mode]:
-    """Return the earlier mode that each value continues, by the position of the value.
-
-    A value that continues no mode is left out.
-    """
+    """Return the earlier mode of each value that continues one, by the value's position."""
     if not earlier or not values.size:
         return {}
     lefts = [mode.u for mode in earlier if mode.u is not None]
@@ -222,10 +210,6 @@ class History:
         """Return the sizes divided by their values at the start, as columns named `..._kept`.
 
         For a head that is measured for the first time, the sizes become the values at the start.
-
-        Args:
-            locations: the location of each row.
-            sizes: the columns of sizes, with one entry for each location.
         """
         for number, location in enumerate(locations):
             self.starts.setdefault(location, {name: column[number] for name, column in sizes.items()})

@@ -132,7 +132,7 @@ class SpectralMonitor:
         return self._measure(step, now, margins)
 
     def stops_at(self, step: int) -> bool:
-        """Return whether the run would end at this step if a rule did not hold."""
+        """Return whether a failed rule would end the run at this step."""
         return self.settings.on_fail == STOP and step % self.settings.every == 0
 
     def measure(self, step: int) -> Snapshot | None:
@@ -240,12 +240,7 @@ class SpectralMonitor:
         write_all({self.directory / name: files[name] for name in order})
 
     def _split_cases(self) -> tuple[list[Result], Result | None, list[Result]]:
-        """Read the results in the directory.
-
-        Returns:
-            The results of models stored before this one, the result of this one (or None), and those after
-            it.
-        """
+        """Return the results stored before this model's, this model's result (or None), and the rest."""
         manifest, remedy = self.directory / MANIFEST, "monitor into another directory"
         if not manifest.exists():
             if (self.directory / "steps.parquet").exists():
@@ -280,9 +275,7 @@ def is_first_process() -> bool:
 
 
 def unwrap_module(model: Any) -> Any:
-    """Return the module without the wrappers of `torch.compile`, `DistributedDataParallel` and
-    `DataParallel`.
-    """
+    """Return the module without the wrappers of `torch.compile` and of data parallelism."""
     nn = import_torch("monitoring").nn
     if not isinstance(model, nn.Module):
         raise InputError(f"cannot monitor a {type(model).__name__}; pass the nn.Module that is trained")
@@ -309,10 +302,7 @@ def _directory_lock(directory: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class WatchedMargins:
-    """Inputs without labels on which the monitor measures relative margins D.
-
-    `every` is the number of steps from one measurement of margins to the next.
-    """
+    """Inputs without labels, and the number of steps between measurements of margins on them."""
 
     inputs: ModelInputs
     every: int
@@ -334,10 +324,7 @@ class WatchedMargins:
         return margins
 
     def add_to_row(self, row: dict[str, Any], model: Any) -> dict[str, Any]:
-        """Return the row of a step with the columns of margins.
-
-        If they cannot be measured, a remark says why.
-        """
+        """Return the row of a step with the columns of margins, or with a remark why they are missing."""
         try:
             margins = measure_margins(model, self.inputs)
         except InputError as error:
