@@ -96,9 +96,7 @@ def _next_step(a: Reals, b: Reals, c: Reals, fa: Reals, fb: Reals, fc: Reals, le
 class Iteration:
     """The end of a fixed-point iteration.
 
-    Args:
-        error: the estimated distance from the fixed point. It is the larger one of the next step and the
-            residual.
+    `error` estimates the distance from the fixed point: the larger one of the next step and the residual.
     """
 
     state: Reals  # the fixed point, or the best state if the iteration did not converge

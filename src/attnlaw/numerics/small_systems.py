@@ -13,9 +13,7 @@ from attnlaw.core.arrays import Reals
 
 
 def factor(A: Reals) -> Reals:
-    """Factorise symmetric matrices A of shape (P, P, N) in place, and return the array.
-
-    It then has L below the diagonal and 1/D on it.
+    """Factorise symmetric matrices A of shape (P, P, N) in place, with L below the diagonal and 1/D on it.
 
     >>> A = np.array([[4.0, 2.0], [2.0, 5.0]])[..., None]
     >>> solve(factor(A), np.array([[8.0], [12.0]])).ravel().tolist()

@@ -104,10 +104,7 @@ def solve_cut(a: float, b: float, low: float, high: float) -> Cut:
 
 
 def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
-    """Return the ends of the steps, and the index of the end from which the solution starts.
-
-    This end is in the middle of the oscillations.
-    """
+    """Return the ends of the steps, and the index of the end (amid the oscillations) to start from."""
     start = max(a + 2 * b, 1.0)
     ends = [start]
     while ends[-1] < high:
@@ -119,10 +116,7 @@ def _edges(a: float, b: float, low: float, high: float) -> tuple[Reals, int]:
 
 
 def _half_step(a: float, b: float, y: float, direction: int) -> float:
-    """Return half the length of the step from y.
-
-    The radius of convergence and the growth rates at both ends limit it.
-    """
+    """Return half the length of the step from y, limited by convergence and the growth at both ends."""
     half = min(y * SHORT / (1 - direction * SHORT), REACH / _rate(a, b, y))
     return min(half, REACH / _rate(a, b, y + 2 * direction * half))
 

@@ -102,10 +102,7 @@ def _largest(run: KrylovRun) -> tuple[float, float]:
 
 
 def _gauss_rules(run: KrylovRun) -> tuple[Reals, Reals]:
-    """Return the nodes and the weights of the Gauss rules, both of shape (starts, steps).
-
-    The nodes are eigenvalues of the Gram matrix.
-    """
+    """Return the nodes (squared singular values) and weights of the Gauss rules, shape (starts, steps)."""
     nodes, vectors = np.linalg.eigh(tridiagonals(run))
     return np.maximum(nodes, 0.0), run.squared_norm[:, None] * vectors[:, 0, :] ** 2
 

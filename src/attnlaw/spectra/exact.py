@@ -58,10 +58,7 @@ SingularValueResult = tuple[Reals, Applied | None, str, str]
 
 
 def _in_float32(matrix: Reals, fold: NormFold | None, rounding: float) -> SingularValueResult | None:
-    """Return the singular values computed in float32.
-
-    None if this would add a larger error than the storage of the weights did.
-    """
+    """Return the singular values computed in float32; None if that adds more error than storing did."""
     eigenvalues, applied = _eigenvalues(matrix, fold, np.dtype(np.float32))
     least = least_ratio(eigenvalues.clip(0.0), (matrix.shape[0], matrix.shape[1]), rounding)
     if eigenvalues[-1] <= least**2 * eigenvalues[0]:
@@ -84,8 +81,7 @@ def _in_float64(matrix: Reals, fold: NormFold | None) -> SingularValueResult:
 
 
 def _eigenvalues(matrix: Reals, fold: NormFold | None, dtype: np.dtype[Any]) -> tuple[Reals, Applied | None]:
-    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes of the folded
-    matrix.
+    """Return the eigenvalues of the smaller Gram matrix in descending order, and the sizes as applied.
 
     The sizes are None if there is no norm to fold in.
     """

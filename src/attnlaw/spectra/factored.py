@@ -159,10 +159,7 @@ def _factorise_scaled(matrix: Reals, quick: bool) -> tuple[Reals, str]:
 
 
 def _absolute_product_sum(left: Reals, right: Reals) -> float:
-    """Return the sum of absolute entries of the product.
-
-    The product is formed block by block in a small buffer.
-    """
+    """Return the sum of absolute entries of the product, which is formed block by block."""
     rows = max(1, BLOCK // right.shape[1])
     buffer = np.empty((min(rows, left.shape[0]), right.shape[1]))
     total = 0.0

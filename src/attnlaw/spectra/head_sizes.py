@@ -112,7 +112,7 @@ def planes(rotary: Rotary | None) -> NDArray[np.intp]:
 def gauge_of(block: Attention, kind: str) -> str | None:
     """Return the gauge of a block's heads.
 
-    None if other factors share the gauge, or if the planes of rotary positions do not fit.
+    Returns None if other factors share the gauge, or if the head is too small for the rotary planes.
     """
     how = block.scores
     clipped = how.clip is not None
@@ -159,7 +159,7 @@ def block_factors(
 
 
 def _stack_roots(roots: Sequence[Root]) -> Root:
-    """Stack triangular factors one below the other. Their powers of two become the largest one."""
+    """Stack triangular factors one below the other, scaled by the largest of their powers of two."""
     if len(roots) == 1:
         return roots[0]
     scale = max(scale for _, scale in roots)
@@ -168,7 +168,7 @@ def _stack_roots(roots: Sequence[Root]) -> Root:
 
 @dataclass(frozen=True, eq=False)
 class Lengths:
-    """The numbers that determine the largest length of y = z R + y0."""
+    """The numbers that determine how long a query or key y = z R + y0 can be."""
 
     values: Reals  # singular values of R, padded with zeros to the size of y
     along: Reals  # squared components of y0 along the right singular vectors of R

@@ -34,10 +34,7 @@ Operator = Callable[[Reals], Reals]
 
 @dataclass(frozen=True, eq=False)
 class KrylovRun:
-    """The Lanczos tridiagonals of several starts.
-
-    Each row belongs to one start: its squared norm, and the diagonal and off-diagonal entries.
-    """
+    """The Lanczos tridiagonals of several starts, one in each row, and the squared norms of the starts."""
 
     squared_norm: Reals
     diagonal: Reals
@@ -85,10 +82,7 @@ def lanczos(
 
 
 def _divide_columns(columns: Reals, norms: Reals) -> Reals:
-    """Return the columns divided by their norms. A column of zeros stays zero.
-
-    Zeros mean that the steps have reached an invariant space.
-    """
+    """Return the columns divided by their norms. Zeros, which mean an invariant space, stay zero."""
     return np.divide(columns, norms, out=np.zeros_like(columns), where=norms > 0)
 
 
@@ -120,7 +114,7 @@ def largest_value(gram: Operator, size: int) -> Estimate:
 
 
 def _largest(run: KrylovRun, size: int) -> Estimate:
-    """Return the root of the largest eigenvalue. Its error says how far above the true one may be."""
+    """Return the root of the largest eigenvalue of a run, and how far above it the true one may be."""
     values = np.linalg.eigvalsh(tridiagonals(run)[0])
     top = float(np.sqrt(max(values[-1], 0.0)))
     beyond = _distance_above(values, run.off_diagonal[0], size)
@@ -128,9 +122,9 @@ def _largest(run: KrylovRun, size: int) -> Estimate:
 
 
 def _distance_above(values: Reals, off_diagonal: Reals, size: int) -> float:
-    """Return how far the largest eigenvalue may be above the last of `values`, which are ascending.
+    """Return how far the largest eigenvalue may be above the last of the ascending Ritz `values`.
 
-    The bound of the module's head is solved by bisection.
+    Bisection solves the equation at the head of this module.
     """
     if np.any(off_diagonal == 0):  # the invariant space contains the leading eigenvector
         return 0.0

@@ -76,9 +76,8 @@ class Unit:
     """A group of matrices that is read together: one matrix, or all heads of one product of two tensors.
 
     Args:
-        first: number of its first matrix among all matrices of the model, in the order of rows. It does not
-            depend on the selection.
-        rounding: relative error with which its tensors were stored, if float32 may be enough (see
+        first: number of the unit's first matrix, among all matrices of the model in the order of rows.
+        rounding: relative error with which the tensors were stored, if float32 may be enough (see
             `precision`). None means float64.
         exact: whether norms of entries use every entry.
     """
@@ -98,10 +97,7 @@ class Unit:
 
     @property
     def seed(self) -> int:
-        """The seed of the unit's random numbers, which is the same in every run.
-
-        Units have different seeds, so their errors are independent.
-        """
+        """The seed of the unit's random numbers. Each unit has another, so that errors are independent."""
         return crc32(f"{self.product.tensors} {self.location.expert}".encode())
 
     @property
@@ -176,18 +172,14 @@ def _read_ahead(
 def spectra_tree(model: Model, selection: Selection, spectra: Iterable[Spectrum]) -> Network[Spectrum | None]:
     """Return the network with a spectrum at each selected leaf, and None at the others.
 
-    Args:
-        spectra: the spectra of the selected matrices, in the order of rows.
+    `spectra` has the spectra of the selected matrices, in the order of rows.
     """
     following = iter(spectra)
     return model.network.map(lambda location, _: next(following) if selection.includes(location) else None)
 
 
 def units_of(model: Model, selection: Selection) -> list[Unit]:
-    """Return the units of the selected matrices in order.
-
-    Matrices that differ only in their head form one unit.
-    """
+    """Return the units of the selected matrices. Matrices that differ only in their head form one unit."""
     leaves = enumerate(model.network.leaves())
     chosen = [(number, leaf) for number, leaf in leaves if selection.includes(leaf[0])]
     if not chosen:

@@ -175,10 +175,7 @@ def _side_builder(
 
 
 def _normed_side_builder(model: Model, norm: Norm, heads: int, size: int) -> SideBuilder:
-    """Return the builder of a side if the queries or keys have a norm themselves.
-
-    The norm acts on each head separately or on all heads together.
-    """
+    """Return the builder of a side whose queries or keys are normalised, by head or over all heads."""
     gain, bias = (
         np.broadcast_to(vector if vector.size in (1, size) else vector.reshape(heads, size), (heads, size))
         for vector in (model.gain(norm), model.shift(norm))
@@ -200,10 +197,7 @@ def _spread(kind: str, count: int) -> tuple[float, float]:
 
 
 def _output_at_zero(model: Model, view: View) -> Reals:
-    """Return the constant that biases add to every output.
-
-    If there is a norm between two matrices, the bias of the first one adds nothing.
-    """
+    """Return the constant that biases add to every output. A bias before an inner norm adds nothing."""
     if view.after is None or view.norm is not None:
         return model.bias(view)
     second = model.read(replace(view, after=None))

@@ -153,7 +153,7 @@ class Spectrum:
 
     @property
     def as_stored(self) -> Applied:
-        """The sizes of the matrix as applied, if there is no norm before it."""
+        """The sizes of the stored matrix, which are those as applied if there is no norm before it."""
         return Applied(Estimate(self.spectral, self.spectral_error), self.frobenius)
 
     @property
@@ -177,15 +177,12 @@ class Spectrum:
 
     @property
     def tolerance(self) -> float:
-        """The largest value that counts as round-off. Ranks and Schatten sums ignore values up to it."""
+        """The largest value that counts as round-off."""
         return RANK_TOLERANCE * min(self.shape) * max(self.spectral, 1.0)
 
     @property
     def above_tolerance(self) -> Reals:
-        """The singular values above the tolerance of the numerical rank.
-
-        Ranks and Schatten sums, sum s_i^p, count only these values.
-        """
+        """The singular values above the tolerance. Ranks and Schatten sums count only these."""
         return self.values[self.values > self.tolerance]
 
     @property

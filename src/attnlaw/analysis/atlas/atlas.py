@@ -56,10 +56,9 @@ MODELS = (
 
 @dataclass(frozen=True, eq=False)
 class Atlas:
-    """Rows of audits of several models.
+    """The audits of several models.
 
-    The table `models` has one row for each model and says where it comes from. `matrices` and `layers` have
-    the rows of their audits.
+    The table `models` says where each model comes from. `matrices` and `layers` have the rows of the audits.
     """
 
     models: pl.DataFrame
@@ -68,9 +67,7 @@ class Atlas:
 
     @cached_property
     def values(self) -> pl.DataFrame:
-        """A table with one row for each model: whether it was trained, its kind, and the numbers to
-        compare.
-        """
+        """A table that says for each model whether it was trained, its kind, and its numbers."""
         kinds = model_kinds(self.matrices)
         numbers = column_values(self.matrices, self.layers)
         known = self.models.select("model", "trained").join(kinds, on="model", how="left")

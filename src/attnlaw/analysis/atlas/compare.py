@@ -70,10 +70,8 @@ def comparison_table(audit: Audit, atlas: Atlas) -> pl.DataFrame | None:
 def atlas_entry(table: pl.DataFrame | None) -> dict[str, Any] | None:
     """Convert the rows of `comparison_table` to the entry `atlas` of summary.json.
 
-    In the entry, `left_out` names the models of the atlas that are the audited model itself. `below` counts
-    the trained models with a smaller value.
-
-    Returns None if there are no rows.
+    `left_out` names the models of the atlas that are the audited model itself. `below` counts the trained
+    models with a smaller value. Returns None if there are no rows.
     """
     if table is None or not table.height:
         return None
@@ -109,10 +107,7 @@ def same_models(matrices: pl.DataFrame, atlas: Atlas) -> list[str]:
 
 
 def _is_whole(audit: Audit) -> bool:
-    """Return whether every matrix of every layer was measured.
-
-    If some are missing, the medians over matrices cannot be compared with the atlas.
-    """
+    """Return whether every matrix of every layer was measured, so that medians can be compared."""
     return all(
         spectrum is not None for location, spectrum in audit.tree.leaves() if location.layer is not None
     )
@@ -143,8 +138,8 @@ def ranges_sentence(entry: dict[str, Any]) -> str:
 def range_lines(entry: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
     """Return the lines of the table that compares a model with the atlas.
 
-    Each line has five texts: a label, the value of this model, the range over trained models, how many of
-    these are below it, and the range over untrained models.
+    Each line has a label, the value of the model, the range over trained models, how many trained models are
+    below the value, and the range over untrained models.
     """
     lines = []
     for name, comparison in entry["columns"].items():

@@ -47,11 +47,9 @@ class Audit:
     """The audit of one model.
 
     Args:
-        name: name of the model in the tables.
         quantities: numbers of the whole model, by name.
         findings, matrices, spectra, layers: tables with the columns of `attnlaw.analysis.columns`.
-        applications: a table of the amplification after each application of a layer; None if no layer is
-        shared.
+        applications: the amplification after each application of a layer; None if no layer is shared.
         towers: a table with the sizes and proxies of each tower; None if the model has no towers.
         tree: the measured spectra, with None for each matrix that was not selected.
         subject: the evidence that the detectors of findings looked at.
@@ -148,9 +146,6 @@ def build_audit(
     """Compute everything that follows from the measured spectra: null tests, proxies, findings and tables.
 
     Args:
-        model: the open model.
-        selection: the matrices that were selected.
-        options: what to report.
         spectra: the measured spectra, with None for each matrix that was not measured.
         evidence: what attnlaw noted about the tensors while it read them.
     """
@@ -191,8 +186,7 @@ def _measure_undamaged(
 ) -> Network[Spectrum | None]:
     """Measure the selected matrices of a model.
 
-    If a tensor holds NaN or infinity, this raises an error. If `tolerant`, it skips the matrices that need
-    such a tensor instead.
+    If a tensor holds NaN or infinity, raise an error. If `tolerant`, skip the matrices that need it instead.
     """
     try:
         return measure(model, selection, jobs, progress, NullPreparer())
@@ -207,7 +201,7 @@ def _measure_undamaged(
 
 
 def _bounds(spectra: Network[Spectrum | None]) -> tuple[Proxies | None, Proxies | None]:
-    """Return the proxies of a model twice: counting each layer once, and at each of its applications.
+    """Return the proxies that count each layer once, and those that count it at each application.
 
     The second is None if no layer is shared. Both are None if the model has no proxies.
     """

@@ -204,7 +204,7 @@ def _contribution_values(part: Contribution, total: float) -> Row:
 
 
 def fill_applied_sizes(matrices: pl.DataFrame, applied: bool) -> pl.DataFrame:
-    """Return the table of matrices with its columns "as applied" ready for display.
+    """Return the table of matrices with its columns of sizes as applied ready for display.
 
     If `applied`, the stored size replaces every missing one. Otherwise all these columns become null.
 

@@ -53,12 +53,8 @@ def case_values(
     """Return the quantities of one model by name: sizes, null test, proxies (as log10) and warnings.
 
     Args:
-        model: the open model.
         matrices: number of measured matrices.
-        bounds: the proxies; None if there are none.
-        per_application: the proxies that count a shared layer at each application; None if no layer is
-            shared.
-        not_random: how many matrices differ from noise.
+        per_application: the proxies that count a shared layer at each application.
         samples: number of training samples n. If given, the result has proxy / sqrt(n) too.
         reason: why there are no proxies; None if there are some.
     """
@@ -99,10 +95,7 @@ def finding_values(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: Rejections) -> dict[str, Any]:
-    """Return the numbers in which trained models differ most.
-
-    A table of several models shows them as columns.
-    """
+    """Return the numbers in which trained models differ most, for a table of several models."""
     qk = matrices.filter(pl.col("kind") == "qk")["effective_rank"]
     alpha = next((column for column in ALPHAS if layers.height and layers[column][0] is not None), None)
     return {
@@ -114,11 +107,7 @@ def comparable_values(matrices: pl.DataFrame, layers: pl.DataFrame, not_random: 
 
 
 def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool) -> dict[str, Any]:
-    """Return two quantities about norms.
-
-    `norms` says whether norms are shown as applied or as stored. `norms_unknown` lists the kinds of matrix
-    whose norm layer attnlaw does not know.
-    """
+    """Return `norms` ("applied" or "stored") and the kinds of matrix whose norm layer is not known."""
     unknown: dict[str, None] = {}
     folded = False
     for location, product, spectrum in measured_leaves(model.network, spectra):
@@ -132,7 +121,7 @@ def norm_values(model: Model, spectra: Network[Spectrum | None], as_stored: bool
 def logit_values(model: Model, spectra: Network[Spectrum | None], matrices: pl.DataFrame) -> dict[str, Any]:
     """Count the heads whose logits may exceed the range of float8 or float16.
 
-    The quantity `logit_unbounded` names the heads without a bound, and why they have none.
+    The text `logit_unbounded` names the blocks for which no bound is known, and the reasons.
     """
     bounds = matrices.filter(pl.col("kind").is_in([kind.name for kind in KINDS.values() if kind.scores]))
     reasons: dict[str, dict[MatrixLocation, None]] = {}
@@ -232,9 +221,9 @@ def tower_summaries(towers: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def proxy_summary(values: dict[str, Any], prefix: str) -> dict[str, Any] | None:
-    """Return all proxies as summary.json has them; None if there are none.
+    """Return the proxies of `values` whose names start with `prefix`, as summary.json has them.
 
-    `prefix` is the start of their names in `values`.
+    Returns None if there are none.
     """
     if values[f"{prefix}spectrum_adaptive"] is None:
         return None
@@ -317,9 +306,9 @@ def remarks(summary: dict[str, Any]) -> list[str]:
 
 
 def proxy_remarks(summary: dict[str, Any]) -> list[str]:
-    """Return a sentence on the proxy at the given sample size, and one on the gain of adapting p.
+    """Return a sentence on the proxy at the given sample size, and one on what choosing p gains.
 
-    Either is left out if its number is not known.
+    A sentence is left out if its number is not known.
     """
     lines = []
     if summary["proxies"] and "samples" in summary:

@@ -121,7 +121,7 @@ RECORDS = (Spectrum, Multiplicities, Applied, Estimate, FactorSizes, ScoreSizes,
 
 
 def selected_units(settings: ModelSettings, arithmetic: Arithmetic) -> list[Unit]:
-    """Return the units of an audit with these settings. It reads only names and shapes of tensors."""
+    """Return the units of an audit. Only names and shapes of tensors are read."""
     model = settings.open()
     return units_of(model, Selection.from_settings(settings, model.network, arithmetic))
 
@@ -142,10 +142,7 @@ def local_path(path: Any) -> str:
 
 
 def file_state(*paths: str | None) -> str:
-    """Return a hash of the names, sizes and modification times of the checkpoints' files.
-
-    It differs if a file has changed.
-    """
+    """Return a hash of the names, sizes and modification times of the checkpoints' files."""
     endings = (*CONFIGS, ".index.json", *(ending for kind in FORMATS for ending in kind.endings))
     lines = []
     for path in (Path(path) for path in paths if path is not None):
@@ -160,10 +157,7 @@ def file_state(*paths: str | None) -> str:
 def _open_units(
     settings: ModelSettings, arithmetic: Arithmetic, state: str
 ) -> tuple[Model, TensorIndex, dict[int, Unit]]:
-    """Open a model and list its units by number.
-
-    A worker does this once, and again only if the checkpoint changes.
-    """
+    """Open a model and list its units by number, once for each `state` of the checkpoint's files."""
     model = settings.open()
     groups = tuple(GROUPS) if model.network.layers else ()
     units = units_of(model, Selection(groups=groups, arithmetic=arithmetic))
@@ -176,10 +170,8 @@ def measure_unit(
     """Measure one unit.
 
     Args:
-        settings: the checkpoint.
-        arithmetic: the precision of the computation.
         first: number of the unit's first matrix.
-        state: the `file_state` of the checkpoint, which shows whether the files at this path have changed.
+        state: the `file_state` of the checkpoint, which shows whether its files have changed.
 
     Returns:
         The number of matrices in the unit, and a table with a packed record in each row.

@@ -141,10 +141,7 @@ def _group(rule: str, level: str, rows: list[Mapping[str, Any]]) -> FindingGroup
 
 
 def _distance(row: Mapping[str, Any]) -> float:
-    """Return how far a value is past its threshold, |ln(value / threshold)|.
-
-    Returns 0 if one of them is missing or not positive.
-    """
+    """Return |ln(value / threshold)|, or 0 if one of them is missing or not positive."""
     value, threshold = row["value"], row["threshold"]
     return abs(log(value / threshold)) if value and threshold and value > 0 and threshold > 0 else 0.0
 

@@ -46,9 +46,9 @@ def projection(width: int, side: int) -> Sketch:
 
 @dataclass(frozen=True)
 class ProjectedMaps:
-    """A stand-in for a model, with projected weight matrices.
+    """Projected weight matrices, which `Attention.factors` reads in place of a model's own.
 
-    `Attention.factors` reads them in place of the model's matrices, so that its products are sketches.
+    The products of these factors are sketches.
     """
 
     maps: dict[View, Any]
@@ -104,9 +104,7 @@ def _inner(first: Factors, second: Factors) -> float:
 def find_similar_heads(model: Model, head_sketches: dict[tuple[int, str], Sketch]) -> Iterator[Similarity]:
     """Yield the pairs of heads of one block with similar sketches of QK and VO, with their exact cosines.
 
-    Args:
-        head_sketches: results of `sketch_heads`, by the index of the layer and the kind. Blocks without
-            sketches are left out.
+    `head_sketches` has results of `sketch_heads`, by the index of the layer and the kind.
     """
     for layer in model.layers:
         for attention, kinds in _attentions(layer):
@@ -190,7 +188,7 @@ def duplicate_heads(subject: Subject, threshold: float) -> Iterator[Hit]:
 
 
 def _nearest(pairs: Iterable[Similarity], threshold: float) -> Iterator[Similarity]:
-    """Yield the nearest pair of each location, if the cosines of QK and VO both exceed the threshold."""
+    """Yield the most similar pair of each location if the cosines of QK and VO exceed the threshold."""
     nearest: dict[TensorLocation, Similarity] = {}
     for pair in pairs:
         known = nearest.get(pair.location)

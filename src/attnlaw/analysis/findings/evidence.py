@@ -52,9 +52,9 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Similarity:
-    """A pair of similar layers, or of similar heads of one layer, with the exact cosines of their QK and VO.
+    """Two similar layers, or two similar heads of one layer, with the exact cosines of their QK and VO.
 
-    `location` is the later one. `layer`, `stack` and `head` say which earlier one it resembles.
+    `location` is where the later one is. `layer`, `stack` and `head` say where the earlier one is.
     """
 
     location: TensorLocation
@@ -88,7 +88,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything that was noted about one model. `seconds` is the CPU time that it took."""
+    """Everything that was noted about one model. `seconds` is the CPU time that taking notes took."""
 
     tensors: tuple[StoredTensor, ...] = ()
     similar_layers: tuple[Similarity, ...] = ()

@@ -104,10 +104,7 @@ TensorKey = tuple[str, int | None]
 
 
 class ObservedTensors(Tensors):
-    """Tensors that report every read.
-
-    After each read, they call `show` with the tensor's name, its member of a stack and its array.
-    """
+    """Tensors that call `show` after each read, with the tensor's name, member of a stack and array."""
 
     def __init__(self, tensors: Tensors, show: Callable[[str, int | None, NDArray[Any]], None]) -> None:
         self.source, self.shapes, self.metadata = tensors.source, tensors.shapes, tensors.metadata
@@ -139,9 +136,7 @@ class ObservedModel(Model):
 
 @dataclass(frozen=True)
 class TensorUse:
-    """A place where a weight matrix is used: the layer, the block, and the block's field (such as
-    "query").
-    """
+    """A place that uses a weight matrix: the layer, the block and the block's field, such as "query"."""
 
     layer: int
     block: Attention | FeedForward
@@ -165,13 +160,11 @@ class TensorIndex:
 
 
 class Observer:
-    """An observer that takes notes while a model is read.
+    """An observer that takes notes while a model is read, each tensor once.
 
-    Read `observer.model` in place of the model. Each tensor is noted once. `seconds` is the CPU time that
-    this took.
+    Read `observer.model` in place of the model. `seconds` is the CPU time that taking notes took.
 
     Args:
-        model: the model to observe.
         take: function that receives every note, possibly from several threads.
         index: the index of the model's tensors, if it is already known.
     """
@@ -363,10 +356,7 @@ class EvidenceCollector:
         )
 
     def _tensors_with_twins(self) -> dict[TensorKey, StoredTensor]:
-        """Return all stored tensors.
-
-        If two weight matrices have the same bits, `twin` of the second one names the first.
-        """
+        """Return all stored tensors. `twin` of a weight matrix names an earlier one with the same bits."""
         stored = {name: self._stored(note) for name, note in self._tensors.items()}
         digests: dict[bytes, list[TensorKey]] = defaultdict(list)
         for name, note in self._tensors.items():
@@ -395,6 +385,6 @@ class EvidenceCollector:
 
 
 def _is_ratio_free(block: Attention | FeedForward, pair: str) -> bool:
-    """Return whether the ratio of Q and K says nothing, because queries or keys are normalised."""
+    """Return whether the ratio of this pair is arbitrary: Q/K if queries or keys are normalised."""
     scores = block.scores if isinstance(block, Attention) else None
     return pair == "Q/K" and scores is not None and (scores.query_norm or scores.key_norm) is not None

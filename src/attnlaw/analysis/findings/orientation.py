@@ -87,9 +87,9 @@ def worst_orientation(
     grams: Mapping[str, tuple[Float32Array | None, Float32Array | None]],
     locations: Mapping[str, TensorLocation],
 ) -> list[Orientation]:
-    """Return a list with the layer's most suspect matrix; empty if no matrix is square.
+    """Return a list of the matrix whose head side fits better than its residual side by the most.
 
-    Its head side fits better than its residual side by the largest difference.
+    The list is empty if no matrix of the layer is square.
     """
     all_fits = [Orientation(locations[role], *pair) for role, *pair in side_fits(grams)]
     worst = max(all_fits, key=lambda fit: fit.head_side - fit.residual_side, default=None)

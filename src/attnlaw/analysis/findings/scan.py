@@ -41,7 +41,7 @@ EMBEDDING_KINDS = ("embedding", "unembedding")
 class TensorRoles:
     """The role and the location of each tensor, by its name and its member of a stack.
 
-    Calling it with a tensor that is not listed returns the role "other".
+    A tensor that is not listed has the role "other".
     """
 
     by_tensor: dict[tuple[str, int | None], tuple[str, TensorLocation]]
@@ -124,11 +124,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_
 
 @dataclass(frozen=True)
 class Scan:
-    """Facts about an array from one look at it.
-
-    The fields are those of `StoredTensor`. `digest` is a hash of a sample of the bits, so equal arrays have
-    equal digests.
-    """
+    """Facts about an array, as in `StoredTensor`. `digest` is a hash of a sample of the bits."""
 
     not_finite: int
     peak: float | None
@@ -144,7 +140,7 @@ def is_float(array: NDArray[Any]) -> bool:
 
 
 def scan(array: NDArray[Any]) -> Scan:
-    """Scan an array of any floating-point type. A vector counts as one row.
+    """Scan an array of any floating-point type. A vector is treated as a matrix with one row.
 
     >>> seen = scan(np.array([[0.0, 3.0], [0.0, -4.0]]))
     >>> seen.peak, seen.zero_rows, seen.zero_columns, seen.constant
@@ -205,9 +201,8 @@ def _digest(bits: NDArray[Any]) -> bytes:
 def decibels(array: NDArray[Any], code: str) -> float | None:
     """Return the signal-to-noise ratio in dB of an array that was decoded from quantised blocks of 32.
 
-    It is 10 log10(12 mean square / mean squared step), where the step is that of the code in each block.
-
-    Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
+    The ratio is 10 log10(12 mean square / mean squared step), where the code determines the step of each
+    block. Returns None if attnlaw does not know the code, or if rows are not made of such blocks.
     """
     if code not in CODES or array.shape[-1] % GRID:
         return None

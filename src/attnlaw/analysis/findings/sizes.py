@@ -41,10 +41,7 @@ def layer_matrices(subject: Subject) -> pl.DataFrame:
 
 
 def norms_as_applied(rows: pl.DataFrame, name: str) -> pl.Series:
-    """Return the column of a norm as the model applies it.
-
-    If it has missing values, return the stored norm.
-    """
+    """Return the column of a norm as applied, or as stored if a value as applied is missing."""
     applied = rows[f"{name}_applied"]
     return rows[name] if applied.null_count() else applied
 

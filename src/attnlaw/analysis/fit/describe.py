@@ -65,9 +65,9 @@ def describe(spectrum: Spectrum, seed: int = 0) -> Description:
 
 
 def _decide(fits: dict[str, Fit]) -> tuple[str | None, str | None]:
-    """Return the decision, and the name of the fit whose density is drawn.
+    """Return the law that the matrix follows, and the law whose density is drawn.
 
-    The decision is None if the null cannot be tested. The second is None if there is no fit to draw.
+    The first is None if the null cannot be tested. The second is None if there is nothing to draw.
     """
     random = fits["random"].p_value
     if random is None or random > LEVEL:

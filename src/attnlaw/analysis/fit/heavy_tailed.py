@@ -35,14 +35,11 @@ HEAVIER_LEVEL = 0.01
 
 @dataclass(frozen=True)
 class HeavyTail:
-    """The fitted kappa with its interval.
+    """The fitted kappa with its 95% likelihood interval from `low` to `high`.
 
     If the best kappa is off the grid (below 1/128 or above 4096), `kappa`, `error` and one end of the
     interval are None. Density and distribution function are interpolated between the two laws of the grid
     around kappa.
-
-    Args:
-        low, high: ends of the 95% likelihood interval.
     """
 
     gamma: float  # shorter side of the matrix divided by the longer
@@ -61,8 +58,7 @@ class HeavyTail:
     def heavier(self, null_kappas: Reals) -> bool:
         """Return whether kappa is smaller than for almost all draws of the null.
 
-        The test is `(1 + count)/(1 + draws) <= 0.01`, where `count` draws have a kappa that is at most this
-        one.
+        The test is `(1 + count)/(1 + draws) <= 0.01`, where `count` draws have at most this kappa.
         """
         lower = np.count_nonzero(null_kappas <= self.kappa_or_limit)
         return bool((1 + lower) / (1 + null_kappas.size) <= HEAVIER_LEVEL)
@@ -114,10 +110,9 @@ def fit_kappa(eigenvalues: Reals, gamma: float) -> HeavyTail:
 
 @lru_cache(maxsize=64)
 def kappas_of_null(null: Null, gamma: float) -> Reals:
-    """Return the kappa that `fit_kappa` would find for every draw of a null.
+    """Return the kappa that `fit_kappa` would find for every draw: 0 below the grid, infinite above it.
 
-    It is 0 if it is below the grid, and infinite if it is above. The search runs for all draws at the same
-    time, so that each law of the grid is evaluated once for all draws that need it.
+    The search runs for all draws at the same time, so that they share the evaluation of each law.
     """
     eigenvalues = null.draws**2
     draws, size = eigenvalues.shape

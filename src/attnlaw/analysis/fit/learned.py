@@ -52,10 +52,8 @@ from attnlaw.theory.laws.transformed import Rectified
 class AngleTable:
     """A law on at most two intervals, tabulated over the angle theta (see the head of this module).
 
-    If there is only one interval, the second has `half = 0`, and the first has all the mass.
-
-    Args:
-        middle, half: centre and half the length of each interval.
+    `middle` and `half` are the centre and half the length of each interval. If there is only one interval,
+    the second has `half = 0`, and the first has all the mass.
     """
 
     theta: Reals  # the angles
@@ -302,10 +300,10 @@ def _fit_family(family: _Family, values: Reals, limited: bool) -> tuple[Reals, R
 
 
 def _parameter(best: float, alike: Reals, inside: bool) -> Range:
-    """Return a parameter with its range over the laws that fit about as well.
+    """Return a parameter with its range over the laws that fit about as well, widened by half a grid step.
 
-    The range is half a grid step wider at both ends. The value is None if its ends differ by more than a
-    factor of three, or if not `inside`: one of the laws is then at an end of the grid.
+    The value is None if the ends of the range differ by more than a factor of three, or if one of the laws is
+    at an end of the grid (not `inside`).
     """
     half_step = 2.0 ** (STEP / 2)
     low, high = float(alike.min() / half_step), float(alike.max() * half_step)
@@ -345,7 +343,7 @@ def _join_families(families: list[_Family]) -> _Family:
 
 
 def _members(k0: float, noises: Reals, tables: list[AngleTable], k: int, size: int) -> _Family:
-    """Return the laws of one target rank k0 at these noise levels that can leave k of N values positive."""
+    """Return the laws of rank ratio k0 at these noise levels, without those whose cut is negative."""
     rho = k / size
     levels = 1.0 - rho + rho * np.append(0.0, np.arange(k) + 0.5) / k
     quantiles = np.empty((noises.size, k))

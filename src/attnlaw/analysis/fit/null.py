@@ -12,8 +12,7 @@ bidiagonal one of independent chi variables (Golub and Kahan; Dumitriu and Edelm
 |---|---|
 | normalised | singular values divided by their root mean square |
 | Wasserstein-1 | `(1/n) sum_i |s_(i) - m_(i)|`, m_(i) the mean over draws of the i-th largest value |
-| scale | factor from the middle half of the null's values to that of the spectrum, which outliers do not
-move |
+| scale | factor from the middle half of the null's values to that of the spectrum (outliers do not matter) |
 | edge | value that the null's largest value, in units of its own scale, exceeds once in a hundred draws |
 | edge scale | standard deviation of the null's largest value / 1.268, that of Tracy and Widom's law |
 
@@ -59,9 +58,9 @@ def is_head(spectrum: Spectrum) -> bool:
 
 
 def inner_size(spectrum: Spectrum) -> int | None:
-    """Return the inner dimension d of a product of factors; None for a single matrix.
+    """Return the inner dimension of a product of factors; None for a single matrix.
 
-    If the spectrum does not say d, the number of its singular values is used.
+    If the spectrum does not record it, the number of singular values is used.
     """
     return (spectrum.inner or spectrum.values.size) if is_head(spectrum) else None
 
@@ -124,8 +123,8 @@ class Null:
 
     Args:
         draws: normalised singular values in descending order, of shape (draws, values).
-        law: the limit law of their squares for this shape. It is Marchenko-Pastur for a matrix, and the free
-            product of two such laws for a head. None if the two larger of rows, inner and cols differ.
+        law: the limit law of the squared values: Marchenko-Pastur for a matrix, the free product of two such
+            laws for a head. None if the two larger of rows, inner and cols differ.
     """
 
     draws: Reals
@@ -249,8 +248,7 @@ def null_test(spectrum: Spectrum, seed: int = 0) -> NullTest | None:
 class NullPreparer:
     """A callable that draws the null of each shape once and keeps it for `null_test`.
 
-    Several threads may call it with spectra at the same time. A thread does not wait for a null that another
-    one is drawing.
+    Several threads may call it. No thread waits for a null that another one is drawing.
     """
 
     def __init__(self) -> None:
@@ -269,8 +267,7 @@ class NullPreparer:
 
 @dataclass(frozen=True)
 class Rejections:
-    """A count of the matrices that are not random at level 0.01, with the probability that chance explains
-    it.
+    """The number of matrices that are not random at level 0.01, and the probability of that many by chance.
 
     The probability treats the matrices as independent. If several query heads share keys and values, their
     false alarms come together, and the probability is too small.
@@ -331,8 +328,7 @@ def _beta_binomial(n: int, a: int, b: int) -> Reals:
 def null_of_spectrum(spectrum: Spectrum, seed: int = 0) -> Null | None:
     """Return the null for the shape of a matrix; None for latent attention.
 
-    In latent attention a factor is itself a product, and one of them stacks a product next to a single
-    matrix. The null would depend on the scales of these parts, and a spectrum does not determine them.
+    The factors of latent attention have parts whose relative scales a spectrum does not determine.
     """
     return None if spectrum.latent else null_of_shape(*spectrum.shape, inner_size(spectrum), seed=seed)
 

@@ -210,8 +210,7 @@ def goodness_of_fit(
 class LognormalTail:
     """A lognormal fitted to the tail of a power law: `ln x` is normal(mu, sigma) above ln x_min.
 
-    Parameters are None if the best lognormal is the power law itself, which is the limit of large negative
-    mu.
+    mu and sigma are None if the best lognormal is the power law itself (the limit mu -> -infinity).
     """
 
     mu: float | None = None
@@ -281,10 +280,7 @@ def _errors(t: float) -> Reals:
 
 
 def _mills(t: float) -> float:
-    """Return `phi(t)/Phi(t)`.
-
-    Truncation to positive values raises the mean of a normal variable of mean t and variance 1 by this much.
-    """
+    """Return `phi(t)/Phi(t)`, by which truncation to positive values raises the mean of a normal(t, 1)."""
     return float(np.exp(-0.5 * t * t - 0.5 * np.log(2 * np.pi) - scipy.special.log_ndtr(t)))
 
 

@@ -51,10 +51,7 @@ LAWS = ("Fitted laws", "Each cell is a matrix, coloured by the law that describe
 
 
 def _prepare(result: Result) -> Result:
-    """Give each model a unique name, and keep only the columns that captions and charts need.
-
-    Captions then name the model, not the settings with which it was read.
-    """
+    """Give each model a unique name, which captions show, and drop the columns that no chart needs."""
     named = name_models(result)
     rows = named.rows.select("model", "status", "norms", VERSION_COLUMN, *PROXIES)
     return replace(named, rows=rows)
@@ -85,11 +82,7 @@ def proxies(view: ChartView) -> Drawings:
 
 
 def _draw_dots(rows: pl.DataFrame, colours: Mapping[str, str]) -> alt.Chart:
-    """Draw every value as a dot, on the line that the column `line` names.
-
-    Args:
-        rows: a table with the columns line, value and series.
-    """
+    """Draw every `value` of the rows as a dot in the colour of its `series`, on the line `line`."""
     order = list(dict.fromkeys(rows["line"]))
     dots = alt.Chart(inline_data(rows)).mark_point(filled=True, size=50, opacity=0.9)
     return dots.encode(
@@ -133,11 +126,7 @@ def shares(view: ChartView) -> Drawings:
 
 
 def _draw_shares(view: ChartView, rows: pl.DataFrame, colours: Mapping[str, str]) -> Any:
-    """Draw a panel of stacked bars for each model.
-
-    Args:
-        rows: a table with the columns model, x, part, place and value.
-    """
+    """Draw a panel of stacked bars for each model, from the columns model, x, part, place and value."""
     several = rows["model"].n_unique() > 1
     panels = []
     for (model,), group in rows.group_by("model", maintain_order=True):
@@ -216,11 +205,10 @@ def contributions(view: ChartView) -> Drawings:
 
 
 def contribution_curves(matrices: pl.DataFrame) -> alt.ConcatChart:
-    """Draw the contributions log10 C(p) of one model, with a panel for each kind of matrix.
+    """Draw the contributions log10 C(p) to the proxy of one model, with a panel for each kind of matrix.
 
     A line is the median over the heads of a layer. A dot shows the p that one matrix chose, and its
-    contribution there. If there are more than `MOST_LINES` layers, only that many have a line: the first, the
-    last and others evenly between them.
+    contribution there. At most `MOST_LINES` layers, evenly spaced, have a line.
 
     Args:
         matrices: the table of matrices of one audit.
@@ -318,10 +306,7 @@ def compare(
 
 
 def _compared_quantities(matrices: pl.DataFrame) -> tuple[str, ...]:
-    """Return the names of the quantities to compare.
-
-    The first is the spectral norm, as applied if it is known.
-    """
+    """Return the names of the quantities to compare, with the spectral norm (as applied, if known) first."""
     applied = has_values(matrices, "spectral_norm_applied")
     return ("spectral_norm_applied" if applied else "spectral_norm", *COMPARED)
 
@@ -357,9 +342,7 @@ def _panels_by_kind(
 
 
 def _even_indices(count: int, most: int) -> list[int]:
-    """Return the numbers 0 to count - 1. If there are more than `most`, return that many, evenly spaced.
-
-    The first and the last number are always among them.
+    """Return the numbers below `count`, or `most` of them from the first to the last, evenly spaced.
 
     >>> _even_indices(3, 4), _even_indices(10, 4)
     ([0, 1, 2], [0, 3, 6, 9])

@@ -117,7 +117,7 @@ def _summaries(result: Result) -> dict[int, dict[str, Any]]:
 
 
 def _shares_sentence(layers: pl.DataFrame, figures: Sequence[Figure]) -> str:
-    """Return a sentence that says what the layers' shares consist of; empty if a figure shows it."""
+    """Return a sentence with the parts of every layer's share of the proxy; empty if a figure shows them."""
     known = [name for name in SHARES if layers[name].count()]
     if not known or layers.height < 2 or any(figure.name == "shares" for figure in figures):
         return ""

@@ -106,7 +106,7 @@ def audit_payload(result: Result, names: dict[int, str], applied: bool) -> dict[
 
 
 def constant_quantities(matrices: pl.DataFrame) -> list[str]:
-    """Return which of `LEFT_OUT_IF_CONSTANT` have the same value in all matrices of each kind."""
+    """Return the quantities of `LEFT_OUT_IF_CONSTANT` that are equal for all matrices of each kind."""
     constant = []
     for name in LEFT_OUT_IF_CONSTANT:
         known = matrices.drop_nulls(name)
@@ -117,7 +117,7 @@ def constant_quantities(matrices: pl.DataFrame) -> list[str]:
 
 
 def _join_by_location(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with additional columns from another table about the same matrices.
+    """Add the columns of another table about the same matrices.
 
     If a location has several matrices, they are matched in their order.
     """

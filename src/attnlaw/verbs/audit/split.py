@@ -64,10 +64,7 @@ def split_into_units(case: AuditSettings) -> list[CasePart]:
 
 
 def join_units(case: AuditSettings, tables: Iterable[Mapping[str, Any]]) -> Audit:
-    """Build the audit from the tables of all units.
-
-    `tables` has one entry for each unit, in the order of `split_into_units`.
-    """
+    """Build the audit from the tables of all units, in the order of `split_into_units`."""
     from attnlaw.analysis.audit.units import audit_from_units
 
     records = (unit_tables["records"] for unit_tables in tables)

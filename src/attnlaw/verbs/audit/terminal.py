@@ -110,7 +110,7 @@ def show_summary(result: AuditResult, console: Console) -> None:
 
 
 def _show_layers(result: AuditResult, summary: dict[str, Any], console: Console) -> None:
-    """Print a line for each layer. If it has cross attention, a second line follows."""
+    """Print a line for each layer, and a second line for a layer with cross attention."""
     applied = summary["norms"] == "applied"
     norm, rank = (f"{size}_applied" if applied else size for size in ("spectral_norm", "stable_rank"))
     matrices = fill_applied_sizes(result.matrices, applied)
@@ -189,10 +189,7 @@ def _format_cell(row: dict[str, Any], name: str, form: str) -> str:
 
 
 def _model_columns(summaries: Sequence[dict[str, Any]], names: Sequence[str]) -> list[Column]:
-    """Return the columns of the table of several models.
-
-    They are the numbers in which trained models differ, and the number of findings at each level.
-    """
+    """Return the columns of the table of several models: comparable numbers, and findings of each level."""
     applied = all(summary["log10_alpha_applied"] for summary in summaries)
     alpha = "log10 α\napplied" if applied else "log10\nα"
     titles = ("unlike\nnoise", "beyond\nthe edge", "effective\nrank QK", alpha)

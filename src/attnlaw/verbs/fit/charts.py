@@ -1,4 +1,4 @@
-"""The chart of fitted laws, which is the same as that of an audit."""
+"""The chart of fitted laws, which audits have too."""
 
 from __future__ import annotations
 

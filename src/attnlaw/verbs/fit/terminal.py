@@ -57,10 +57,7 @@ def show_case(result: FitResult, console: Console) -> None:
 
 
 def show_summary(result: FitResult, console: Console) -> None:
-    """Print a table with the number of matrices of each law, and medians of fitted numbers.
-
-    It has a row for each kind of matrix and each model.
-    """
+    """Print the number of matrices of each law and medians of fitted numbers, by kind and model."""
     rows, names = result.tables["fits"], list(short_names(model_names(result)).values())
     legend = Text("\n")
     for law, (letter, colour) in _letters_by_law(rows).items():
@@ -100,10 +97,7 @@ def _law_letters(rows: pl.DataFrame) -> Text:
 
 
 def _letters_by_law(rows: pl.DataFrame) -> dict[str | None, tuple[str, str]]:
-    """Return the letter and colour of every law.
-
-    The key None is for matrices without a law, if there are any.
-    """
+    """Return the letter and colour of every law, and under None those of matrices without a law."""
     return LETTERS | ({None: UNFITTED_STYLE} if rows["law"].null_count() else {})
 
 
