@@ -45,7 +45,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
     """Judge one number that is computed from all rows, such as their maximum.
 
-    The rule fails if values are missing or rows are gone (`lost`), whatever the number is.
+    Rows that are gone or have no value (`lost`) fail the rule, whatever the number is.
     """
     value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
@@ -95,10 +95,7 @@ def _plain(rows: pl.DataFrame, name: str) -> pl.Expr:
 
 
 def _add_compared(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None) -> pl.DataFrame:
-    """Add a column with the value that the rule compares.
-
-    It is the column of the rule, or its relative change (new / old - 1) if the rule is about changes.
-    """
+    """Add a column with the value to compare: the rule's column, or its relative change new / old - 1."""
     value = _value(rule)
     if old is None:
         return rows.with_columns(value.alias(COMPARED))
@@ -129,10 +126,7 @@ def _keys(rule: GateRule, rows: pl.DataFrame) -> list[str]:
 
 
 def _add_row_numbers(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Number the rows that have the same keys, to distinguish them.
-
-    For example, a layer has several weights, and each has a row for its update.
-    """
+    """Number the rows that have the same keys, such as the updates of several weights of one layer."""
     number = pl.int_range(pl.len()).over(keys) if keys else pl.int_range(pl.len())
     return rows.with_columns(number.alias(NUMBER))
 

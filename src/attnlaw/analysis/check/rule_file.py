@@ -67,10 +67,7 @@ TOML_KEYS = {"table": "of", "condition": "is", "layers": "where.layer"}
 
 
 class BadUsage(BadSetting):
-    """A mistake of the user that is reported by one complete line, such as a mistake in a rule file.
-
-    The exit status is 2.
-    """
+    """A mistake of the user, such as one in a rule file. It is reported in one line, with exit status 2."""
 
     def __init__(self, line: str) -> None:
         super().__init__("rules", line)
@@ -155,7 +152,7 @@ def read_rules(path: str | os.PathLike[str], tables: Tables, findings: Mapping[s
 
 @contextmanager
 def _as_bad_usage(place: str = "") -> Iterator[None]:
-    """Turn errors inside the context into a `BadUsage`. `place` is the file and the rule it names."""
+    """Turn errors inside the context into a `BadUsage` that names `place` (the file and the rule)."""
     try:
         yield
     except BadUsage:
@@ -281,11 +278,7 @@ def _layers(value: Any) -> str | tuple[int, ...]:
 
 
 def _base(value: Any, folder: Path) -> str | None:
-    """Return the base that a rule file names.
-
-    It is a path relative to the rule file if something exists there. Otherwise it is the text itself (a hub
-    id).
-    """
+    """Return the base of a rule file: a path relative to the file if it exists, otherwise a hub id."""
     if value is None:
         return None
     if not isinstance(value, str) or not value:

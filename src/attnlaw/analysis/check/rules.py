@@ -43,10 +43,7 @@ class RuleCondition:
         return f"is {shown}" if self.operator == "in" else f"{self.operator} {shown}"
 
     def holds(self, column: pl.Expr) -> pl.Expr:
-        """Return an expression that is true for values that meet the condition.
-
-        It is null for missing values.
-        """
+        """Return an expression that is true if a value meets the condition, and null if it is missing."""
         if self.operator == "in":
             return column.is_in(list(self.values))
         compared: pl.Expr = OPERATORS[self.operator](column, self.values[0])

@@ -29,10 +29,7 @@ from attnlaw.core.tables import nan_to_null, quantity_frame, to_frame, to_schema
 
 @dataclass(eq=False)
 class RuleTables:
-    """The tables of one model.
-
-    The model is measured at most once, and compared with its base at most once.
-    """
+    """The tables of one model, which is measured and compared with its base at most once."""
 
     settings: ModelSettings
     base: Any
@@ -46,10 +43,7 @@ class RuleTables:
 
     @cached_property
     def audit(self) -> Audit:
-        """The audit of the model.
-
-        Tensors with NaN or infinity become findings. They do not stop the audit of the other tensors.
-        """
+        """The audit of the model. Tensors with NaN or infinity become findings and do not stop it."""
         return audit(
             self.settings,
             AuditOptions(tolerant=True, thresholds=self.thresholds),

@@ -52,9 +52,9 @@ class Verdict:
         of: name of the table.
         asked: what the rule asks for, in words.
         selected: number of rows that the rule is about.
-        held: number of those rows that hold.
+        held: number of those rows that meet the condition.
         value: the compared value of the worst row, or the one number that is computed from all rows.
-        failures: the rows that do not hold, the worst first.
+        failures: the rows that fail the rule, the worst first.
         remark: the reason if nothing was judged.
     """
 

@@ -27,20 +27,14 @@ from attnlaw.core.estimate import Estimate
 
 @dataclass(frozen=True)
 class Share:
-    """The share of an update that is in the leading directions of its base.
-
-    `null` is the share that chance alone would give.
-    """
+    """The share of an update in the leading directions of its base, and the share by chance (`null`)."""
 
     value: float
     null: Estimate
 
     @property
     def z(self) -> float | None:
-        """Distance of the share from the mean of its null, in standard deviations of the null.
-
-        None if the null has no spread.
-        """
+        """The z-score of the share under its null; None if the null has no spread."""
         if not self.null.error:
             return None
         return (self.value - self.null.value) / self.null.error
@@ -51,11 +45,6 @@ def alignment_null(values: Reals, n: int, k: int) -> Estimate:
 
     The update has the given singular values and uniformly random left singular vectors.
 
-    Args:
-        values: singular values of the update, in decreasing order.
-        n: dimension of the space.
-        k: number of leading directions.
-
     >>> alignment_null(np.ones(1), n=4, k=2)  # one vector: a Beta(1, 1) variable
     Estimate(value=0.5, error=0.288...)
     """
@@ -64,38 +53,29 @@ def alignment_null(values: Reals, n: int, k: int) -> Estimate:
 
 
 def overlap_null(n: int, k: int) -> Estimate:
-    """Return the mean and standard deviation of the overlap of two random subspaces.
+    """Return the mean and standard deviation of the overlap of two random k-dimensional subspaces of R^n.
 
-    Both have k of n dimensions. With orthonormal bases U and V, the overlap is |U^T V|_F^2 / k, the mean
-    squared cosine of their principal angles.
+    With orthonormal bases U and V, the overlap is |U^T V|_F^2 / k, the mean squared cosine of their principal
+    angles.
     """
     return Estimate(k / n, float(np.sqrt(2 * (n - k) ** 2 / (n**2 * (n - 1) * (n + 2)))))
 
 
 def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
-    """Return the share of an update in the span of some directions.
-
-    Args:
-        directions: orthonormal columns, n x k.
-        update: the update, n x m.
-        values: singular values of the update.
-    """
+    """Return the share of an update (n x m) in the span of orthonormal `directions` (n x k)."""
     n, k = directions.shape
     inside = float(np.sum((directions.T @ update) ** 2))
     return Share(inside / float(np.sum(values**2)), alignment_null(values, n, k))
 
 
 def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
-    """Return the share of one half (dA B) of a head's update in some directions.
+    """Return the share of one half (dA B) of a head's update in some directions; None if the half is zero.
 
     Args:
-        directions: orthonormal columns, k of them.
+        directions: orthonormal columns.
         factor: the change dA of a factor, n x d.
         other: the other factor B, d x m.
         n: dimension of the whole space, if the rows are coordinates in a subspace of it.
-
-    Returns:
-        The share with its null, or None if this half is zero.
     """
     n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
@@ -111,9 +91,7 @@ def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = N
 def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
     """Return the mean and standard deviation of the share of rounding errors in some directions.
 
-    Args:
-        directions: orthonormal columns, n x k.
-        steps: distance between neighbouring values of the format at each weight, n x m.
+    `steps` (n x m) has the rounding step of each weight. The columns of `directions` (n x k) are orthonormal.
     """
     projector = directions @ directions.T
     inside = np.diag(projector).copy()
@@ -127,10 +105,10 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 
 
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
-    """Return the share that one half of a head's update has in some directions if its factor was rounded.
+    """Return the share of one half of a head's update that is expected if its factor was only rounded.
 
-    The mean is computed from the rounding steps. The standard deviation is taken from `uniform`, the estimate
-    for random vectors.
+    The mean follows from the rounding steps. The standard deviation is that of `uniform`, the estimate for
+    random vectors.
     """
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)

@@ -106,10 +106,7 @@ def _same_shape(tensor_pair: TensorPair, base: Model, model: Model) -> bool:
 
 
 def _elements(tensor_pair: TensorPair, base: Model, model: Model) -> int:
-    """Return how many float64 numbers are in memory while a pair of tensors is compared.
-
-    They are both tensors, their difference and its Gram matrix.
-    """
+    """Return how many float64 numbers are in memory while a pair of tensors is compared."""
     named = zip((base, model), tensor_pair.tensors, strict=True)
     return 3 * max(prod(of.tensors.shapes[name]) for of, name in named if name is not None)
 

@@ -29,9 +29,7 @@ from attnlaw.spectra.measure import Selection
 class Diff:
     """A model compared with its base.
 
-    Args:
-        quantities: the numbers of the comparison by name.
-        maps, tensors, spectra: tables with the columns that `attnlaw.analysis.diff.columns` declares.
+    The columns of the tables are declared in `attnlaw.analysis.diff.columns`.
     """
 
     quantities: dict[str, Any]

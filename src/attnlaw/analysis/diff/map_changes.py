@@ -73,16 +73,9 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 
 
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
-    """Return how far the first singular values of a matrix moved, in standard deviations (z).
+    """Return how far the first `count` singular values of a matrix moved, as z-scores under noise.
 
-    The formula at the head of this module gives the mean and the deviation under noise.
-
-    Args:
-        before: all singular values of the base.
-        after: singular values of the model, at least `count` of them.
-        shape: number of rows and of columns.
-        size: Frobenius norm of the update.
-        count: number of values to test.
+    The formula is at the head of this module. `size` is the Frobenius norm of the update.
 
     >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
     array([4.97333333])
@@ -105,15 +98,14 @@ def head_moves(
     after: Reals,
     count: int,
 ) -> Reals:
-    """Return how far the first singular values of a head A B moved, in standard deviations (z).
+    """Return how far the first `count` singular values of a head A B moved, as z-scores under noise.
 
     Args:
         base: singular vectors of the head in the base.
         factors: A and B of the base, in the same coordinates as `base`.
         shape: numbers n of rows and m of columns of the whole head.
-        sizes: Frobenius norms of dA and dB.
+        sizes: Frobenius norms of the changes of A and of B.
         after: singular values of the head in the model.
-        count: number of values to test.
     """
     left, right = factors
     (n, m), d, s, first = shape, left.shape[1], base.values, slice(0, count)
@@ -132,7 +124,7 @@ def head_moves(
 
 
 def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side, tuple[int, int]]:
-    """Return for each side two counts among the model's first 10 vectors: intruders, and new directions."""
+    """Count for each side the intruders and the new directions among the model's first 10 vectors."""
     count = min(LEADING_COUNT, model.values.size)
     by_side: dict[Side, tuple[int, int]] = {}
     for side in SIDES:
@@ -145,10 +137,7 @@ def count_intruders(base: SingularVectors, model: SingularVectors) -> dict[Side,
 
 
 def overlap(base: SingularVectors, model: SingularVectors, side: Side, k: int) -> float:
-    """Return the overlap of the subspaces that the first k vectors of both models span.
-
-    The overlap is the mean squared cosine of the angles between the subspaces.
-    """
+    """Return the mean squared cosine of the angles between the spans of both models' first k vectors."""
     crossed = base.leading(side, k).T @ model.leading(side, k)
     return float(np.sum(crossed**2) / k)
 
@@ -159,7 +148,7 @@ NOTHING_NEW = dict.fromkeys(("intruders_left", "intruders_right", "new_left", "n
 
 @dataclass(frozen=True, eq=False)
 class MapChange:
-    """The change of one map: numbers for the columns of its row, and values that verdicts and charts need.
+    """The change of one map.
 
     Args:
         max_gap: largest difference between the singular values of both maps, in units of the floor.
@@ -350,7 +339,7 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
     """Return how many singular values are beyond the edge of the random reference.
 
-    None if all values are zero, or if more than a quarter of them are.
+    None if more than a quarter of all values are zero.
     """
     if not values[0] > 0:
         return None
@@ -383,10 +372,9 @@ def _norm(array: Reals) -> float:
 
 
 def _rescale(first: Reals, second: Reals) -> tuple[Reals, Reals, float]:
-    """Divide two matrices by one power of two if fourth powers of their entries would leave float64.
+    """Divide two matrices by a power of two if fourth powers of their entries would overflow or underflow.
 
-    Returns:
-        Both matrices and the divisor, which is 1 if nothing was divided.
+    The third result is the divisor, which is 1 if nothing was divided.
     """
     peak = max(max(float(matrix.max()), -float(matrix.min())) for matrix in (first, second))
     if peak == 0 or 1e-30 < peak < 1e30:

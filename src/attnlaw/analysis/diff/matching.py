@@ -45,9 +45,9 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: the base's name if the base has the tensor, otherwise the model's.
+        """Name of the pair in reports: that of the base if the base has the tensor, otherwise the model's.
 
-        A pair that compares one role has the name of the tensor that fills only this role.
+        If only one role is compared, it is the name of the tensor that fills no other role.
         """
         return self.finer or self.base or self.model or ""
 
@@ -184,10 +184,7 @@ def _common_end(first: str, second: str) -> str:
 
 
 def _candidates(name: str, pairs: list[TensorPair], prefixes: list[tuple[str, str]]) -> Iterator[str]:
-    """Yield the names that a tensor of the base may have in the other model.
-
-    First comes the same name, then names next to the partner of its weight, then names with another prefix.
-    """
+    """Yield the names that a tensor of the base may have in the other model, the most likely first."""
     yield name
     stem, _, end = name.rpartition(".")
     for pair in pairs:
@@ -211,15 +208,11 @@ SETTLED = 0.8
 def match_heads(
     base: Sequence[FactorsByHead], model: Sequence[FactorsByHead], key_value_heads: int = 0
 ) -> list[int] | None:
-    """Return for each head of the base the number of the corresponding head of the model.
+    """Return for each head of the base the number of its head in the model; None if no head moved.
 
     Args:
-        base: the factors of every head, for each kind of matrix (QK, VO).
-        model: the same for the model.
+        base, model: the factors of every head, for each kind of matrix (QK, VO).
         key_value_heads: number of key/value heads if it differs from the number of heads, else 0.
-
-    Returns:
-        The numbers of the heads, or None if the order is the same.
     """
     kinds = list(zip(base, model, strict=True))
     if len(base[0]) == len(model[0]) and heads_in_place(same_head_cosines(*factors) for factors in kinds):
@@ -245,13 +238,12 @@ def head_cosines(base: FactorsByHead, model: FactorsByHead) -> Reals:
 def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
     """Return for each column of the base the corresponding column of the model.
 
-    A column whose cosine at its old position is below 0.8 is assigned to the column with the largest cosine.
-    If this holds for more than half of the columns, all columns are assigned in this way. The result is
-    accepted only if it is a permutation, and if every column that moves gains as much cosine as a head must
-    gain.
+    A column with a cosine below 0.8 at its old position goes to the position with the largest cosine. If more
+    than half of the columns are below 0.8, all columns are assigned in this way.
 
     Returns:
-        The numbers of the columns, or None if the order is the same or no permutation is accepted.
+        The numbers of the columns. None if no column moves, if the result is not a permutation, or if a moved
+        column gains less cosine than a head must gain.
     """
     norms = [np.sqrt(np.maximum(np.einsum("ij,ij->j", part, part), 1e-300)) for part in (base, model)]
     diagonal = np.einsum("ij,ij->j", base, model) / norms[0] / norms[1]
@@ -272,12 +264,9 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Return whether a gain was folded into a matrix.
+    """Return whether the model's matrix is that of the base with its rows multiplied by different numbers.
 
-    If so, the model's matrix is that of the base with its rows multiplied by different numbers.
-
-    Args:
-        rounding: Frobenius norm of the model's rounding errors.
+    This is what folding a gain into it does. `rounding` is the Frobenius norm of the model's rounding errors.
     """
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
@@ -286,10 +275,9 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 
 
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
-    """Return whether no head can have moved, because each is very similar to the head with its number.
+    """Return whether every head is so similar to the head with the same number that none can have moved.
 
-    Args:
-        cosines: for each kind of matrix, the cosines of heads with the same number. Their mean is judged.
+    `cosines` has for each kind of matrix the cosines of heads with the same number. Their mean is judged.
     """
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 
@@ -321,11 +309,7 @@ def _assign_heads(cosines: Reals, groups: int) -> NDArray[np.intp]:
 
 
 def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
-    """Assign rows to columns so that the sum of the cosines is largest.
-
-    Returns:
-        The column of each row, and -1 for rows without a column.
-    """
+    """Return for each row a column (-1 for none) so that the sum of the cosines is largest."""
     rows, columns = scipy.optimize.linear_sum_assignment(-cosines)
     assignment = np.full(cosines.shape[0], -1, dtype=np.intp)
     assignment[rows] = columns
@@ -333,10 +317,7 @@ def _best_assignment(cosines: Reals) -> NDArray[np.intp]:
 
 
 def _accept_moves(cosines: Reals, chosen: NDArray[np.intp]) -> list[int] | None:
-    """Return an assignment of heads if it is plausible.
-
-    None if no head moves, or if a head gains too little cosine by moving.
-    """
+    """Return the assignment; None if no head moves, or if a head gains too little cosine by moving."""
     moved = False
     for head, there in enumerate(chosen):
         if there == head or there < 0:

@@ -265,10 +265,7 @@ def stored_steps(array: NDArray[Any], dtype: str) -> Reals:
 
 
 def _coded_steps(weights: Reals) -> Reals:
-    """Return for each weight the step of its block, for weights that were decoded from a quantised format.
-
-    The step is the smallest distance between two different values of the block.
-    """
+    """Return for each decoded weight the smallest distance between two different values of its block."""
     flat = weights.reshape(-1)
     if flat.size % CODED_BLOCK:
         return FLOATS["float32"].steps(weights)

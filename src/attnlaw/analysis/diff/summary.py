@@ -180,10 +180,7 @@ def _most_changed_layer(comparison: ModelComparison) -> list[str]:
 
 
 def _describe_scale_change(comparison: ModelComparison) -> list[str]:
-    """Return a phrase if matrices of every kind shrank, as under weight decay, or if all grew.
-
-    The list is empty otherwise.
-    """
+    """Return a list with a phrase if matrices of every kind shrank, or if those of every kind grew."""
     scales: dict[str, list[float]] = {}
     for location, map_change in comparison.maps:
         if map_change.numbers.get("scale") is not None:

@@ -67,7 +67,7 @@ class ModelPair:
     def changes_of(self, view: View) -> list[tuple[TensorPair, TensorChange]]:
         """Return the changes of the tensor that a view of the base reads.
 
-        If the role of this view was compared separately, return only the change of the role.
+        If the parts of the tensor were compared separately, return only the change of the part in this view.
         """
         every = self._by_name.get(view.tensor, [])
         return [pair for pair in every if pair[0].views is None or pair[0].views[0] == view]
@@ -86,14 +86,14 @@ class ModelPair:
 
     @cached_property
     def file_steps(self) -> Model:
-        """The model with rounding steps instead of weights. The steps are those of its file."""
+        """The model with the rounding steps of its file instead of weights."""
         return replace(self.model, tensors=Steps(self.model.tensors))
 
     @cached_property
     def format_steps(self) -> Model:
         """The base with rounding steps instead of weights.
 
-        If the model has a rounded copy of a tensor, the steps are those of the format it was rounded to.
+        If the model has a rounded copy of a tensor, the steps are those of the copy's format.
         """
         formats = {
             tensor_pair.base: change.format
@@ -107,10 +107,7 @@ class ModelPair:
         return any(pair.views is None and change.format for pair, change in self.changes_of(view))
 
     def whole_tensor_change(self, base_view: View, model_view: View) -> TensorChange | None:
-        """Return the change of the tensor that two views read.
-
-        None if a view is only a part of its tensor.
-        """
+        """Return the change of the tensor that two views read; None if a view is only part of it."""
         pairs = (self.base, base_view), (self.model, model_view)
         sizes = [prod(of.tensors.shapes[view.tensor]) for of, view in pairs]
         changes = [change for tensor_pair, change in self.changes_of(base_view) if tensor_pair.views is None]
@@ -163,8 +160,7 @@ class AttentionUnit:
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
 
     def _head_order(self, models: ModelPair) -> list[int] | None:
-        """Return for each head of the base the corresponding head of the model; None if the order is the
-        same.
+        """Return for each base head its head in the model; None if the order is the same.
 
         Matrices QK and VO are in memory at the same time only if some head may have moved.
         """
@@ -208,10 +204,7 @@ class AttentionUnit:
                 yield location, replace(map_change, numbers={**map_change.numbers, "matched_head": there})
 
     def _rounding_steps(self, models: ModelPair, kind: str) -> list[tuple[Reals | None, Reals | None]]:
-        """Return for each head the rounding steps of its two factors.
-
-        They are None for a factor that was not rounded.
-        """
+        """Return for each head the rounding steps of both factors; None if a factor was not rounded."""
         first, second = (models.was_rounded(view) for view in self.base.views(kind)[:2])
         if not (first or second):
             return [(None, None)] * self.base.heads
@@ -223,10 +216,7 @@ class AttentionUnit:
         return models.norm_verdicts(*(norm for kind in self.kinds for norm in self.base.norms(kind)))
 
     def _is_gain_folded(self, models: ModelPair) -> bool | None:
-        """Return whether a gain was folded into the query.
-
-        None if the query did not change, or if this cannot be decided.
-        """
+        """Return whether a gain was folded into the query; None if that cannot be said."""
         query = self.base.query
         if models.verdicts(query) & {*NO_UPDATE_VERDICTS, "non-finite", "removed"}:
             return None

@@ -55,9 +55,8 @@ def head_update_values(left0: Reals, right0: Reals, left1: Reals, right1: Reals)
 def matrix_update_values(update: Reals, floor: float) -> Reals:
     """Return the singular values of an update, accurate enough to count those above the floor.
 
-    The Gram matrix resolves values down to 1e-6 of the largest. If the floor and a value are below that, they
-    come from the SVD. Updates of low rank need the SVD too, because their small values are compared with
-    rounding.
+    They come from the Gram matrix, which resolves values down to 1e-6 of the largest. If that is not enough,
+    or if the update has a low rank, they come from the SVD.
     """
     short = update if update.shape[0] <= update.shape[1] else update.T
     squares = symmetric_eigenvalues(short @ short.T)[::-1]
@@ -105,7 +104,7 @@ def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
 def noise_spectrum(roots: tuple[Reals, Reals], shape: tuple[int, int], sizes: tuple[float, float]) -> Reals:
     """Return the 2d singular values of the update that random noise in both factors makes.
 
-    The noise is drawn once. This is enough, because the fluctuations of many singular values average out.
+    One draw of the noise is enough, because the fluctuations of many singular values average out.
 
     Args:
         roots: triangular factors of A (n x d) and of B^T (m x d).
@@ -134,7 +133,7 @@ FEW, LANCZOS_ERROR = 0.05, 1e-8
 
 @dataclass(frozen=True, eq=False)
 class ProductVectors:
-    """The singular values of a product A B that can differ from zero, with their vectors."""
+    """The singular values of a product A B, with their vectors. Values that are always zero are left out."""
 
     left: Reals
     values: Reals
@@ -175,10 +174,7 @@ class ProductVectors:
 
 @dataclass(frozen=True, eq=False)
 class MatrixVectors:
-    """The singular values of a stored matrix, with the vectors of its shorter side.
-
-    The vectors are the eigenvectors of its Gram matrix.
-    """
+    """The singular values of a stored matrix, with the vectors of its shorter side."""
 
     matrix: Reals
     values: Reals

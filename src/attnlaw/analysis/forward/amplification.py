@@ -65,7 +65,7 @@ class LayerAmplification:
 class Amplification:
     """The amplification A of every layer.
 
-    The residual of a layer is not an error bound, but do not use A if it is large.
+    Do not use A of a layer whose residual is large. A small residual is not an error bound.
     """
 
     rows: tuple[LayerAmplification, ...]
@@ -176,10 +176,7 @@ def _graph(network: Classifier, batch: Batch, output: str) -> tuple[Any, list[An
 
 
 def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
-    """Return the exact A of every layer and input (layers x inputs).
-
-    It is the root of the top eigenvalue of J J^T, computed from all K rows of J.
-    """
+    """Return A (layers x inputs), computed as the root of the top eigenvalue of J J^T."""
     import torch
 
     rows: list[list[Any]] = [[] for _ in states]

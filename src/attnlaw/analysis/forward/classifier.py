@@ -266,10 +266,7 @@ def _batch(inputs: ModelInputs, network: Classifier, places: list[int], read_at:
 
 
 def _hook_block_inputs(blocks: Sequence[Any], enter: BlockInputHook | None) -> AbstractContextManager[None]:
-    """Return a context in which `enter` can replace the hidden states that each block reads.
-
-    They are the first argument of a block, or its argument `hidden_states`.
-    """
+    """Return a context in which `enter` can replace the hidden states that each block reads."""
 
     def hook(number: int) -> Callable[[Any, Any, Any], Any]:
         def swap(module: Any, words: Any, named: Any) -> Any:

@@ -70,10 +70,7 @@ class Condition:
 
     @property
     def places(self) -> list[tuple[int | None, str, float]]:
-        """The number, name and kappa of every layer, followed by those of every map outside of layers.
-
-        The number of a map outside of layers is None.
-        """
+        """Number, name and kappa of every layer, then of every map outside of layers (number None)."""
         layers = [(layer, str(layer), kappa) for layer, kappa in enumerate(self.by_layer)]
         return [*layers, *((None, row.name, row.kappa) for row in self.rows if row.layer is None)]
 
@@ -192,8 +189,7 @@ def _find_linear_maps(network: Classifier, inputs: int) -> list[_LinearMap]:
 def _accumulate_norm_products(maps: Sequence[_LinearMap], batch: Batch) -> AbstractContextManager[None]:
     """Return a context in which every application of a map adds |Z|_F |G|_F to its `norm_products`.
 
-    The parameters are frozen, so the output of the first map does not require a gradient. The hook makes it
-    require one.
+    Parameters are frozen, so the hook makes the output of the first map require a gradient.
     """
 
     def watch(linear_map: _LinearMap) -> Callable[[Any, Any, Any], Any]:

@@ -201,7 +201,7 @@ def _repeat_value_heads(value: Affine, output: Affine, heads: int) -> Affine:
 def _inputs_and_mask(reads: Any, attention: Any, seen: ModuleTensors) -> tuple[Reals, NDArray[np.bool_]]:
     """Return the inputs of an attention module, and which pairs of tokens its mask allows.
 
-    `reads` is a module whose recorded input is that of the attention module.
+    The module `reads` has the same recorded input as the attention module.
     """
     inputs, mask = _first_in_batch(seen[reads][0]), seen[attention][0]
     shape = len(inputs), len(inputs)

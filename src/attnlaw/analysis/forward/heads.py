@@ -39,11 +39,10 @@ DRAWS = 20
 def random_weights_participation(
     scores: FrozenScores, head: int, rng: np.random.Generator, draws: int = DRAWS
 ) -> Estimate:
-    """Return the participation number of a head with random weights on the same tokens.
+    """Return the mean participation number of a head with random weights on the same tokens.
 
-    It is the mean of several draws with its standard error. W_Q and W_K are Gaussian, each with the Frobenius
-    norm of the trained one. Biases are left out, because they are learned. The temperature is the one that
-    the random weights give on these tokens, not that of the head.
+    W_Q and W_K are Gaussian, each with the Frobenius norm of the trained one. Biases are left out, because
+    they are learned. The temperature is the one that the random weights give, not that of the head.
     """
     weights = scores.weights(head)
     samples = []
@@ -100,9 +99,9 @@ class Head:
 
     @property
     def spread_over_typical(self) -> float | None:
-        """The ratio of beta to the value that isotropic tokens would give; None if that value is not known.
+        """The ratio of beta to its value for isotropic tokens; None if that value is not known.
 
-        It shows how far the tokens line up with the directions that the head amplifies.
+        A large ratio means that tokens line up with directions that the head amplifies.
         """
         return self.beta / self.logit_typical if self.logit_typical else None
 

@@ -177,10 +177,7 @@ class RawInput:
         return InputError(f"{self.place}: {detail}{rule}")
 
     def require_inside(self, ids: Sequence[int], vocabulary: int, positions: int) -> None:
-        """Raise an `InputError` if the model cannot read these ids.
-
-        There may be none, more than the model has positions, or ids outside of its vocabulary.
-        """
+        """Raise an `InputError` if there are no ids, too many, or ids outside of the vocabulary."""
         if not ids:
             raise self.input_error("has no tokens; give at least one")
         if len(ids) > positions:

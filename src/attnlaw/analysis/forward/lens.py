@@ -101,10 +101,7 @@ class Lens(BriefRepr):
 
     @property
     def singular_values(self) -> list[float] | None:
-        """The largest singular values of T in decreasing order.
-
-        None if they were not asked for, or if Lanczos did not converge.
-        """
+        """The largest singular values of T, in decreasing order; None if not asked for or not converged."""
         if self.spectrum is None or self.spectrum.values is None:
             return None
         return list(self.spectrum.values)
@@ -136,7 +133,7 @@ class Lens(BriefRepr):
 
     @property
     def median_rank_within(self) -> int | None:
-        """The median over heads of the rank that keeps every attention weight within 0.01.
+        """The median over heads of the rank that keeps every attention weight within 0.01 of its value.
 
         None if `entrywise` was not measured.
         """
@@ -152,9 +149,7 @@ class Lens(BriefRepr):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome: whether T, c and the scores reproduce the network, and the singular values
-        converged.
-        """
+        """Whether T, c and the scores reproduce the network, and whether the singular values converged."""
         if self.reconstruction_error > TOLERANCE or self.score_error > SCORE_TOLERANCE:
             return Outcome.INEXACT
         lost = self.spectrum is not None and self.spectrum.remark is not None

@@ -143,10 +143,7 @@ def _config_keys(transformers: Any, make_config: Any) -> set[str]:
 
 @contextmanager
 def _silence_transformers(transformers: Any) -> Iterator[None]:
-    """Suppress the messages of transformers inside the context.
-
-    attnlaw reports in one line if something is wrong with a config.
-    """
+    """Suppress the messages of transformers inside the context, because attnlaw reports errors itself."""
     logger = transformers.logging
     level = logger.get_verbosity()
     logger.set_verbosity(logger.CRITICAL)
@@ -174,9 +171,8 @@ def _choose_head(
 ) -> tuple[FamilyReader, dict[str, Any]]:
     """Choose the class of the model with its head, and return the config values that it needs.
 
-    It is the class that config.json names. If config.json names none, the tensors of the checkpoint decide.
-    The rows of the classifier give the number of labels. If the head of a language model is not stored, the
-    embedding is used.
+    If config.json does not name the class, the stored tensors decide. The rows of the classifier give the
+    number of labels. A language model without a stored head uses its embedding.
     """
     shapes, source = checkpoint.tensors.shapes, checkpoint.tensors.source
     if reader.classifier in named or (not named and reader.classifier and reader.labels in shapes):
@@ -208,10 +204,7 @@ def _stored_names(model: Any, checkpoint: Model) -> dict[str, str]:
 
 
 def _required_tensors(model: Any) -> dict[str, Any]:
-    """Return by name the tensors that the checkpoint must have.
-
-    A head that is tied to the embedding is not needed.
-    """
+    """Return by name the tensors that the checkpoint must have. A tied head is not one of them."""
     tied = getattr(model, "lm_head", None) is not None and model.config.tie_word_embeddings
     return {
         name: tensor for name, tensor in model.state_dict().items() if not (tied and name == "lm_head.weight")

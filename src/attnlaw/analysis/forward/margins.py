@@ -119,7 +119,7 @@ class Margin:
 
     @property
     def status(self) -> str:
-        """ "ok", or "tie" if two classes have the largest logit, or "flat" if the gradient is 0."""
+        """The status: "flat" if the gradient is 0, else "tie" if the margin is 0, else "ok"."""
         if self.gradient == 0:
             return "flat"
         return "tie" if self.margin == 0 else "ok"
@@ -197,10 +197,7 @@ class Margins:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean difference between log D of two models, with its error.
-
-    Only inputs that have D in both models count.
-    """
+    """The mean difference of log D between two models, over the inputs that have D in both."""
 
     log_ratio: Estimate
     inputs: int
@@ -338,8 +335,8 @@ MARGINS = {"hard": hard_margin, "smooth": smooth_margin}
 def median_with_interval(values: Sequence[float]) -> Range:
     """Return the median of n values with an interval around it.
 
-    The ends are the values at rank floor(n/2 - sqrt n), counted from below and from above. They may be
-    infinite.
+    The ends are the values at rank floor(n/2 - sqrt n) from below and from above. They may be infinite, and
+    are None for fewer than 8 values.
 
     >>> median_with_interval([5.0, 1.0, 2.0, 4.0, 3.0, 6.0, 8.0, 7.0])
     Range(value=4.5, low=1.0, high=8.0)

@@ -46,13 +46,11 @@ from attnlaw.theory.bounds.spectrum_adaptive import best_index, effective_direct
 
 
 def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
-    """Return for each layer l the worst-case amplification from l to the output, as log10.
+    """Return for each layer l log10 of the worst-case amplification from l to the output.
 
     It is the product of the factors of the layers k >= l, which is alpha_{l-1} of arXiv 2605.07297. Measured
-    amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens.
-
-    Returns:
-        The logarithms, or None if the network has no proxies (see `theory.bounds.proxies`).
+    amplification uses another norm, which differs by at most a factor sqrt(T) for T tokens. The result is
+    None if the network has no proxies (see `theory.bounds.proxies`).
     """
     if why_no_proxies(spectra) is not None or spectra.activation is None:
         return None
@@ -192,9 +190,9 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
 def _margins_and_norms(
     network: Classifier, parts: Sequence[BlockModules], batch: Batch
 ) -> tuple[Any, Iterator[tuple[Key, Any]]]:
-    """Return the margins of a batch, and an iterator over the nuclear norms of dm/dM.
+    """Return the margins of a batch, and an iterator over the keys of matrices with the norms of dm/dM.
 
-    The iterator yields for each matrix its key, with one norm for each input.
+    There is one nuclear norm for each input.
     """
     import torch
 
@@ -232,10 +230,7 @@ def _norms_by_matrix(
 
 
 def _triangular_factor(rows: Any) -> Any:
-    """Return the triangular factor R of X^T = Q R for X (B x T x N).
-
-    R has at most min(T, N) rows, so computing with R is cheap.
-    """
+    """Return the triangular factor R of X^T = Q R for each input X (T x N) of a batch."""
     import torch
 
     return torch.linalg.qr(rows.mT, mode="r").R

@@ -44,9 +44,9 @@ def token_map(
     """Return the Frobenius norms of the token-to-token blocks of T.
 
     If s D is at most 4096 and `probes` is not given, they are computed exactly from the columns of T.
-    Otherwise they are estimated: for random signs z at token j, the mean of |T (z at j)|_i^2 is |T_ij|_F^2.
-    The result is the average over the probes (64 by default). The standard error of this square, divided by
-    twice the norm, is the standard error of the norm.
+    Otherwise 64 random probes (or `probes`) estimate them: for random signs z at token j, the mean of
+    |T (z at j)|_i^2 is |T_ij|_F^2. The standard error of this mean, divided by twice the norm, is
+    the standard error of the norm.
     """
     if probes is not None:
         check_value("probes", probes, int, minimum=2)  # their spread gives the standard error
@@ -73,10 +73,7 @@ def token_map(
 
 
 def _squared_outputs(operator: Operator, inputs: Reals, j: int) -> Reals:
-    """Return the squared length of every output token when only token j has an input.
-
-    Each row of `inputs` is one such input.
-    """
+    """Return the squared length of every output token for each row of `inputs`, put in at token j alone."""
     moved = np.empty((len(inputs), operator.tokens))
     for start in range(0, len(inputs), operator.batch):
         part = inputs[start : start + operator.batch]

@@ -30,11 +30,7 @@ def temporary_hooks(hooks: Iterable[Any]) -> Iterator[None]:
 
 
 def record_calls(modules: Iterable[Any], seen: dict[Any, tuple[Any, Any]]) -> list[Any]:
-    """Register hooks that store the first argument and the result of each module in `seen`.
-
-    Returns:
-        The hooks, for `temporary_hooks`.
-    """
+    """Register and return hooks that store the first argument and the result of each module in `seen`."""
 
     def remember(module: Any, inputs: Any, output: Any) -> None:
         seen[module] = inputs[0] if inputs else None, output
@@ -58,10 +54,7 @@ class Trace:
 
     @property
     def reconstruction_error(self) -> float:
-        """Relative error of the rebuilt output, |T vec X + c - vec F(X)| / |F(X)|.
-
-        F comes from the network itself.
-        """
+        """Relative error of the rebuilt output, |T vec X + c - vec F(X)| / |F(X)|."""
         rebuilt = self.operator.matvec(self.states.ravel(order="F")) + self.operator.offset
         missed = rebuilt - self.output.ravel(order="F")
         return float(np.linalg.norm(missed) / np.linalg.norm(self.output))
@@ -84,7 +77,7 @@ def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
     seen: dict[Any, tuple[Any, Any]] = {}
 
     def remember_mask(module: Any, inputs: Any, named: Any, output: Any) -> None:
-        """Record the mask. It is the only argument of an attention module that has four axes."""
+        """Record the mask, which is the only argument of an attention module with four axes."""
         given = (argument for argument in (*inputs, *named.values()) if getattr(argument, "ndim", None) == 4)
         seen[module] = next(given, None), None
 

@@ -109,8 +109,5 @@ def _print_locations(console: Console, locations: list[str]) -> None:
 
 
 def _harmless(text: str) -> str:
-    """Return text that CI runners do not take for a command.
-
-    Some of them read `##[error]` anywhere in a line.
-    """
+    """Return text in which marks such as `##[error]`, which CI runners take for commands, are broken up."""
     return printable(text).replace("##[", "## [")

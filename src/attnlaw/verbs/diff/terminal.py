@@ -1,6 +1,4 @@
-"""Print a comparison in the terminal: the verdict in one sentence, a line for each layer, the largest
-changes.
-"""
+"""Print a comparison in the terminal: the verdict in a sentence, each layer, and the largest changes."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ def _layer_columns(maps: pl.DataFrame) -> list[Column]:
 
 
 def _sizes(rows: pl.DataFrame, top: Any) -> str:
-    """Return the sizes of the updates of a layer as text: a bar for each head or expert, and the largest
-    size.
-    """
+    """Return the sizes of a layer's updates as text: bars if there are 2 to 32, and the largest size."""
     sizes = rows["size"].drop_nulls().to_list()
     if not sizes:
         return ""

@@ -48,10 +48,7 @@ MAP_COLUMNS = (*OUTPUT, *INPUT, "norm", "norm_error", "share", "rollout")
     "attention alone tells another story than the network.",
 )
 def lens_map(view: ChartView) -> Drawings:
-    """Draw how much each input token contributes to each output token.
-
-    One chart shows the exact operator, the other attention rollout.
-    """
+    """Draw how much each input token contributes to each output token, by the operator and by rollout."""
     rows = view.frame("token_map", "share", "rollout", "output")
     for case, case_rows in view.cases(rows, [*INPUT, *OUTPUT]):
         yield Drawing(partial(_draw_token_maps, view, case_rows), case)
@@ -144,10 +141,7 @@ def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart
     "the spectrum alone predicts of that. The grey line is 0.01.",
 )
 def entrywise(view: ChartView) -> Drawings:
-    """Draw the errors of low ranks over the heads.
-
-    There is no chart for a single rank, because the table already shows its errors.
-    """
+    """Draw the errors of low ranks over the heads, if there is more than one rank."""
     rows = view.frame("entrywise", *ERRORS)
     if rows["rank"].n_unique() > 1:
         for case, case_rows in view.cases(rows, ["layer", "head", "rank"]):

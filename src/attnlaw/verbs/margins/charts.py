@@ -48,10 +48,7 @@ def margins_distances(view: ChartView) -> Drawings:
 
 
 def sorted_dots(rows: pl.DataFrame, label: Label, colours: Mapping[str, str]) -> alt.LayerChart:
-    """Draw each `distance` against the share of inputs below it.
-
-    A line marks the geometric mean of a `series`.
-    """
+    """Draw each `distance` against the share of inputs below it, with a line at each geometric mean."""
     place = (pl.col("distance").rank("ordinal") - 0.5) / pl.len()
     points = rows.select("series", "distance", share=place.over("series"))
     means = rows.group_by("series", maintain_order=True).agg(mean=pl.col("distance").log().mean().exp())

@@ -49,7 +49,7 @@ def show_case(result: MarginsResult, console: Console) -> None:
 
 
 def show_summary(result: MarginsResult, console: Console) -> None:
-    """Print a note on how to use D, after all models."""
+    """Print a note on how to use D."""
     console.print(Text(f"D {D_MEANING}", style="dim"), soft_wrap=True)
 
 
