@@ -77,10 +77,7 @@ def _load_results(folder: Path) -> list[Result]:
 
 
 def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str, list[Figure]]:
-    """Return the page and its figures.
-
-    Figures of all audits together come first, then those of each directory.
-    """
+    """Return the page and its figures: those of all audits together, then those of each directory."""
     if len(loaded) == len(loaded[0]) == 1:
         figures = figures_of(loaded[0][0])
         return page_of(loaded[0][0], figures), figures
@@ -112,10 +109,7 @@ def _page(loaded: Sequence[Sequence[Result]], names: Sequence[str]) -> tuple[str
 
 
 def _runs_sentence(audits: Sequence[Sequence[Result]], names: Sequence[str], whole: Result) -> str:
-    """Return a sentence that says which models came from which directory.
-
-    Return "" if there is only one directory.
-    """
+    """Return a sentence that says which models came from which directory, or "" for a single directory."""
     left = iter(zip(model_names(whole), whole.rows["status"], strict=True))
     runs = []
     for name, results in zip(names, audits, strict=True):

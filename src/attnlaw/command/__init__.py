@@ -24,23 +24,18 @@ from attnlaw.core.errors import InputError
 
 
 class OutputClosed(Exception):
-    """An error: standard output cannot be written.
+    """An error in writing to standard output.
 
-    The message is empty if the program that reads it, such as `head`, has ended.
+    The message is empty if the program that reads the output, such as `head`, has ended.
     """
 
 
 class UsageError(Exception):
-    """An error for a bad setting. The message is one line with the option names of the command.
-
-    The exit status is 2.
-    """
+    """An error for a bad setting, in one line with the option names of the command. The exit status is 2."""
 
 
 class GuardedOutput:
-    """Standard output that raises `OutputClosed`, so that its errors can be distinguished from those of
-    files.
-    """
+    """Standard output whose errors become `OutputClosed`, to distinguish them from errors of files."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -67,10 +67,7 @@ def run(words: list[str]) -> int:
 
 
 def _command(name: str, module: str) -> App:
-    """Return the command of a verb.
-
-    If the module declares `COMMANDS`, the command has these as subcommands.
-    """
+    """Return the command of a verb, or a command that `COMMANDS` of its module declares."""
     if name in VERBS:
         verb = find_verb(name)
         known = setting_fields(verb.settings) | setting_fields(output_options(verb))

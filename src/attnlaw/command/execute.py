@@ -25,8 +25,7 @@ from attnlaw.verbs.views import figure_to_plot, find_part, result_directory, sho
 def output_options(verb: Verb[Any, Any]) -> type[OutputOptions]:
     """Return the class of a verb's output options.
 
-    A verb that can be split among workers has `WorkerOptions`. Another verb may declare `Options` in its
-    folder.
+    It is `WorkerOptions` for a verb that can be split, and otherwise `Options` in its folder, if declared.
     """
     if verb.split is not None:
         return WorkerOptions

@@ -185,9 +185,7 @@ def _compute(function: Callable[..., StudyStatus], place: StudyRunSettings, **op
 
 
 def _print_status(standing: StudyStatus, place: StudyRunSettings | Status) -> None:
-    """Print how many tasks are done, failed or missing, the errors of failed ones, and the command to run
-    next.
-    """
+    """Print the numbers of done, failed and missing tasks, the errors, and the command to run next."""
     if place.json:
         print_json(standing.describe())
         return

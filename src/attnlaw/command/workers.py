@@ -40,10 +40,7 @@ class WorkerOptions(OutputOptions):
 
     @property
     def backend(self) -> Backend | None:
-        """The workers that the user chose, after a check. None if the user chose none.
-
-        The study package is imported only if there are workers.
-        """
+        """The workers that the user chose, or None. The study package is imported only if it is needed."""
         if self.workers is None and self.dask is None and self.slurm is None:
             return None
         from attnlaw.study.backends import Backend

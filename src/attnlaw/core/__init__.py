@@ -1,5 +1,4 @@
-"""Modules that every other part of attnlaw builds on: errors, settings, quantities, results, files and
-tables.
+"""Errors, settings, quantities, results, files and tables, on which all other packages of attnlaw build.
 
 This package imports no other package of attnlaw.
 """

@@ -22,8 +22,7 @@ NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 def printable(text: str) -> str:
-    r"""Return the text with unprintable characters, such as line breaks and terminal escapes, as escape
-    sequences.
+    r"""Replace unprintable characters, such as line breaks and terminal escapes, by escape sequences.
 
     >>> printable("a\nb\x1b[31m")
     'a\\nb\\x1b[31m'

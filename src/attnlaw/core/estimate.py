@@ -20,11 +20,9 @@ MAX_LIST_ENTRIES = 6  # entries of a list; JSON has them all
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value with its standard error. If the description of its quantity says so, the error is a bound.
+    """A value with its error, which is None if the value is exact.
 
-    Args:
-        value: The value.
-        error: The error; None if the value is exact.
+    It is a standard error, or a bound if the description of the quantity says so.
 
     >>> [str(Estimate(*pair)) for pair in ((0.0221738, 0.00037), (1.2e-5, 6e-7), (123.0, 20.0), (3.0,))]
     ['0.0222(4)', '1.20(6)e-05', '123(20)', '3']
@@ -49,10 +47,7 @@ class Range(NamedTuple):
 
 
 class Outcome(StrEnum):
-    """The ways in which a computation can end, for the column `status`.
-
-    The column `remark` says what to do about it.
-    """
+    """The values of the column `status`: the ways in which a computation can end."""
 
     DONE = "done"
     RECOVERED = "recovered"
@@ -98,10 +93,7 @@ def format_value(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A plain record for verbs that do not need a special class.
-
-    It has quantities by name, and the outcome.
-    """
+    """A plain record of quantities and outcome, for verbs that do not need a special class."""
 
     quantities: Mapping[str, Any]
     outcome: Outcome = Outcome.DONE

@@ -34,8 +34,7 @@ LARGEST_JSON = 64  # megabytes of what attnlaw wrote
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path next to `path`, and rename it to `path` if the block ends without an error.
 
-    If the process is killed, a file `.NAME.xxxxxxxx.draft` is left. Patterns such as `*.parquet` do not match
-    it.
+    If the process is killed, it leaves a file `.NAME.xxxxxxxx.draft`, which `*.parquet` does not match.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -127,10 +126,7 @@ def require_exists(path: Path, remedy: str) -> Path:
 
 
 def require_regular_file(path: Path) -> Path:
-    """Return the path.
-
-    Raise an `InputError` if it is not a regular file, because reading a pipe might never end.
-    """
+    """Return the path. Raise an `InputError` if it is not a regular file: reading a pipe might never end."""
     if not path.is_file():
         raise InputError(f"{path}: not a plain file; give a file on disk")
     return path
@@ -165,10 +161,7 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 def parse_json(data: bytes, path: Path, remedy: str) -> Any:
-    """Return the content of a JSON file that another program wrote.
-
-    Raise an `InputError` if it is not valid.
-    """
+    """Parse a JSON file that another program wrote. Raise an `InputError` if it is not valid."""
     with as_input_error(f"{path}: not valid JSON", remedy, ValueError, RecursionError, with_reason=False):
         return json.loads(data)
 

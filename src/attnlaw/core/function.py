@@ -37,10 +37,7 @@ class _Annotation(str):
 
 
 def python_function(verb: Verb[Any, Any]) -> Callable[..., Any]:
-    """Return a function that runs the verb. It has a signature and documentation.
-
-    Its attribute `verb` is the verb.
-    """
+    """Return a documented function that runs the verb. Its attribute `verb` is the verb."""
 
     def function(*words: Any, **given: Any) -> Any:
         return verb(*words, **given)

@@ -1,4 +1,4 @@
-"""The type of progress functions. Long work calls them with the number of finished parts and of all parts."""
+"""The type of progress functions. Long work calls them with the numbers of finished and of all parts."""
 
 from __future__ import annotations
 

@@ -74,10 +74,7 @@ class Result:
     def collect(
         cls, verb: Verb[Any, Any], pairs: Iterable[tuple[Any, Any]], simulation: Result | None = None
     ) -> Self:
-        """Return the result of pairs.
-
-        Each pair has a case and its record, or the case and its `InputError`.
-        """
+        """Return the result of pairs (case, record). A failed case has its `InputError` as record."""
         from attnlaw.core.tables import to_frame, to_schema
 
         pairs = list(pairs)
@@ -89,7 +86,7 @@ class Result:
         return self.rows.height
 
     def __getitem__(self, case: int | slice) -> Self:
-        """Return the result of one case, or of a slice of the cases. It does not have the simulation."""
+        """Return the result of one case or of a slice of cases, without the simulation."""
         import polars as pl
 
         if isinstance(case, slice):
@@ -142,10 +139,7 @@ class Result:
 
     @property
     def record(self) -> Any:
-        """The record of the only case: the object that the verb computed. The row has its main numbers.
-
-        A loaded result has no record.
-        """
+        """The object that the verb computed for the only case. A loaded result does not have it."""
         if len(self) == 1 and self.records and self.records[0] is not None:
             return self.records[0]
         raise self._unavailable("record")
@@ -216,7 +210,7 @@ class Result:
         return self.plain_rows.filter(self.plain_rows["status"] != str(Outcome.FAILED))
 
     def finished_table(self, name: str) -> pl.DataFrame:
-        """Return the lines of a table that belong to cases that did not fail. NaN becomes null.
+        """Return a table without the lines of failed cases. NaN becomes null.
 
         The table is empty if the result does not have it.
         """
@@ -267,11 +261,7 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result with everything that charts need.
-
-        If the result has a single case, this adds the tables that are made only for charts. Other results are
-        returned unchanged.
-        """
+        """Return the result. If it has a single case, add the tables that are made only for charts."""
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 
@@ -433,7 +423,7 @@ def _open_rows(folder: Path, name: str, verb: Verb[Any, Any], remedy: str) -> Re
 
 
 def _require_possible(verb: Verb[Any, Any], rows: pl.DataFrame, path: Path, remedy: str) -> None:
-    """Raise an `InputError` if a setting is out of bounds, a choice is unknown, or no row has a result."""
+    """Raise an `InputError` if a setting is too small, a variant is unknown, or rows have no quantities."""
     finished = rows.filter(rows["status"] != str(Outcome.FAILED))
     if finished.height and not any(finished[quantity.name].count() for quantity in verb.quantities):
         names = ", ".join(quantity.name for quantity in verb.quantities[:3])

@@ -69,10 +69,7 @@ def coerce(kind: Any, value: Any) -> Any:
 
 
 def _coerce_tuple(kind: type, value: Any) -> tuple[Any, ...] | None:
-    """Return a tuple of a list's entries, or of a text's parts between commas.
-
-    None if an entry does not fit.
-    """
+    """Return the entries of a list, or the parts of a text between commas; None if one does not fit."""
     if isinstance(value, str):
         parts: Sequence[Any] = [part.strip() for part in value.split(",") if part.strip()]
         if kind is int:
@@ -162,10 +159,9 @@ class SettingRule:
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The conditions under which this setting has an effect, as pairs (setting, attribute).
+        """The pairs (setting, attribute) that decide whether this setting has an effect.
 
-        Each pair names another setting and an attribute of the variant that is chosen for it. All these
-        attributes must be true.
+        In each pair, the attribute of the variant that is chosen for the setting must be true.
         """
         match self.active_if:
             case (str() as owner, str() as attribute):
@@ -210,10 +206,7 @@ class SettingField:
         return f"{phrase}; {rule.remedy}" if rule.remedy else phrase
 
     def validate(self, value: Any) -> Any:
-        """Return the value converted to the declared type.
-
-        Raise a `BadSetting` if it does not fit the rules.
-        """
+        """Return the value in its declared type. Raise a `BadSetting` if it does not fit the rules."""
         if value is None and self.default is None:
             return None
         value = (value,) if self.rule.repeatable and isinstance(value, str) else value
@@ -306,10 +299,7 @@ class Settings:
         return cls(**given)
 
     def inactive(self) -> set[str]:
-        """Return the settings that have no effect in this record.
-
-        Rows have null for them, and labels omit them.
-        """
+        """Return the settings that have no effect here. Rows have null for them, and labels omit them."""
         known = setting_fields(type(self))
         idle = set()
         for name, setting_field in known.items():
@@ -362,10 +352,7 @@ def check_value(name: str, value: Any, kind: Any, **rules: Any) -> Any:
 
 
 def require_known(name: str, known: Mapping[str, Any], verb: str) -> str:
-    """Return the name.
-
-    Raise an `InputError` with a suggestion if the verb does not have a setting of this name.
-    """
+    """Return the name. Raise an `InputError` with a suggestion if the verb has no setting of this name."""
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, n=1)

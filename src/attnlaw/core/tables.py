@@ -37,10 +37,7 @@ def to_frame(rows: Iterable[Mapping[str, Any]], schema: Schema) -> pl.DataFrame:
 
 
 def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return a table of quantities.
-
-    An `Estimate` or a `Range` also fills the columns of its error or its ends.
-    """
+    """Return a table of quantities, with columns for the errors and the ends of intervals."""
     columns = tuple(quantities)
     return to_frame((to_cells(columns, row) for row in rows), to_schema(column_kinds(columns)))
 
@@ -48,8 +45,7 @@ def quantity_frame(quantities: Iterable[Quantity], rows: Iterable[Mapping[str, A
 def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.DataFrame:
     """Read a table from a parquet file.
 
-    Raise an `InputError` if the file cannot be read, lacks a `needed` column, or comes from a version before
-    0.3.
+    Raise an `InputError` if the file cannot be read, lacks a `needed` column, or is older than version 0.3.
 
     Python reads the bytes, and polars then parses them. Polars itself would take `run[1]/rows.parquet` for a
     pattern, cannot open a name that is not valid Unicode, and mixes two files if one replaces the other
@@ -69,7 +65,7 @@ def read_table(path: Path, remedy: str, needed: Schema | None = None) -> pl.Data
 def require_columns(table: pl.DataFrame, needed: Schema, where: str, remedy: str) -> pl.DataFrame:
     """Return the table with the needed columns in their types. Numbers are converted to the needed type.
 
-    Raise an `InputError` if a column is missing, or if it has another type that is not a number.
+    Raise an `InputError` if a column is missing or cannot be converted.
 
     >>> require_columns(pl.DataFrame({"x": [1]}), {"x": pl.Float64()}, "rows", "write them again")["x"][0]
     1.0
@@ -148,8 +144,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 def write_csv(table: pl.DataFrame, path: str | os.PathLike[str]) -> Path:
     """Write a table as CSV, and return the path. Columns that hold lists are left out.
 
-    A text that begins with =, +, - or @ gets an apostrophe, because a spreadsheet would take it for a
-    formula.
+    A text that begins with =, +, - or @ gets an apostrophe, so that no spreadsheet takes it for a formula.
     """
     plain = table.select(name for name, dtype in table.schema.items() if dtype != pl.List)
     safe = plain.with_columns(pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'$1"))

@@ -21,7 +21,7 @@ class Variant(HasName, Protocol):
 
     @property
     def example(self) -> str | None:
-        """An example of how a user writes the parameter, such as `clip:2`. None if there is no parameter."""
+        """A name with an example of the parameter, such as `clip:2`. It is None if there is no parameter."""
 
     def at(self, parameter: str) -> Self:
         """Return the variant with this parameter. Raise a ValueError if the text is not a valid parameter."""
@@ -32,10 +32,7 @@ V = TypeVar("V", bound=Variant)
 
 
 def with_parameter(variant: V, parameter: str, value: float) -> V:
-    """Return a copy of the variant with this parameter.
-
-    Its name is what the user writes, such as `clip:2`.
-    """
+    """Return a copy of the variant with this parameter, and with a name such as `clip:2`."""
     name = f"{variant.name.partition(':')[0]}:{parameter}"
     return replace(variant, name=name, example=None, parameters=(value,))  # type: ignore[type-var]
 

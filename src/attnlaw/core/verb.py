@@ -182,10 +182,7 @@ class Verb(Generic[S, R]):
 
     @cached_property
     def setting_columns(self) -> dict[str, str]:
-        """The name of the column for each setting.
-
-        If `x` is also a quantity, the setting is in `x_setting`.
-        """
+        """The column of each setting. It is `x_setting` for a setting `x` if there is also a quantity `x`."""
         taken = column_kinds(self.quantities)
         known = setting_fields(self.settings).items()
         stated = [name for name, field in known if not field.rule.machine_only]
@@ -233,10 +230,7 @@ def grid(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def run_each_case(work: Callable[[S, Progress], R]) -> Run[S, R]:
-    """Return a `run` function that computes each case alone.
-
-    An error in one case does not stop the others.
-    """
+    """Return a `run` function that computes each case alone. An error in one does not stop the others."""
 
     @wraps(work)
     def run(cases: Sequence[S], progress: Progress) -> Iterator[R | InputError]:

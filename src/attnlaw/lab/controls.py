@@ -85,7 +85,7 @@ def slider_steps(field: SettingField) -> list[float]:
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of 1, 2, 5, 10, ... times a power of ten that is at least `least`.
+    """Return the smallest number that is 1, 2 or 5 times a power of ten and at least `least`.
 
     >>> _round_step(0.0145), _round_step(0.02)
     (0.02, 0.02)
@@ -95,9 +95,7 @@ def _round_step(least: float) -> float:
 
 
 def _slider_ends(field: SettingField) -> tuple[float, float]:
-    """Return the ends of a slider: the declared ends, else the bounds of the setting, else ends around its
-    default.
-    """
+    """Return the declared ends of a slider, else the bounds of the setting, else ends around its default."""
     rule = field.rule
     if rule.slider_range is not None:
         return rule.slider_range

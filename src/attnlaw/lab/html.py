@@ -70,10 +70,7 @@ def numbers_html(state: State, result: Result | InputError) -> str:
 
 
 def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], list[Row]]:
-    """Return the titles and the rows of a table of quantities.
-
-    Each quantity has a row. Each case of the theory and of the simulation has a column.
-    """
+    """Return titles and rows of a table with a row for each quantity and a column for each case."""
     values = [case.values() for case in cases]
     settings = [result.settings(case) for case in range(len(result))]
     varied = [name for name in settings[0] if len({str(row[name]) for row in settings}) > 1]
@@ -92,20 +89,14 @@ def quantity_table(result: Result, cases: Sequence[Result]) -> tuple[list[str], 
 
 
 def _remarks(cases: Iterable[Result]) -> list[str]:
-    """Return the status and the remark of each case that has a remark or is not done.
-
-    Each text occurs once.
-    """
+    """Return status and remark of each case that has a remark or is not done, without repetitions."""
     ends = [(case.rows["status"][0], case.rows["remark"][0]) for case in cases]
     worth = [end for end in ends if end[1] or end[0] != Outcome.DONE]
     return list(dict.fromkeys(": ".join(filter(None, end)) for end in worth))
 
 
 def repeat_words(state: Any) -> list[tuple[str, str, str]]:
-    """Return the Python code and the command that reproduce a state.
-
-    A button (lab.js) copies each of them.
-    """
+    """Return (id, label, text) for the Python code and for the command that reproduce a state."""
     return [("python", "Python", state.as_python()), ("command", "command", state.as_command())]
 
 

@@ -80,9 +80,7 @@ class PageModel:
     def state(self, values: Mapping[str, Any], beside: Mapping[str, Any] | None = None) -> State:
         """Return the state of the page for these values of its controls.
 
-        Args:
-            values: the values of the verb's controls.
-            beside: the values of the simulation's controls. If they are given, the simulation runs too.
+        If `beside` has the values of the simulation's controls, the simulation runs too.
         """
         given = {**self.fixed, **settings_from_controls(self.verb.settings, values)}
         if beside is None or self.verb.simulation is None:

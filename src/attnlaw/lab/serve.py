@@ -1,7 +1,4 @@
-"""Serve the pages on this machine.
-
-The server answers only at 127.0.0.1, and no page contacts another machine.
-"""
+"""Serve the pages on this machine, only at 127.0.0.1. No page contacts another machine."""
 
 from __future__ import annotations
 

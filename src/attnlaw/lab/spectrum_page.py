@@ -128,10 +128,7 @@ class FittedSpectrum:
         )
 
     def as_command(self) -> str:
-        """Return a command that fits the matrices of the same layer and kind.
-
-        The command has no option that selects a single head.
-        """
+        """Return a command that fits all matrices of this layer and kind. No option selects one head."""
         model = self.row["model"] if is_saved(self.source) else self.source
         words = ["attnlaw", "fit", model, "--only", KINDS[self.row["kind"]].group or ""]
         words += [] if self.row["layer"] is None else ["--layers", str(self.row["layer"])]
@@ -150,9 +147,7 @@ def _place_control(name: str, values: list[Any]) -> Control:
 
 
 def fitted_spectrum_html(fitted: FittedSpectrum) -> str:
-    """Return the HTML of the page: the spectrum with its laws, tables of fits and of the matrix, and the
-    code.
-    """
+    """Return the HTML of the page: the spectrum with its laws, the tables, and the code."""
     fits = fitted.fits()
     curves = {law: fit.curve for law, fit in fits.items() if fit.curve is not None}
     chart = laws_over_histogram(positive_values(fitted.spectrum), curves, COLOURS, "singular value")

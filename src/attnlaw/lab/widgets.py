@@ -49,7 +49,7 @@ class Panel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values by setting. None for a setting that is left out."""
+        """The values by setting, with None for a setting that is left out."""
         return {name: value if self.enabled[name] else None for name, value in self.positions.items()}
 
     def _change_handler(self, kept: dict[str, Any], name: str) -> Callable[[Any], None]:

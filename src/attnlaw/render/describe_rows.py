@@ -43,7 +43,7 @@ def varying_settings(rows: pl.DataFrame, names: Iterable[str]) -> list[str]:
 
 
 def independent_settings(rows: pl.DataFrame, names: Sequence[str], fixed: Sequence[str]) -> list[str]:
-    """Return the settings that vary although all others, and those in `fixed`, are the same.
+    """Return the settings that vary among rows that agree in all other settings and in `fixed`.
 
     If two settings determine each other, only the first is returned.
 
@@ -79,16 +79,13 @@ def rows_by_case(rows: pl.DataFrame, names: Sequence[str]) -> RowsByCase:
 
 
 def rows_like(rows: pl.DataFrame, case: Mapping[str, Any]) -> pl.DataFrame:
-    """Return the rows that have these settings.
-
-    A row also counts if one of these settings has no effect in it (null).
-    """
+    """Return the rows that have these settings. Null, for a setting without effect, matches every value."""
     fits = [pl.col(name).eq_missing(pl.lit(value)) | pl.col(name).is_null() for name, value in case.items()]
     return rows.filter(pl.all_horizontal(fits))
 
 
 def _covers(other: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Return whether `other` differs from `values` only where `values` has None."""
+    """Return whether `other` differs from `values`, but only where `values` has None."""
     known = {name: value for name, value in values.items() if value is not None}
     return other != values and all(other[name] == value for name, value in known.items())
 
@@ -101,10 +98,7 @@ def variant_tables(verb: Verb[Any, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 class ValueLabels:
-    """Labels for the values of columns.
-
-    A variant has a declared label; that of a model is the end of its path.
-    """
+    """Labels for values of columns: the declared label of a variant, and the end of a model's path."""
 
     def __init__(self, verb: Verb[Any, Any], rows: pl.DataFrame) -> None:
         known = setting_fields(verb.settings)
@@ -119,7 +113,7 @@ class ValueLabels:
         return str(getattr(self._variant(name, value), "label", None) or format_setting(value))
 
     def palette_index(self, name: str, value: Any) -> int | None:
-        """Return the index of a variant's colour in the palette. None if it has no fixed colour."""
+        """Return the palette index of a variant's colour, or None if the variant has no fixed colour."""
         return getattr(self._variant(name, value), "colour", None)
 
     def _variant(self, name: str, value: Any) -> Any:

@@ -44,10 +44,7 @@ class OutputOptions(Settings):
         return verb.run(cases, progress)
 
     def short_circuit(self) -> int | None:
-        """Do what an option requests instead of running the verb.
-
-        Return the exit status. Return None if there is no such option, so that the verb runs.
-        """
+        """Serve an option that replaces the verb. Return the exit status, or None if the verb must run."""
         return None
 
     def finish(self, result: Result) -> int:

@@ -93,10 +93,7 @@ def _z(theirs: Estimate, ours: Estimate, is_random: bool) -> float | None:
 def _our_estimate(
     rows: pl.DataFrame, quantity: str, settings: Mapping[str, str], random_verbs: frozenset[str]
 ) -> tuple[Estimate, bool] | None:
-    """Return our value at these settings, and whether it was drawn at random.
-
-    None if no row has the value.
-    """
+    """Return our value at these settings and whether it is random, or None if no row has the value."""
     if quantity in DERIVED:
         derived = DERIVED[quantity](rows)
         return None if derived is None else (Estimate(derived), False)
@@ -126,9 +123,9 @@ def _our_estimate(
 
 
 def _crossing(rows: pl.DataFrame) -> float | None:
-    """Return the beta at which narrow keys have the same error as keys as wide as the values.
+    """Return the `beta` at which heads of size 64 and 128 have equal errors, or None if there is none.
 
-    It comes from cubic interpolation through four points. None if the rows do not show a crossing.
+    It comes from cubic interpolation in the logarithm of their ratio, through four points.
     """
     narrow, equal = (rows.filter(pl.col("head_size") == size).sort("beta") for size in (64, 128))
     beta = narrow["beta"].to_numpy()

@@ -32,7 +32,7 @@ class FigureRun:
     """The outcome of reproducing one figure.
 
     The status is "done", "failed" or "stopped". `remark` says what went wrong and what to do. `seconds` is
-    the time of all tasks together. The comparisons are those that `compare` returns.
+    the time of all tasks together. `lines` are the comparisons that `compare` returns.
     """
 
     paper: Paper
@@ -112,10 +112,7 @@ def run_figure(
 
 
 def write_comparison(runs: Iterable[FigureRun], path: Path) -> bool:
-    """Write the comparisons of all runs to a CSV file.
-
-    Return False if there are none and nothing is written.
-    """
+    """Write the comparisons of all runs to a CSV file. Return False if there are none to write."""
     table = quantity_frame(COMPARISON, (line for figure_run in runs for line in figure_run.lines))
     if table.height:
         write_all({path: table.write_csv().encode()})

@@ -241,8 +241,7 @@ def _silence_dask() -> Iterator[None]:
 def _block_interrupts() -> Iterator[None]:
     """Keep Ctrl-C away from threads and processes that start in the block. Only the main process may stop.
 
-    They inherit the mask of blocked signals. A signal that arrives during the block reaches this thread
-    after it.
+    They inherit the mask of blocked signals. This thread gets a blocked signal when the block ends.
     """
     resource_tracker.ensure_running()  # before the mask is set: starting it unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -253,10 +252,7 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def probe_worker(token: str) -> tuple[str, bool]:
-    """Return the worker's version of attnlaw, and whether it sees a file that the main process wrote.
-
-    This function runs on a worker.
-    """
+    """On a worker, return its version of attnlaw and whether it sees a file that the main process wrote."""
     return __version__, Path(token).exists()
 
 

@@ -36,10 +36,7 @@ MOST_DEATHS = 20  # workers that may die before they begin a task; then the task
 
 @dataclass(frozen=True)
 class _Pending:
-    """A task that has not ended.
-
-    It counts the failed attempts, and the deaths of workers that the task did not cause.
-    """
+    """A task that has not ended, with its failed attempts and the worker deaths that it did not cause."""
 
     task: Task
     attempts: int = 0
@@ -121,7 +118,7 @@ class DaskEngine(Engine):
     def _batch(self, waiting: deque[_Pending], workers: int) -> list[_Pending]:
         """Take the next batch of tasks of the same kind.
 
-        It is smaller near the end, and it has a single task if this task has failed or lost its worker.
+        Batches are smaller near the end. A task that has failed or lost its worker is a batch by itself.
         """
         first = waiting[0]
         share = math.ceil(len(waiting) / (AHEAD * workers))
@@ -164,7 +161,7 @@ class DaskEngine(Engine):
         return finished, again
 
     def _ending_after_death(self, error: BaseException, pending: _Pending) -> Ending | None:
-        """Return the ending of a task whose batch was lost. None if the task did not cause the loss."""
+        """Return the ending of a task whose batch was lost, or None if the task did not cause the loss."""
         key = pending.task.key
         if not isinstance(error, KilledWorker):  # for example a worker that cannot import the task's module
             return Ending(key, 0.0, error=error_line(error), permanent=True)

@@ -47,10 +47,7 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job).
-
-        In other threads than the main one, do nothing.
-        """
+        """Request a stop on SIGINT (Ctrl-C) and SIGTERM (end of a job), but only in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -141,7 +138,7 @@ class Engine:
         return max(1, min(MOST_IN_BATCH, size, allowed))
 
     def _run_alone(self, task: Task, first: bool) -> Ending | None:
-        """Return the ending of a task after all its attempts. None if a stop was requested."""
+        """Return the ending of a task after all its attempts, or None if a stop was requested."""
         attempts = 0
         while True:
             ending = self._attempt(task)
@@ -194,8 +191,5 @@ class Engine:
 
 
 def pace_key(task: Task) -> tuple[str, bool]:
-    """Return the kind of a task: its verb, and whether it belongs to a group.
-
-    Tasks of the same kind take about the same time.
-    """
+    """Return the kind of a task: its verb, and whether it has a group. Times are averaged for each kind."""
     return task.verb.name, task.group is not None

@@ -72,9 +72,7 @@ def _collect(verb: Verb[Any, Any], finished: list[tuple[Task, Ending]], store: S
 
 
 def export(study: Study, store: Store) -> list[Path]:
-    """Write the results of all finished tasks. Return their directories.
-
-    The list is empty if no task is finished.
+    """Write the results of all finished tasks, and return their directories.
 
     Raises:
         InputError: if the store has rows, but only of another study. Exporting would delete their result.

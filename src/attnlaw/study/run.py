@@ -40,8 +40,7 @@ DRAFT = r"\.\w+\.(parquet|json)\.\w{8}\.draft"  # the name of a temporary file o
 class Cost:
     """The expected cost of a run. `first` and `seconds` are None if a first task failed.
 
-    The first task of each verb gives the time for all its tasks. If tasks are computed in groups, the mean
-    of a few tasks does.
+    It is estimated from the first task of each verb, or from a few tasks if they run in groups.
     """
 
     tasks: int

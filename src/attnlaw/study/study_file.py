@@ -150,10 +150,7 @@ def task_seed(seed: int, position: int, repetition: int) -> int:
 
 @contextmanager
 def _located(place: str, labels: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put a place in front of an error message.
-
-    For a bad setting, this is its label in `labels`, if there is one.
-    """
+    """Put `place` in front of an error message, or, for a bad setting, its label in `labels`."""
     try:
         yield
     except BadSetting as error:
@@ -197,8 +194,7 @@ def study_keys(verb: Verb[Any, Any]) -> dict[str, SettingField]:
 class _Sweep:
     """The cases of one verb, as grids of values.
 
-    `reserved_names` are settings that a study file must not contain. `labels` has the table that gave each
-    key last.
+    A study file must not contain `reserved_names`. `labels` names the table that gave each key last.
     """
 
     def __init__(self, verb: Verb[Any, Any]) -> None:
@@ -213,7 +209,7 @@ class _Sweep:
         return sum(math.prod(map(len, axes.values())) for axes in self.grids)
 
     def add(self, tables: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-        """Add a grid that has the values of these tables for each key."""
+        """Add a grid with the values that these tables give for each key."""
         axes: dict[str, list[Any]] = {}
         for label, table in tables.items():
             for key, value in table.items():
@@ -230,7 +226,7 @@ class _Sweep:
         self.grids.append(axes)
 
     def tasks(self, run: RunSettings) -> Iterator[Task]:
-        """Return a task for each case, or for each of its repetitions if the verb draws at random."""
+        """Return a task for each case, or for each of its repetitions if the verb draws random numbers."""
         cases = [case for axes in self.grids for case in grid(axes)]
         # A key with an effect in some cases is left out of the others. Without any effect, it is an error.
         useful = {key for key in self.labels if not all(self._is_idle(key, case) for case in cases)}
@@ -246,9 +242,7 @@ class _Sweep:
         return (Task(self.verb, record) for record in records)
 
     def _is_idle(self, key: str, case: Mapping[str, Any]) -> bool:
-        """Return whether a key has no effect, because the case does not give it or because its rules exclude
-        it.
-        """
+        """Return whether the case does not give the key, or the rules of the key exclude it."""
         if key not in case:
             return True
         rule = self.keys[key].rule
@@ -257,10 +251,7 @@ class _Sweep:
 
 
 def _sweeps(content: Mapping[str, Any], folder: Path, find: Callable[[str], Verb[Any, Any]]) -> list[_Sweep]:
-    """Return the cases of every verb.
-
-    Explicit cases are in order, and the last key of the grid varies fastest.
-    """
+    """Return the cases of every verb, in order. The last key of the grid varies fastest."""
     fixed, crossed = _table(content, "fixed"), _table(content, "grid")
     explicit = content.get("list", [{}])
     _expect(_is_list(explicit, dict), "list", explicit, "tables [[list]]")
@@ -330,10 +321,7 @@ def _expand_paths(values: list[Any], key: str, folder: Path) -> list[str]:
 
 
 def _normalise_path(path: str) -> str:
-    """Remove `..` from a path.
-
-    If that would change the target because of a link, return the resolved path.
-    """
+    """Remove `..` from a path. If a link would then change the target, return the resolved path."""
     short = os.path.normpath(path)
     if ".." not in Path(path).parts or os.path.realpath(short) == os.path.realpath(path):
         return short

@@ -52,7 +52,7 @@ class Task:
 
     @cached_property
     def group(self) -> Hashable | None:
-        """The group of tasks that are computed together. None for a task that is computed alone."""
+        """The group of tasks that are computed together, or None if this task is computed alone."""
         value = None if self.verb.batch_key is None else self.verb.batch_key(self.case)
         return None if value is None else (self.verb.name, value)
 
@@ -208,10 +208,7 @@ def cause_of_death(key: str, folder: Path, time_limit: float | None) -> str | No
 
 
 def _run_with_marker(task: Task, folder: Path, time_limit: float | None) -> Ending:
-    """Compute a task while a marker file shows that it is running.
-
-    If the process exits, the marker is left.
-    """
+    """Compute a task while a marker file shows that it runs. If the process exits, the marker is left."""
     path = folder / "running" / task.key
     path.parent.mkdir(parents=True, exist_ok=True)
     with _exit_after(time_limit, path):

@@ -86,9 +86,7 @@ def progress(name: str) -> AbstractContextManager[Progress]:
 
 
 def figures_of(result: Result) -> list[Figure]:
-    """Return the figures that the verb declares and the rows allow.
-
-    If there are none, draw the first quantity.
+    """Return the figures that the verb declares and the rows allow, or else figures of the first quantity.
 
     If the theory failed in every case, return the figures of the simulation.
     """
@@ -192,10 +190,7 @@ def replace_files(folder: Path, contents: Mapping[Path, bytes]) -> None:
 
 
 def written_files(folder: Path) -> list[Path]:
-    """Return the paths of all files that the result in a directory may have.
-
-    The list is empty if there is no result.
-    """
+    """Return the paths of all files that the result in a directory may have. Without a result, return []."""
     if not (folder / MANIFEST).exists():
         return []
     names = [MANIFEST, ROWS]

@@ -55,10 +55,7 @@ def cell_maps(
     """Yield a heat map of `colour` over `x` and `y` for each combination of the other settings.
 
     Args:
-        view: the view that provides settings and labels.
-        rows: the rows to draw.
         x: columns such as `head` and `expert`. Those that have values are joined into one axis.
-        y: the column of the y axis.
         colour: a column of numbers or of names of variants.
         panel: a column. Each of its values gets a panel with a separate colour scale.
         scale: the kind of colour scale: "linear", "sqrt" or "log".
@@ -164,10 +161,7 @@ def draw_cells(
 
 
 def is_evenly_spaced(values: pl.Series) -> bool:
-    """Return whether there are at least three values and their distances are equal.
-
-    `draw_field` needs that.
-    """
+    """Return whether there are at least three different values at equal distances, as `draw_field` needs."""
     steps = np.diff(values.unique().sort().to_numpy())
     return steps.size > 1 and bool(np.allclose(steps, steps[0], rtol=1e-6))
 
@@ -177,13 +171,8 @@ def draw_field(
 ) -> alt.LayerChart:
     """Draw cells over two evenly spaced numbers, with dashed white lines across them.
 
-    Args:
-        rows: a table with the columns x, y and colour.
-        lines: a table with the columns x, y and name.
-        x: the title of the x axis.
-        y: the title of the y axis.
-        legend: the title of the colour scale.
-        shades: the colours.
+    `rows` has the columns x, y and colour, and `lines` has the columns x, y and name. `x`, `y` and `legend`
+    are the titles of the axes and of the colour scale.
     """
     steps, scales = {}, {}
     for name in ("x", "y"):

@@ -104,7 +104,6 @@ def laws_over_histogram(
     """Draw a line for each law over a histogram of positive values.
 
     Args:
-        values: the values of the histogram.
         curves: the points and the densities of each law, by name.
         colours: the index of each law's colour in the palette, by name.
         x: the title of the x axis.

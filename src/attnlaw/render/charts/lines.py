@@ -66,8 +66,7 @@ def line_charts(
 
     Args:
         sizes: the simulation's setting for its size. The rows of the simulation are drawn as points.
-        thresholds: a function that returns the thresholds for the rows of a chart, with the columns x and
-        name.
+        thresholds: a function of a chart's rows that returns thresholds, with the columns x and name.
         log: whether both axes are logarithmic.
         log_x: whether the x axis is logarithmic.
         slope: the slope of a dashed guide line through the last point. It needs `log`.
@@ -222,10 +221,7 @@ def _threshold_lines(places: pl.DataFrame) -> list[Any]:
 
 
 def _guide(rows: pl.DataFrame, across: Any, up: Any, slope: int) -> tuple[Any, Any]:
-    """Return a dashed line of this slope and its label.
-
-    It passes through the last point of the first series.
-    """
+    """Return a dashed line of this slope through the last point of the first series, and its label."""
     last = rows.filter(pl.col("series") == rows["series"][0]).sort("x").row(-1, named=True)
     ends = rows["x"].min(), last["x"]
     name = f"slope {slope}".replace("-", "−")

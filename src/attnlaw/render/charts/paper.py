@@ -109,10 +109,7 @@ def _in_points(drawing: str) -> str:
 
 
 def _chart_with_model(figure: Figure) -> Any:
-    """Return the chart.
-
-    If the result has several models, the title starts with the name of the figure's model.
-    """
+    """Return the chart. If the result has several models, the title starts with the name of the model."""
     chart = figure.draw()
     if figure.model is None:
         return chart

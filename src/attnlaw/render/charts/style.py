@@ -144,10 +144,7 @@ def _compile_outline(outline: str) -> str:
 
 
 def house_spec(chart: Any) -> dict[str, Any]:
-    """Return the specification of a chart in attnlaw's style.
-
-    The configuration of the chart itself has priority.
-    """
+    """Return the specification of a chart in attnlaw's style. The chart's own configuration has priority."""
     spec: dict[str, Any] = chart.to_dict()
     spec["config"] = _merge_configs(BASE_CONFIG, spec["config"])
     return spec
@@ -169,10 +166,7 @@ def _offline_class(kind: type) -> type:
 
 
 def inline_svg(chart: Any, name: str) -> str:
-    """Return the chart as an SVG element for a page.
-
-    Its ids start with `name`, so that they are unique there.
-    """
+    """Return the chart as an SVG element for a page. Its ids start with `name`, so that they are unique."""
     spec = chart.to_dict(validate=False)
     spec = _apply_theme(spec | {"config": _merge_configs(spec["config"], BASE_CONFIG)})
     spec["config"] = _merge_configs(spec["config"], ON_PAGE)

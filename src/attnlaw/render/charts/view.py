@@ -101,10 +101,7 @@ class ChartView:
     def same_settings(
         self, rows: pl.DataFrame, others: pl.DataFrame, ignored: Sequence[str] = ()
     ) -> pl.DataFrame:
-        """Return the rows whose settings also occur in `others`.
-
-        The settings in `ignored` are not compared.
-        """
+        """Return the rows whose settings, except those in `ignored`, also occur in `others`."""
         names = [name for name in self.settings if name not in ignored]
         shared = [name for name in names if has_values(rows, name) and has_values(others, name)]
         if not shared:
@@ -138,12 +135,9 @@ class ChartView:
         return self.with_series(means.select(*renamed, *by, *more), by)
 
     def with_series(self, rows: pl.DataFrame, by: Sequence[str]) -> tuple[pl.DataFrame, dict[str, str]]:
-        """Add a column `series` with a name for the values of `by`.
+        """Add a column `series` that names the values of `by`. Return the rows and the colour of each series.
 
-        Return the rows and the colour of each series.
-
-        If `by` is one column of variants or models, the names are their labels, and variants keep their
-        colours.
+        If `by` is one column of variants or models, the names are their labels. Variants keep their colours.
         """
         labels = self.value_labels
         alone = len(by) == 1 and by[0] in {*labels.variants, *labels.short}

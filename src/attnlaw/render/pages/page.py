@@ -264,10 +264,7 @@ def read_asset(name: str) -> str:
 
 
 def explorer_section(link: str, constant: str = "") -> Section:
-    """Return the section with heat maps of layers and heads.
-
-    The details of a chosen matrix are next to them.
-    """
+    """Return the section with heat maps of layers and heads, and with the details of a chosen matrix."""
     return Section("heads", "Matrices of the network", macros("sections.html").explorer(constant), link)
 
 
@@ -316,10 +313,7 @@ def rows_section(link: str, example: str) -> Section:
 def headline_numbers(
     verb: Verb[Any, Any], row: Mapping[str, Any], names: Iterable[str], errors: bool = False
 ) -> list[tuple[str, str]]:
-    """Return pairs of label and text for the named numbers that a row has.
-
-    If `errors` is true, the texts include the errors.
-    """
+    """Return pairs (label, text) of the named numbers that a row has, with errors if `errors` is true."""
 
     def text(name: str) -> str:
         return format_with_error(row[name], row.get(f"{name}_error")) if errors else format_short(row[name])
@@ -341,10 +335,7 @@ def draw(figure: Figure, name: str) -> dict[str, Any]:
 def figure_section(
     anchor: str, title: str, figures: Iterable[Figure], lead: str = "", link: str = ""
 ) -> Section | None:
-    """Return a section with the figures and their captions.
-
-    Return None if there is neither a figure nor a lead.
-    """
+    """Return a section with the figures and their captions, or None if there is no figure and no lead."""
     drawings = [draw(figure, f"{anchor}-{figure.name}") for figure in figures if figure.on_page]
     if not drawings and not lead:
         return None

@@ -102,7 +102,7 @@ def print_table(
 
 
 def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) -> list[Column]:
-    """Return columns of numbers. `forms` has the name of the column and the number format for each title."""
+    """Return columns of numbers. `forms` maps each title to the name of a column and a number format."""
     return [
         Column(title, [format_number(value, form, missing="–") for value in table[name]])
         for title, (name, form) in forms.items()
@@ -110,9 +110,7 @@ def number_columns(table: pl.DataFrame, forms: Mapping[str, tuple[str, str]]) ->
 
 
 def format_number(value: Any, form: str = "#.3g", error: Any = None, missing: str = "") -> str:
-    """Return a number as text. Its error is added if it affects the digits that are shown.
-
-    None becomes `missing`.
+    """Return a number as text, and None as `missing`. An error is added if it affects the shown digits.
 
     >>> format_number(2.0), format_number(0.51, ".2f", 0.03), format_number(0.51, ".2f", 1e-4)
     ('2.00', '0.51(3)', '0.51')
@@ -137,10 +135,7 @@ def format_duration(seconds: float) -> str:
 
 
 class _TimeLeft(TimeRemainingColumn):
-    """The column of a progress bar that shows the time left.
-
-    It is the caller's estimate, or an estimate from the speed so far.
-    """
+    """The time left in a progress bar, estimated by the caller or from the speed so far."""
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")

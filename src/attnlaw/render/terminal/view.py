@@ -80,7 +80,7 @@ def _show_lists(quantity: Quantity, lists: Mapping[str, Sequence[Any]], console:
 
 
 def _quantity_columns(parts: Sequence[Result]) -> list[Column]:
-    """Return a table with a line for each quantity of the only case.
+    """Return the columns of a table that has a line for each quantity of the only case.
 
     If there is a simulation, its values are in another column.
     """
@@ -116,10 +116,7 @@ def _varying_names(result: Result) -> list[str]:
 
 
 def _describe_shared(result: Result) -> list[str]:
-    """Return descriptions of the settings that are the same in all cases.
-
-    Settings without effect are left out.
-    """
+    """Describe the settings that are the same in all cases and have an effect."""
     varied, words = _varying_names(result), []
     for name, value in result.settings().items():
         if name not in varied and value is not None and value is not False:
