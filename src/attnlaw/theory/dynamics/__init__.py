@@ -1,1 +1,1 @@
-"""The theory of how one attention head learns in time if it sees every sample once (arXiv 2609.03858)."""
+"""The theory of how one attention head learns from samples that it sees once (arXiv 2609.03858)."""

@@ -2,7 +2,7 @@
 
 A learner is drawn at a dimension d, together with its target. It knows its start, one step of SGD, and the
 gradient flow of the population loss from the same start. `rate` is the learning rate of a step and R is the
-mean loss of its batch. Every step also applies the decay gamma/d, which these formulas leave out:
+mean loss of its batch. Each step also subtracts `rate gamma/d` times the weights, not shown here:
 
     tied    W <- W - 2 rate dR/dS W        direct  S <- S - rate dR/dS
     untied  U <- U - rate dR/dM V,  V <- V - rate dR/dM^T U
@@ -53,9 +53,7 @@ class _Symmetric:
         return self.weights
 
     def flow_step(self, S: Reals, G: float, H: float, h: float) -> Reals:
-        """Return the student's matrix S after a time h of gradient flow, with the gains G and H held
-        constant.
-        """
+        """Return S after a time h of gradient flow with constant gains G and H."""
         raise NotImplementedError
 
     def flow(self) -> list[Reals]:
@@ -92,7 +90,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A tied student S = W W^T. `weights` is the factor W, shape (d, m').
+    """A tied student S = W W^T. `weights` is the factor W.
 
     The start is scaled so that Tr S/d has exactly the value that the theory assumes.
     """
@@ -140,10 +138,7 @@ class Direct(_Symmetric):
 
 @dataclass(frozen=True)
 class Untied:
-    """An untied student M = U V^T.
-
-    The factors of its start and of its target are real Gaussian matrices with matched moments.
-    """
+    """An untied student M = U V^T. `untied.draw` draws its start and its target."""
 
     problem: Problem
     schedule: Schedule

@@ -168,19 +168,16 @@ class SoftmaxPotential:
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
-        """Return the student's outputs, the target's outputs and the weights at the points of the trapezoid
-        rule.
-        """
+        """Return the outputs of student and target at the points of a quadrature, and its weights."""
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
         return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
-        """Return the step of the trapezoid rule, which is fine enough for q up to 2.5 V.
+        """Return the step of the trapezoid rule, the same one for all q up to 2.5 V.
 
-        For a larger q, the step depends on q/V rounded up to a power of 2. So few different rules are
-        computed.
+        For a larger q, q/V is rounded up to a power of 2, so that few different rules are computed.
         """
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
@@ -230,9 +227,9 @@ class RowSoftmaxPotential:
     """The potential of a row softmax of T >= 3 tokens.
 
     Averages use a scrambled Sobol sequence that is the same for all (q, m). Let p be a row of the student's
-    output and y the same row of the target's. Its scores have the variances k q with k = (2, 1, .., 1). With
-    J = diag p - p p^T, the gains are `G = T b^2 E sum_b k_b [sum_c J_cb^2 + (p_c - y_c) J_cb (1 - 2 p_b)]`
-    and `H = -T b^2 E sum k_b J_cb J*_cb`.
+    output and y that of the target. The scores of the student's row have variances k q, k = (2, 1, .., 1).
+    Let J = diag p - p p^T, and J* the same for y. The gains are `H = -T b^2 E sum_ac k_a J_ca J*_ca` and
+    `G = T b^2 E sum_ac k_a [J_ca^2 + (p_c - y_c) J_ca (1 - 2 p_a)]`.
     """
 
     tokens: int

@@ -30,14 +30,12 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """Compute a trajectory for each potential of a problem, and return the averages.
+    """Compute a trajectory for each potential of a problem, and return the averaged arrays of `Trajectory`.
+
+    If there are several potentials, `error` has standard errors.
 
     Args:
         flow: a function that takes a potential and returns a state (with q, m, t and E) for each time.
-
-    Returns:
-        The arrays by the field names of `Trajectory`. If there are several potentials, `error` has standard
-        errors.
     """
     tables = []
     for potential in potentials_of(problem):

@@ -108,10 +108,7 @@ class SgdRows(PathRows):
 
 
 def snapshot_indices(times: int) -> NDArray[np.intp]:
-    """Return the indices of the times at which spectra are shown.
-
-    These are the last time and up to four earlier ones.
-    """
+    """Return the indices of the last time and up to four earlier ones, at which spectra are shown."""
     return np.unique(np.linspace(1, times - 1, SHOWN).round().astype(int))
 
 
@@ -136,8 +133,7 @@ def trajectory_with_rows(
     """Compute a trajectory and its tables.
 
     Args:
-        spectrum: whether to compute spectral densities at five times, and the locations of the target's
-        spikes.
+        spectrum: whether to compute spectral densities at five times, and where the spikes are.
         statics: whether to compute the smallest errors of students that keep all their samples.
     """
     path = trajectory(problem, schedule)

@@ -120,14 +120,9 @@ def largest_rate_and_plateau(problem: Problem, schedule: Schedule) -> tuple[floa
 
 
 def stability(problem: Problem, schedule: Schedule, divergence_time: float | None) -> dict[str, Any]:
-    """Return the outcome and the remark of an unstable trajectory.
-
-    For a stable one, return an empty dictionary.
+    """Return the outcome and the remark of an unstable trajectory, or an empty dictionary for a stable one.
 
     A learning rate at the limit itself is unstable too, unless there is decay.
-
-    Args:
-        divergence_time: the time at which the trajectory diverged; None if it did not.
     """
     eta, (limit, _) = schedule.learning_rate, largest_rate_and_plateau(problem, schedule)
     if limit is not None and (eta > limit or (eta == limit and schedule.decay == 0)):

@@ -77,8 +77,7 @@ def simulate_dynamics(
         sensing: the inputs that students see. None takes the Gaussian matrices of the theory, "goe" (for
             untied factors "ginibre").
         batch: the number of samples in a step.
-        progress: a function that is called with the number of trained students and the number of all
-        students.
+        progress: a function of the number of trained students and the number of all students.
 
     Raises:
         InputError: the learning rate is 0, the problem has no theory, or `size` does not fit.
@@ -168,10 +167,7 @@ def _train_student(
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """The comparison of one quantity at one time.
-
-    It has the value of the theory, the value that SGD implies in the limit, and the standard error.
-    """
+    """A quantity at one time: by the theory, and as SGD implies it in the limit, with its standard error."""
 
     quantity: str
     time: float

@@ -80,7 +80,7 @@ NOISY = 0.015
 def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
     """Return nodes and weights that represent the law of a target.
 
-    They are Gauss-Legendre angles on its bulk, and its atoms.
+    The nodes are Gauss-Legendre angles on the target's bulk, and the target's atoms.
 
     >>> x, p = target_nodes(Target.marchenko_pastur(0.5))
     >>> round(float(p.sum()), 12), round(float(p @ x**2), 12)
@@ -98,9 +98,7 @@ def target_nodes(target: Target, angles: int = ANGLES) -> tuple[Reals, Reals]:
 
 @dataclass(frozen=True)
 class TiedStart:
-    """The constants of a trajectory: the nodes x and weights p of the target, and the start's scale and
-    width.
-    """
+    """The nodes x and weights p of the target, and the scale and width of the start."""
 
     x: Reals
     p: Reals
@@ -110,7 +108,7 @@ class TiedStart:
 
 @dataclass(frozen=True)
 class TiedState:
-    """The student at one time: log e and F on the nodes, log theta, and what follows from them."""
+    """The student at one time: e, F and theta of the formulas above, and the quantities that they give."""
 
     log_e: Reals
     F: Reals
@@ -310,13 +308,9 @@ def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
 
 
 def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
-    """Add the effect of the gradient noise to the arrays of a trajectory.
+    """Add the effect of the gradient noise to the arrays of a noiseless `Trajectory`.
 
-    Args:
-        noiseless: the arrays of the flow without noise, by the field names of `Trajectory`.
-
-    Returns:
-        The arrays with noise, and their standard errors.
+    The result also has standard errors.
     """
     added = noise_shifts(problem, schedule)
     mean = added.mean(axis=0)

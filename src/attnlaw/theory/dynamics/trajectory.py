@@ -33,11 +33,10 @@ FINE, CLOSER = 17, 3  # a recovery time is refined CLOSER times, on FINE times o
 
 @dataclass(frozen=True)
 class StudentDynamics:
-    """The functions for one kind of student. Each of them takes a problem and a schedule.
+    """The theory of one kind of student, and the class that SGD trains.
 
     Args:
         solve: returns arrays over the times of the schedule, by the field names of `Trajectory`.
-        learner: the class that SGD trains.
         spectrum: returns the law of the eigenvalues at the last time. None if the law is not known.
         outliers: returns the visible spikes of the target at the last time. None if they are not known.
         check: raises an `InputError` if the theory does not cover the problem and the schedule.
@@ -74,12 +73,7 @@ class Trajectory(StudentPath):
     transposed_overlap: Reals | None = field(default=None, repr=False)
 
     def steps(self, size: int, batch: int) -> Reals:
-        """Return the number of SGD steps until each time, tau d^2/(eta B).
-
-        Args:
-            size: the dimension d.
-            batch: the batch size B.
-        """
+        """Return the SGD steps until each time, tau d^2/(eta B), at dimension d with batches of B."""
         if self.samples is None:
             raise BadSetting("learning_rate", "expected above 0: a gradient flow has no steps", 0.0)
         return self.samples * size**2 / batch
@@ -156,10 +150,7 @@ class Trajectory(StudentPath):
 
     @property
     def plateau_error(self) -> float | None:
-        """The error E at the end of training by SGD, to leading order in eta.
-
-        None if it is not known. It is known for the linear output without decay.
-        """
+        """The error E at the end of training by SGD, to leading order in eta; None if it is not known."""
         return largest_rate_and_plateau(self.problem, self.schedule)[1]
 
     @property

@@ -66,10 +66,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class ObservedPairs:
-    """The part of M on which the labels depend.
-
-    It has the weights a1 and a2 of q1 and q2, and the potential of the tied student.
-    """
+    """The weights a1 and a2 of q1 and q2 in the labels, and the potential of the tied student."""
 
     a1: float
     a2: float
@@ -94,10 +91,7 @@ class ObservedPairs:
 
 
 def observed_pairs(problem: Problem) -> ObservedPairs:
-    """Return the part of M on which the labels of a problem depend.
-
-    Raise a `BadSetting` if the theory does not cover the problem.
-    """
+    """Return the weights and the potential of a problem. Raise a `BadSetting` if it has no theory."""
     if problem.noise > 0:
         raise BadSetting("noise", "expected 0 with {attention} untied", problem.noise)
     target = problem.target
@@ -189,14 +183,10 @@ def order_parameters(M: Matrices, target: Matrices) -> Reals:
 def states(
     observed: ObservedPairs, start: Factors, schedule: Schedule, tokens: int, rng: np.random.Generator | None
 ) -> Iterator[Factors]:
-    """Yield the factors of all starts at each time.
+    """Yield the factors of all starts at each time. Without `rng` there is no noise.
 
     Every step is a Runge-Kutta step (RK4) between two half steps of noise. Gains and noise are those of the
-    means over starts. If all of the noise came after the drift, the shift of q1 would be 40% too large at
-    STEP. With two halves its error is 2% there, and steps with noise are finer than STEP.
-
-    Args:
-        rng: the generator that draws the noise; None is the flow without noise.
+    means over starts. At STEP the error in the shift of q1 is 2%. Noise after the drift would make it 40%.
     """
     U, V, target = start.U, start.V, start.target
     adjoint = target.conj().swapaxes(1, 2)
@@ -246,8 +236,8 @@ def _noise(
 ) -> Matrices:
     """Draw the gradient noise N of a step, with the opposite sign in the second half of the starts.
 
-    For the linear output `s1 = 4 (T^2 D1 + T D2)` and `s2 = 4 (T D1 + T^2 D2)`, with D1 and D2 the q1 and q2
-    of M - M*. Then `N = a X + b X^H` with `a +- b = sqrt(s1 +- s2)`.
+    For the linear output `s1 = 4 (T^2 D1 + T D2)` and `s2 = 4 (T D1 + T^2 D2)`. D1 and D2 are the order
+    parameters q1 and q2 of M - M*. Then `N = a X + b X^H` with `a +- b = sqrt(s1 +- s2)` and a normal X.
     """
     q1, q2, m1, m2 = mean
     D1, D2, T = q1 - 2 * m1 + 1, q2 - 2 * m2, tokens
@@ -269,11 +259,7 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Compute the trajectory of an untied student.
-
-    Returns:
-        The arrays and their standard errors, by the field names of `Trajectory`.
-    """
+    """Compute the trajectory of an untied student. Return its arrays by the field names of `Trajectory`."""
     observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)

@@ -59,7 +59,7 @@ class ScoreScaling:
 class Parametrisation:
     """The dependence of deviations and learning rates on the width.
 
-    The power is 1 in muP and 0 in the standard parametrisation.
+    Their factor m is (width / base)^power. `power` is 1 in muP and 0 in the standard parametrisation.
     """
 
     name: str
@@ -110,10 +110,7 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return the same deviation for all matrices.
-
-        `residual`, if given, replaces it for the matrices that write to the residual stream.
-        """
+        """Return `std` for all matrices. `residual` replaces it for those that write to the stream."""
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 

@@ -100,7 +100,7 @@ def _units(model: Architecture, t: Array, count: int, rng: np.random.Generator) 
 def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Generator) -> Array:
     """Return the Gram matrix of the output of all experts, sum_e (w_e w_e^T) o (y_e y_e^T).
 
-    w_e are the weights that the router gives to expert e.
+    w_e are the weights that the router gives to expert e, y_e are its hidden units, and o is entry by entry.
     """
     weights = router_weights(model, t, rng)
     total = np.zeros((len(t), t.shape[1], t.shape[1]))
@@ -289,20 +289,15 @@ def capped(values: Array, cap: float | None) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LayerState:
-    """The tokens after a layer, and the scores and weights of its heads.
-
-    Args:
-        scores: the scores, shape (draws, H, s, s); None for the embeddings, which come before the first
-        layer.
-    """
+    """The tokens after a layer, and the scores and weights of its heads."""
 
     gram: Array  # gram matrix of the tokens over N, (draws, s, s)
-    scores: Array | None = None
+    scores: Array | None = None  # (draws, H, s, s); None for the embeddings, before the first layer
     weights: Array | None = None  # softmax of the scores, with the same shape
 
 
 def run_layers(state: Chain) -> Iterator[LayerState]:
-    """Yield the embeddings, then the state after every layer. This changes the state of the chain."""
+    """Run the chain. Yield the embeddings, and then the tokens, scores and weights of every layer."""
     if state.model.first_norm:
         state.replace(state.norm(state.x))
     yield LayerState(gram_of(state.x))

@@ -33,11 +33,7 @@ VOCABULARY = 60
 
 @dataclass(frozen=True)
 class CoordinateCheck:
-    """The result of a coordinate check.
-
-    `logit_change` is the root mean square change of the logits after all steps, averaged over
-    initialisations.
-    """
+    """The root mean square change of the logits after all steps, averaged over initialisations."""
 
     logit_change: Estimate
 
@@ -95,11 +91,9 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return two functions of a matrix's name: its standard deviation and its learning rate.
+    """Return the standard deviation and the learning rate as functions of a matrix's name.
 
-    Args:
-        name: the parametrisation, "SP" or "muP".
-        rate: the learning rate r of the table at the top of this module.
+    `name` is the parametrisation, "SP" or "muP", and `rate` is r in the table above.
     """
     power = PARAMETRISATIONS[name].power
     m = (width / BASE) ** power

@@ -158,8 +158,8 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
     """The lookup of rows of a lazy matrix W by their numbers, as in an embedding.
 
-    The backward pass adds this use of W to the matrix: one-hot vectors of the numbers, and the gradient of
-    the rows that were looked up. The padding id gets no gradient, so its one-hot vectors are zero.
+    The backward pass records the pair of one-hot vectors and gradients of the rows as a use of W. The padding
+    id gets no gradient, so its one-hot vectors are zero.
     """
 
     @staticmethod

@@ -37,9 +37,8 @@ SAMPLED = 1000  # heads that represent infinitely many
 class LimitChain(Chain):
     """Several random draws of a model in the limit of infinite width.
 
-    Args:
-        kept: what stays the same while the width grows.
-        uniform: whether attention is uniform. It is if scores are divided by a head width that grows.
+    `kept` stays the same while the width grows. Attention is `uniform` if scores are divided by a head width
+    that grows.
     """
 
     limit = True

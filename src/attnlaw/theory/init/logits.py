@@ -73,7 +73,7 @@ class InitialLogits:
         return np.asarray(np.log(rest + self.zeros + np.exp(self.token_logits).sum(axis=-1)))
 
     def _moments(self) -> tuple[Array, Array]:
-        """Return E e^z and E e^(z_i + z_j) for the logits z of one id."""
+        """Return E e^(z_i) and E e^(z_i + z_j) for the logits z of one id at the tokens i and j."""
         if self.cap is None:
             halves = np.diagonal(self.covariance, axis1=-2, axis2=-1) / 2
             together = self.covariance + halves[..., :, None] + halves[..., None, :]
@@ -126,11 +126,11 @@ def own_cosine(state: Chain) -> Array | None:
 
 
 def _masked_head(state: Chain, h: Array) -> tuple[Array, Array | None]:
-    """Apply BERT's transform t = LN(psi(W h)) to the normalised tokens h.
+    """Return the Gram matrix over N of BERT's transform t = LN(psi(W h)), and the logits of the tokens' ids.
 
-    Return the Gram matrix of t over N, and the logits of the ids. t is orthogonal to 1, and the frame of the
-    embeddings is uniform relative to it. The embeddings' coordinates in the span of t are the first columns
-    of `C^-1 [G, Bart(r', N - 1 - m)]`, where C C^T is the Gram matrix of these rows.
+    The logits are None if the head is not tied or the width is infinite. Relative to t, the embeddings are
+    rotated uniformly, orthogonal to the all-ones vector. The coordinates of their frame in the span of t are
+    `C^-1 G`, with a normal G. C C^T is the Gram matrix of G joined with Bartlett's factor.
     """
     model, draws, n = state.model, state.draws, state.model.width
     gain = math.sqrt(n) * model.deviations.head

@@ -19,10 +19,7 @@ PARALLEL = 1e-6  # with a smaller 1 - cosine, hidden units of single precision c
 
 @dataclass(frozen=True)
 class Spread:
-    """The distribution of a number over initialisations.
-
-    It has the mean, its standard error, the deviation, and the 5% and 95% quantiles.
-    """
+    """A number over initialisations: its mean with an error, its deviation, and its 5% and 95% quantiles."""
 
     value: float
     error: float | None

@@ -82,7 +82,7 @@ def random_tokens(architecture: Architecture, count: int, padded: int, seed: int
 
 
 def check_tokens(architecture: Architecture, tokens: Tokens) -> None:
-    """Raise a `BadSetting` if the law does not cover so many tokens, or the model does not have an id."""
+    """Raise a `BadSetting` if there are more tokens than the law covers, or ids outside of the vocabulary."""
     if architecture.longest is not None and len(tokens) > architecture.longest:
         what = "positions" if architecture.positions else "tokens in its sliding window; more are not covered"
         known = f"{architecture.longest}: {architecture.name} has so many {what}"

@@ -96,7 +96,7 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
     """Yield all rows, or parts of them if they have too many lines for one figure.
 
-    The rows are divided by the first setting that leaves few lines in each part.
+    The first setting that leaves few lines in each part divides them. If there is none, nothing is yielded.
     """
     if _has_few_lines(view, rows):
         yield {}, rows

@@ -74,7 +74,7 @@ def _nearest(values: pl.Series, wanted: tuple[float, ...]) -> list[float]:
 
 
 def _line_name(view: ChartView, rule: str, threshold: float) -> str:
-    """Return the name of a line. It has the stopping time of a flow, or the threshold of another rule."""
+    """Return the name of a line, with its threshold and, if the flow was stopped, the time."""
     row = view.rows.filter((pl.col("rule") == rule) & (pl.col("threshold") == threshold)).row(0, named=True)
     if row["time"] is None:
         return f"{view.value_labels.label_of('rule', rule)}, c = {threshold:g}"

@@ -54,10 +54,7 @@ class TwoLayerSimulationSettings(TwoLayerSettings):
 
 
 def solve(case: TwoLayerSettings, progress: Progress) -> Numbers:
-    """Return the risk with its parts, and the effective ranks of the covariance.
-
-    The number of samples decides at which index k the ranks split the spectrum.
-    """
+    """Return the risk with its parts, and the effective ranks of the covariance for the number of samples."""
     problem = case.problem
     risk = two_layer_risk(problem, case.scale)
     split = effective_ranks(np.asarray(problem.groups[0].covariance)).split(case.samples)
