@@ -112,11 +112,8 @@ def lipschitz(activation: str) -> float:
 class MatrixFactors:
     """One matrix of a network with the factors that its contribution to a bound needs.
 
-    The error of a factor says how much larger its true value may be; it is None if the factor is exact.
-
-    Args:
-        location: layer, kind and head of the matrix. All applications of a shared matrix have the same
-            location.
+    The error of a factor says how much larger its true value may be; it is None if the factor is exact. All
+    applications of a shared matrix have the same location.
     """
 
     location: MatrixLocation
@@ -170,11 +167,7 @@ def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
 
 
 def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Estimate]:
-    """Return ln alpha of each layer with its error.
-
-    Args:
-        alphas: ln alpha after each application of a layer.
-    """
+    """Return ln alpha of each layer with its error, given ln alpha after each application of a layer."""
     values = sum_alphas_by_layer(network, [alpha.value for alpha in alphas])
     if any(alpha.error is None for alpha in alphas):
         return [Estimate(value) for value in values]
@@ -183,11 +176,7 @@ def layer_alphas(network: Network[Any], alphas: Sequence[Estimate]) -> list[Esti
 
 
 def sum_alphas_by_layer(network: Network[Any], alpha: Sequence[float]) -> list[float]:
-    """Return, for each layer, ln of the sum of alpha over its applications.
-
-    Args:
-        alpha: ln alpha after each application of a layer.
-    """
+    """Return ln of the sum of alpha over the applications of each layer, given ln alpha of each one."""
     used = network.applications
     return [
         log_sum([alpha[depth] for depth, layer in enumerate(used) if layer == number])
@@ -223,10 +212,7 @@ def log_alphas_applied(network: Network[Spectrum]) -> tuple[Estimate, ...] | Non
 
 
 def log_alpha(network: Network[Spectrum]) -> list[float]:
-    """Return ln alpha after each application of a layer.
-
-    It is the sum of the log factors of all later applications.
-    """
+    """Return ln alpha after each application of a layer: the sum of the log factors of all later ones."""
     assert network.activation is not None
     constant = lipschitz(network.activation)
     factors = [log_layer_factor(layer, constant) for layer in network.layers]
@@ -235,11 +221,7 @@ def log_alpha(network: Network[Spectrum]) -> list[float]:
 
 
 def log_layer_factor(layer: Layer[Spectrum], lipschitz: float) -> float:
-    """Return ln of the Lipschitz factor of one layer.
-
-    Args:
-        lipschitz: Lipschitz constant of the activation.
-    """
+    """Return ln of the Lipschitz factor of one layer, given the Lipschitz constant of the activation."""
     has_feed_forward = layer.feed_forward is not None or layer.experts
     feed_forward = _log_feed_forward(layer) + (np.log(lipschitz) if has_feed_forward else 0.0)
     return feed_forward + _log_attention(layer.attention) + _log_attention(layer.cross)

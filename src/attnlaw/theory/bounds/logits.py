@@ -94,12 +94,10 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
 
 
 def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """Return the sizes of the logits of one head, from the measured sizes of its queries and keys.
-
-    If there is no bound, `reason` says why.
+    """Return the sizes of the logits of one head; if there is no bound, `reason` says why.
 
     Args:
-        sizes: the measured sizes; None if they exceed float64.
+        sizes: the measured sizes of queries and keys; None if they exceed float64.
     """
     reason = why_no_bound(model, location, block)
     if sizes is None:

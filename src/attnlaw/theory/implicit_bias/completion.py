@@ -258,10 +258,7 @@ class CompletionRun:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """One component at the end of training: W_cc = A B, and its latent rows Q.
-
-    Q is None if the latent rows are not known.
-    """
+    """One component at the end of training: W_cc = A B, and its latent rows Q (None if not known)."""
 
     rows: Indices
     cols: Indices
@@ -337,10 +334,7 @@ def _solve_block(problem: Completion, seed: int, rows: Indices, cols: Indices) -
 
 
 def _block_product(block: _Block, other: _Block) -> Reals:
-    """Return the block W_cc' with the rows of one component and the columns of another.
-
-    Its entries are nan if they cannot be predicted.
-    """
+    """Return the block W_cc' between two components; its entries are nan if they cannot be predicted."""
     if block is other:
         return np.asarray(block.A @ block.B)
     if block.Q is None or other.Q is None:

@@ -157,12 +157,11 @@ def descend(phi: Reals, init: float, time: ArrayLike, step: float = 0.02) -> Rea
 
 
 def spike_cost(spikes: ArrayLike, noise: float) -> float:
-    """Return the squared error |hard(phi) - B|_F^2 of a matrix B that is observed with noise, at large
-    dimension.
+    """Return the squared error |hard(phi) - B|_F^2 for a matrix B in noise, at large dimension d.
 
-    Here phi = B + noise GOE, and B has the eigenvalues `spikes`. The cost is `sum 2 delta^2 + 3
-    delta^4/theta^2` over the spikes theta (ours). All spikes are above the noise delta and are kept. Nothing
-    of the bulk on [-2 delta, 2 delta] is kept. The GOE has off-diagonal variance delta^2/d.
+    Here phi is B plus symmetric Gaussian noise with off-diagonal variance delta^2/d, and B has the
+    eigenvalues `spikes`. The error is `sum 2 delta^2 + 3 delta^4/theta^2` over the spikes theta (ours), if
+    all spikes are kept and nothing of the bulk on [-2 delta, 2 delta] is.
 
     Raises:
         InputError: if a spike is not above the noise, so that no eigenvalue leaves the bulk.

@@ -113,7 +113,7 @@ def _require_chain(matrices: Sequence[Reals]) -> None:
 
 
 def _root(covariance: ArrayLike, matrices: Sequence[Reals]) -> Reals:
-    """Return a square root of the covariance. It must fit both sides of the product."""
+    """Return the symmetric square root of a covariance that fits both sides of the product."""
     S = np.asarray(covariance, dtype=float)
     rows, cols = matrices[0].shape[0], matrices[-1].shape[1]
     if S.shape != (rows, rows) or rows != cols or not np.allclose(S, S.T):

@@ -31,13 +31,8 @@ GRID = 60  # number of thresholds that are tried before the best is refined
 class OneStep:
     """The estimation errors |f(phi) - S*|^2/d of several rules f, each at its best threshold.
 
-    Args:
-        noise: noise level delta.
-        hard: error of the best hard threshold.
-        hard_threshold: this threshold divided by delta.
-        soft: error of the best soft threshold.
-        soft_threshold: this threshold divided by delta.
-        least: error of the best rule of any kind on the eigenvalues of phi.
+    `hard` and `soft` are errors of thresholds, which are given divided by the noise level delta (`noise`).
+    `least` is the error of the best rule of any kind on the eigenvalues of phi.
     """
 
     noise: float
@@ -64,7 +59,7 @@ def one_step_law(problem: Problem) -> FreeConvolution:
 
 
 def one_step(problem: Problem) -> OneStep:
-    """Compute the errors after one step, each at its best threshold. They do not depend on the student.
+    """Compute the error of each rule after one step. The errors do not depend on the student.
 
     Args:
         problem: a problem with one token, a linear output and no groups.

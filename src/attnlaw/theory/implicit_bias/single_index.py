@@ -36,7 +36,7 @@ from attnlaw.theory.implicit_bias.early_stopping import RULES, descend, stopping
 
 @dataclass(frozen=True)
 class Link:
-    """The function f of y = f(<x, beta>) + noise."""
+    """The function f in the labels y = f(<x, beta>) + noise."""
 
     name: str
     function: Callable[..., Reals]

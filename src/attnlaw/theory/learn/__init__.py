@@ -1,6 +1,6 @@
 """Theory and training of a single attention head that learns from n samples.
 
-Several kinds of students are known. Importing any module of this package fills their table.
+Importing any module of this package fills the table of students.
 """
 
 from attnlaw.theory.learn.students import STUDENTS

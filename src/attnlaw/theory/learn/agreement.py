@@ -43,9 +43,8 @@ class Comparison:
     """Theory and measured value of one quantity, each with its standard error.
 
     Args:
-        z: difference divided by the combined standard error. None if there is no theory, or if all seeds
-        give the
-            same value (the rank of the direct student).
+        z: difference divided by the combined standard error. None if there is no theory, or if all seeds give
+            the same value (the rank of the direct student).
         slope: coefficient of 1/d; None if only one size was measured.
     """
 
@@ -63,7 +62,7 @@ class Comparison:
 class Agreement:
     """The comparisons of all quantities.
 
-    `spectrum_distance` is the Kolmogorov-Smirnov distance between theory and spectrum at the largest size.
+    `spectrum_distance` is the Kolmogorov-Smirnov distance of both spectra at the largest size.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -129,7 +128,7 @@ def agreement(prediction: Prediction, measurements: Sequence[Measurement]) -> Ag
 
     Args:
         prediction: the theory, from `state_evolution`.
-        measurements: from `simulate`, of the same problem and sensing, each of another size.
+        measurements: from `simulate`, of the same problem and sensing, one for each size.
 
     Raises an `InputError` if the measurements belong to different problems, have one seed only, or missed
     alpha by more than 1%.

@@ -56,7 +56,7 @@ class AttendedKey:
 
     @cached_property
     def _axis(self) -> tuple[Reals, Reals]:
-        """Trapezoid nodes of a standard Gaussian and their weights."""
+        """The trapezoid nodes of a standard Gaussian, and their weights."""
         step = min(WIDEST, PER_POLE / (self.c * np.sqrt(self.problem.target.second_moment)))
         count = min(int(np.ceil(REACH / step)), (MOST_NODES - 1) // 2)
         z = np.linspace(-REACH, REACH, 2 * count + 1)
@@ -76,17 +76,13 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average of values over the grid.
-
-        Args:
-            values: values of shape (nodes, nodes), or (nodes, 1) if they depend only on omega.
-        """
+        """Return the average of values (nodes, nodes), or (nodes, 1) if they do not depend on u*."""
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)
 
     def average(self, E: float, theta: float, V: float) -> ChannelAverages:
-        """Return the three averages and the training loss at given (E, theta, V)."""
+        """Return Vhat, qhat, mhat and the training loss at given (E, theta, V)."""
         alpha, c, weights = self.problem.alpha, self.c, self._axis[1]
         omega, teacher = self.fields(E, theta)
         chosen = scipy.special.expit(c * teacher)
@@ -110,16 +106,13 @@ class AttendedKey:
 
     @property
     def curvature(self) -> float:
-        """Mean curvature `E l''` of the loss if the student equals the target."""
+        """The mean curvature `E l''` of the loss if the student equals the target."""
         z, weights = self._axis
         chosen = scipy.special.expit(self.c * np.sqrt(self.problem.target.second_moment) * z)
         return self.c**2 * float(weights @ (chosen * (1 - chosen)))
 
     def unlearned(self) -> SoftmaxPoint:
-        """Return the point S = 0.
-
-        It is the minimiser if the penalty is at least as large as the gradient of the loss.
-        """
+        """Return the point S = 0, the minimiser if the penalty is at least the gradient of the loss there."""
         problem, c, Q = self.problem, self.c, self.problem.target.second_moment
         power = 0.25 - self.curvature / c**2 if problem.soft_labels else 0.25
         mhat = problem.alpha * self.curvature
@@ -129,7 +122,7 @@ class AttendedKey:
         return SoftmaxPoint(Q, 0.0, 0.0, 0.0, 0.0, a, b, r, 0.0, 0.0, loss, loss, done)
 
     def _at(self, p: Reals, y: Reals | float) -> tuple[Reals, Reals, Reals]:
-        """Return H, g and the loss at the proximal point."""
+        """Return H, g and the loss at the proximal point p."""
         c, sigma = self.c, scipy.special.expit(self.c * p)
         return c * c * sigma * (1 - sigma), c * (y - sigma), np.logaddexp(0.0, c * p) - y * c * p
 
@@ -169,9 +162,7 @@ def proximal(omega: Reals, y: Reals, V: float, c: float) -> Reals:
 
 
 def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) -> SoftmaxPoint:
-    """Solve for the fixed point (E, theta, V).
-
-    It is the point S = 0 if the penalty leaves nothing to learn.
+    """Solve for the fixed point (E, theta, V), which is S = 0 if the penalty leaves nothing to learn.
 
     >>> from attnlaw.theory.learn.students.factorized import FACTORS
     >>> from attnlaw.theory.learn.target import Target
@@ -193,7 +184,7 @@ def solve(problem: Problem, student: StudentUpdate, start: Start | None = None) 
 def _linear_start(channel: AttendedKey, student: StudentUpdate) -> Start:
     """Return (E, theta, V) for a quadratic loss with the mean curvature H at the target.
 
-    It is exact as c -> 0. A drawn key is then a score with noise of variance 1/H.
+    This start is exact as c -> 0, where a drawn key acts as a score with noise of variance 1/H.
     """
     problem, ones = channel.problem, np.ones((1, 1))
     H = channel.curvature

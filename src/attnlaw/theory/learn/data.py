@@ -1,8 +1,8 @@
-"""The data that students are trained and tested on: what they see of a target, its noise and its labels.
+"""Training and test data of students: what they see of a target, the noise and the labels.
 
 `SENSINGS` names the ways to see a matrix; `attnlaw.theory.learn.sensing` has the formulas. If attention is
-tied, the target is diagonal, because both sensings are invariant under rotations. If it is untied, the target
-is rotated at random: the two orders of a pair would show the same field of a diagonal matrix.
+tied, the target is diagonal, because both sensings are invariant under rotations. If attention is untied, the
+target is rotated at random: the two orders of a pair would show the same field of a diagonal matrix.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def draw_squares(
 ) -> SquareSensing:
     """Draw a Gaussian matrix for each pair of each sample.
 
-    If the pairs are mirrored, the matrices are related as they are with tokens. The two orders of a pair
-    share one matrix, and a token meets itself through a symmetric one.
+    If the pairs are mirrored, the two orders of a pair share one matrix, and the matrix of a token with
+    itself is symmetric, as tokens would show them.
     """
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
@@ -171,10 +171,7 @@ def hidden_target(values: Reals, rng: np.random.Generator) -> Reals:
 
 
 def entries(problem: Problem) -> int:
-    """Return the number of observed entries of a sample.
-
-    These are the pairs a <= b if attention is tied, and the visible ordered pairs if it is untied.
-    """
+    """Return the number of pairs that a sample shows: a <= b if tied, the visible ordered pairs if untied."""
     if problem.sides == 2:
         return PAIRS[problem.pairs or ""].count(problem.tokens, problem.observed_output.queries)
     return problem.tokens * (problem.tokens + 1) // 2

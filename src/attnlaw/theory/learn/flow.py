@@ -20,11 +20,7 @@ from attnlaw.theory.learn.target import Target
 
 
 def small_start(deviation: float, width: float = 1.0) -> float:
-    """Return s0, the size of a mode in factors with random entries of this standard deviation.
-
-    Args:
-        width: ratio kappa of the factors.
-    """
+    """Return s0, the size of a mode in factors of width kappa with entries of this standard deviation."""
     return deviation**2 * float(np.sqrt(width)) / 2
 
 
@@ -46,11 +42,11 @@ def half_time(value: float, start: float) -> float:
 
 
 def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -> float:
-    """Return the value that factors grow first along a singular value of the target, for any amount of data.
+    """Return half the rate at which factors first grow along a singular value of the target, for any data.
 
-    Until something is learned, the factors see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`. The rate
-    of growth is twice the value returned, `s + delta0^2 int dnu(t)/(s - t)`, where nu is the law of the
-    target's other singular values with both signs. Later modes grow with less noise.
+    Until something is learned, the factors see `S* + delta0 Z`, `delta0^2 = (Q* + Delta/2)/alpha_P`. The
+    result is `s + delta0^2 int dnu(t)/(s - t)`, where nu is the law of the target's other singular values
+    with both signs. Later modes grow with less noise.
 
     Args:
         pairs_ratio: alpha_P, pairs per d^2.
@@ -67,9 +63,9 @@ def first_mode(target: Target, pairs_ratio: float, noise: float, value: float) -
 def least_flow_error(target: Target, pairs_ratio: float, noise: float, start: float) -> float:
     """Return the least error over time of factors on a fixed data set, by a heuristic.
 
-    It was within 2% in three cases. It uses the logistic of `population_mode` as a map of the singular values
-    of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. There is no function for the curve over time that
-    follows from it, because that is wrong by 5-18% before its minimum and by more after it.
+    The heuristic was within 2% in three cases. It applies the logistic of `population_mode` to the singular
+    values of `S* + delta Z`, `delta^2 = (E + Delta/2)/alpha_P`. Its curve over time is not offered, because
+    that is wrong by 5-18% before the minimum and by more after it.
     """
     law, Q = target.with_both_signs().law, target.second_moment
 

@@ -29,9 +29,8 @@ class Output:
     """An output of attention: a function of the scores h, from which labels are made.
 
     Args:
-        prediction_error: function of the number of tokens T and the estimation error E that returns the
-        error on
-            new clean labels. It returns None if E alone does not determine this error.
+        prediction_error: function of the number of tokens T and the estimation error E that returns the error
+            on new clean labels. It returns None if E alone does not determine this error.
         loss: function that makes the loss for a `Problem` and the weights of its observations; None if no
             student is trained on this output.
     """
@@ -108,7 +107,7 @@ class LabelLoss:
 
     @property
     def draws_labels(self) -> bool:
-        """Whether labels are drawn with the probabilities of the output."""
+        """Whether labels are attended keys or their probabilities, not noisy outputs."""
         return self.observed_output is not None
 
 

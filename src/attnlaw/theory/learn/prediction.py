@@ -39,10 +39,7 @@ from attnlaw.theory.learn.problem import Problem
 
 @dataclass(frozen=True)
 class ErrorSplit:
-    """The three parts of the estimation error E.
-
-    They are None if E is too small for the solver to resolve.
-    """
+    """The three parts of the estimation error E; None if E is too small for the solver to resolve."""
 
     approximation: float | None
     underfitting: float | None
@@ -155,10 +152,9 @@ class Prediction(BriefRepr):
 
     @property
     def smallest_value(self) -> float | None:
-        """The smallest eigenvalue (untied: singular value) that factors of limited width keep.
+        """The smallest eigenvalue (untied: singular value) that factors of limited width keep, else None.
 
-        It is 0 if weight decay cuts the rank, and above 0 if the width does. It is None if the width is not
-        limited.
+        It is 0 if weight decay cuts the rank, and above 0 if the width does.
         """
         if self.problem.width is None or self.threshold is None:
             return None
@@ -184,9 +180,8 @@ class Prediction(BriefRepr):
     def adapter_noise(self) -> float | None:
         """The noise that acts on a rank-one adapter trained after this student, `Delta_eff = Delta/2 + E`.
 
-        What this student did not learn acts as label noise on a later low-rank correction (arXiv
-        2606.05899). This holds for the plain linear output. It is None for other outputs, and if there are
-        observation groups.
+        What this student did not learn acts as label noise on the adapter (arXiv 2606.05899). The noise is
+        None if the output is not the linear one, or if there are observation groups.
         """
         problem = self.problem
         if problem.output != "linear" or problem.groups:
@@ -287,7 +282,6 @@ def outcome_of(
     """Return the arguments `outcome` and `remark` of a `Prediction`.
 
     Args:
-        residual: remaining error of the equations, relative to their size.
         resolved: whether E is the error itself, not an upper bound.
         remedy: what the remark suggests if E is not resolved.
         instability: stability indicator, unstable above 1; None if the loss is convex.

@@ -187,10 +187,7 @@ class Problem(ProblemRules):
             self._check_interpolation()
 
     def _settle_attention(self, given_pairs: str | None) -> None:
-        """Set `pairs` and `target` to values that fit the attention.
-
-        Raises an `InputError` if what was given does not fit.
-        """
+        """Set `pairs` and `target` to fit the attention; raise an `InputError` if the given ones do not."""
         paired = ATTENTIONS[self.attention].paired
         if not paired and given_pairs not in (None, "all"):
             raise BadSetting("pairs", "expected all with {attention} tied; or take untied", given_pairs)
@@ -241,19 +238,19 @@ class Problem(ProblemRules):
 
     @property
     def student_spec(self) -> Student:
-        """The student's record for this attention."""
+        """The record of the student for this attention."""
         spec = STUDENTS[self.student].for_attention(self.attention)
         assert spec is not None
         return spec
 
     @property
     def sides(self) -> int:
-        """2 if the theory works with singular values of both signs (untied), 1 if with eigenvalues (tied)."""
+        """The number of sides of zero that the theory's spectrum has: 1 if tied, 2 (both signs) if untied."""
         return ATTENTIONS[self.attention].sides
 
     @property
     def observations_per_sample(self) -> float:
-        """Number of observations of S in a sample, which depends on the output.
+        """The number of observations of S in a sample, which depends on the output.
 
         For untied attention it is the number P of pairs, unless the output uses only some of the queries.
         """

@@ -1,4 +1,4 @@
-"""The empirical risk of a matrix: labels, its value and its gradient, without the penalty.
+"""The empirical risk of a matrix, without the penalty: its value, its gradient and the labels.
 
 The risk of arXiv 2509.24914 is summed over samples and over ALL ordered pairs (a, b) of tokens:
 
@@ -100,9 +100,7 @@ class Softmax:
 
 @dataclass(frozen=True)
 class Attended:
-    """The cross-entropy of the key that a query attends to, one of two keys.
-
-    Fields have shape (n, 2).
+    """The cross-entropy of the key that a query attends to, one of two keys. Fields have shape (n, 2).
 
     Args:
         drawn: whether labels are keys, drawn with the probability `sigma(beta (h_1 - h_2))` of the first. If
@@ -135,7 +133,7 @@ class Attended:
 
 @dataclass(frozen=True)
 class HermiteLoss:
-    """`(h_k(h) - y)^2` for the one field of a token, h_2 = (x^2-1)/sqrt 2, h_3 = (x^3-3x)/sqrt 6."""
+    """The loss `(h_k(x) - y)^2` of a single field x, with h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6."""
 
     order: int
     quadratic: ClassVar[bool] = False
@@ -146,7 +144,7 @@ class HermiteLoss:
         return np.asarray((fields**3 - 3 * fields) / np.sqrt(6.0))
 
     def loss(self, fields: Reals, labels: Reals, tokens: int) -> tuple[float, Reals]:
-        """Return the sum over samples, and its gradient in the fields.
+        """Return the sum of the loss over samples, and its gradient in the fields.
 
         >>> value, gradient = HermiteLoss(2).loss(np.array([[1.0]]), np.array([[1.0]]), 1)
         >>> value, gradient.round(6).tolist()  # h_2(1) = 0, its slope sqrt 2
@@ -183,17 +181,14 @@ class Risk:
         return value, self.sensing.adjoint(weights)
 
     def curvature(self, matrix: Reals) -> Reals:
-        """Apply an upper bound of the second derivative of R to a matrix.
-
-        For the linear output it is the second derivative itself.
-        """
+        """Apply the second derivative of R, or an upper bound if the output is not linear, to a matrix."""
         bound = self.output.curvature(self.sensing.shape[1])
         return self.sensing.adjoint(bound * self.sensing.fields(matrix))
 
     def step(self) -> float:
         """Return a safe step of gradient descent, 1/L, with L a little above the largest curvature of R.
 
-        L comes from 30 steps of power iteration. The factor 1.1 covers their shortfall at a spectral edge.
+        L is 1.1 times the result of 30 power iterations, which may be too small at a spectral edge.
         """
         direction = np.eye(self.sensing.shape[2])
         direction[0] += 1.0
@@ -206,9 +201,7 @@ class Risk:
 
 
 def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """Return the output of a risk.
-
-    Raises an `InputError` if it is not linear.
+    """Return the output of a risk, or raise an `InputError` if it is not linear.
 
     Args:
         what: name of the method in the message.

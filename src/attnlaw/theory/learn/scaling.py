@@ -44,9 +44,8 @@ class ScalingLaw:
     """Errors of the full equations for several N/d, with the leading-order law and both exponents.
 
     Args:
-        exponent_error: standard error of `fitted_exponent`, from the scatter about the fitted line,
-        including its
-            curvature. None if there are fewer than three points.
+        exponent_error: standard error of `fitted_exponent`, from the deviations of the points from the fitted
+            line. None if there are fewer than three points.
     """
 
     exponent: float  # gamma of the target
@@ -94,9 +93,9 @@ def leading_error(
 
 
 def leading_order(problem: Problem) -> tuple[float | None, float | None]:
-    """Return the error of a problem in the leading-order law, and the exponent of N/d.
+    """Return the error of a problem in the leading-order law, and the exponent of N/d in this law.
 
-    Both are None unless the target is a power law and the law of this student and output is known.
+    Both are None unless the target is a power law and the constant I of this student and output is known.
     """
     target, laws = problem.target, problem.student_spec.leading
     if target.exponent is None or target.dimension is None or problem.observed_output.name not in laws:

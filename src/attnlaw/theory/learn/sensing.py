@@ -70,10 +70,7 @@ class Sensing(Protocol):
         """
 
     def gram(self) -> Reals:
-        """Return the (nP, nP) matrix of inner products of the sensing matrices.
-
-        Its rows are ordered by sample, then by pair.
-        """
+        """Return the (nP, nP) inner products of the sensing matrices, ordered by sample, then by pair."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,10 +199,7 @@ def simulate(
 
 
 def check_simulation(problem: Problem, size: int, sensing: str = "tokens") -> int:
-    """Return the number of samples at size d.
-
-    Raises an `InputError` if the student cannot be trained at this size.
-    """
+    """Return the number of samples at size d, or raise an `InputError` if the student cannot be trained."""
     if problem.student_spec.trainer is None:
         able = [name for name, student in STUDENTS.items() if student.trainer is not None]
         raise BadSetting(

@@ -72,7 +72,7 @@ Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begin
 
 @dataclass(frozen=True)
 class SoftmaxPoint:
-    """A fixed point and the errors there.
+    """A fixed point with its quantities.
 
     Args:
         replicates: fixed points of other scrambles, whose scatter estimates the error.
@@ -110,10 +110,9 @@ class StudentUpdate:
     """The response of a student to the averages of a channel.
 
     Args:
-        start: returns E, `Q* - m` and V of its linear problem for a batch.
+        start: function of a batch that returns E, `Q* - m` and V of the student with a linear output.
         step: returns E, theta, V, m, q, a, b, r, rank fraction and trace for a problem and its averages.
-        slope: returns the mean square slope of its map of eigenvalues (`attnlaw.theory.learn.stability`) for
-            `(problem, Vhat, a, b)`.
+        slope: function of `(problem, Vhat, a, b)` that returns K of `attnlaw.theory.learn.stability`.
         cuts: whether the trained matrix is `r (X - b)_+`; if not, it is `r X`.
     """
 
@@ -124,7 +123,7 @@ class StudentUpdate:
 
 
 class SoftmaxChannel(Protocol):
-    """The averages at given (E, theta, V) and the error on clean labels, which a fixed point needs."""
+    """A channel: it gives the averages at (E, theta, V), and the error on clean labels."""
 
     @property
     def problem(self) -> Problem: ...
@@ -138,10 +137,7 @@ class SoftmaxChannel(Protocol):
 
 
 class _Channel:
-    """The draws of one problem, on the last axis.
-
-    The proximal points of one step are the start of the next.
-    """
+    """The draws of one problem, on the last axis. Each step starts at the last proximal points."""
 
     def __init__(self, problem: Problem, log2_draws: int, scramble: int = 0) -> None:
         self.problem = problem
@@ -188,9 +184,9 @@ class _Channel:
         return float(2 * self.problem.alpha * square)
 
     def _proximal(self, E: float, theta: float, V: float) -> tuple[Reals, Reals, Reals, Reals]:
-        """Return softmax rows, gradient, H and A^-1 at the proximal points.
+        """Return softmax rows, gradient, H and A^-1 (A is Newton's matrix) at the proximal points.
 
-        Both local minima are followed, and are searched again every few calls.
+        Both local minima are followed, and are searched anew every few calls.
         """
         problem = self.problem
         omega = self.student(E, theta)
@@ -215,10 +211,7 @@ class _Channel:
 
 
 def default_draws(problem: Problem) -> int:
-    """Return log2 of the number of draws.
-
-    It is 13, or 15 if beta is above 2, because the loss then has sharper corners.
-    """
+    """Return log2 of the number of draws: 13, or 15 if beta is above 2 (the loss has sharper corners)."""
     return 13 if problem.beta <= 2 else 15
 
 
@@ -274,9 +267,8 @@ def solve(
 def _linear_start(channel: _Channel, student: StudentUpdate) -> Start:
     """Return (E, theta, V) of a linear output whose quadratic loss has the mean curvature of the softmax.
 
-    Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. It is
-    exact as beta -> 0. It is also exact as the weight decay -> 0, because V grows without bound and the
-    weights drop out.
+    Its groups have the weights `eig(K H)/2`, with H the curvature if the student equals the teacher. This
+    start is exact as beta -> 0, and as the weight decay -> 0, where V grows and the weights drop out.
     """
     problem = channel.problem
     H = gauss_newton(channel.labels, problem.beta).mean(axis=-1)
@@ -342,10 +334,9 @@ def predictions(
     report: Callable[[int], object],
     solved: Callable[[Problem, StudentUpdate, Start | None], SoftmaxPoint] = solve,
 ) -> list[Prediction]:
-    """Predict problems that share a target, each started at the solution before along alpha.
+    """Predict problems that share a target, in order of tokens, beta and alpha, each from the last solution.
 
     Args:
-        student: how the student responds to averages.
         report: called with the number of problems solved.
         solved: solves one problem; the default is the softmax with a squared loss.
     """
@@ -384,8 +375,8 @@ def _values(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> di
 def errors(problem: Problem, student: StudentUpdate, point: SoftmaxPoint) -> dict[str, float]:
     """Return the standard errors of the quantities that are averages, by name.
 
-    An error adds the squares of the standard error of the mean over the replicates and of what the iteration
-    left. The latter is relative to E, so for m and q it is relative to their distance from Q*.
+    An error adds the squares of two parts: the standard error of the mean over the replicates, and the
+    remaining error of the iteration. The latter is relative to E, and for m and q to their distance from Q*.
     """
     tables = [_values(problem, student, replicate) for replicate in point.replicates]
     away = np.sqrt(problem.target.second_moment * point.E)

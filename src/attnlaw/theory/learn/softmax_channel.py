@@ -100,10 +100,10 @@ def derivatives(sigma: Reals, y: Reals, beta: float) -> tuple[Reals, Reals]:
 
 
 def gauss_newton(sigma: Reals, beta: float) -> Reals:
-    """Return the positive semidefinite part `2 beta^2 J J` of the Hessian, `J = diag(sigma) - sigma sigma^T`.
+    """Return the positive semidefinite part `2 beta^2 J J` of the Hessian (P, P, N).
 
-    `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) - sigma_c (sigma_b + sigma_c - sum sigma^2)]`. The shape is (P,
-    P, N).
+    For each row `J = diag(sigma) - sigma sigma^T`, and
+    `C_bc = 2 beta^2 sigma_b [sigma_b 1(b=c) - sigma_c (sigma_b + sigma_c - sum sigma^2)]`.
     """
     m = sigma - 0.5 * (sigma * sigma).sum(axis=1, keepdims=True)
     scaled = 2 * beta**2 * sigma

@@ -228,11 +228,7 @@ def descend_factors(
     size: int,
     check: Check,
 ) -> tuple[Reals, int]:
-    """Run L-BFGS on the flat factors of a (size, size) matrix.
-
-    Returns:
-        The end point and the number of steps.
-    """
+    """Run L-BFGS on the flat factors of a (size, size) matrix; return end point and number of steps."""
     # In units of the penalty's gradient, 2 lt W/d^2. The floor is for lt = 0.
     tolerance = GRADIENT * 2.0 * max(weight_decay, 1e-3) / size**2
     return descend(objective, start, tolerance, check)
@@ -277,9 +273,9 @@ def factors_objective(risk: Risk, weight_decay: float, w: Reals) -> tuple[float,
 
 
 def train_direct(risk: Risk, weight_decay: float, check: Check = never_stop) -> Trained:
-    """Train the ridge student. The residual is the relative move of one gradient step of safe length.
+    """Train the direct student, by conjugate gradients if the loss is quadratic, else by L-BFGS.
 
-    It uses conjugate gradients if the loss is quadratic, else L-BFGS.
+    The residual is the relative move of one gradient step of safe length.
 
     >>> from attnlaw.theory.learn.risk import Linear
     >>> from attnlaw.theory.learn.sensing import TokenSensing
@@ -367,11 +363,7 @@ def shrink_singular_values(matrix: Reals, tau: float) -> Reals:
 
 
 def nuclear_gap(risk: Risk, matrix: Reals, shift: float) -> float:
-    """Return a bound on how far F(S) is above its minimum, relative to F(S).
-
-    Args:
-        shift: the penalty `lt d`.
-    """
+    """Return a bound on how far F(S) is above its minimum, relative to F(S), with `shift = lt d` (untied)."""
     value, gradient = risk(matrix)
     norm = float(np.linalg.svd(matrix, compute_uv=False).sum())
     total = value + shift * norm

@@ -52,10 +52,7 @@ def mean_square_slope(
 
 
 def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
-    """Return mid-level quantiles of mu_delta, ascending.
-
-    Two sides have twice as many, half of them negative.
-    """
+    """Return `size * sides` mid-level quantiles of mu_delta, ascending."""
     places: list[Reals] = []
     masses: list[Reals] = []
     for _, groups in Truncated(law, np.array([delta])).node_groups():
@@ -70,11 +67,7 @@ def _quantiles(law: Base, delta: float, size: int, sides: int) -> Reals:
 
 
 def _interpolate_angles(values: Reals) -> Reals:
-    """Interpolate functions of the angle from a few midpoints to 4096, by their cosine series.
-
-    Args:
-        values: values of shape (intervals, nodes).
-    """
+    """Interpolate functions of an angle (intervals, nodes) to 4096 midpoints, by their cosine series."""
     coefficients = cosine_coefficients(values)[:, :ANGLES]
     padded = np.zeros((len(values), ANGLES))
     padded[:, : coefficients.shape[1]] = coefficients

@@ -40,14 +40,12 @@ class Student:
             predictions of problems that share target and output, and may call `report(done)` with the number
             solved. If an output is missing here, a message says that it is not supported.
         batched_outputs: outputs whose theory solves many problems at once, to the same digits as one by one.
-        trainer: `train(problem, risk, rng, check)`, which returns a `Trained`. `risk(S)` returns the value
-        of the
-            data term and its gradient, a (d, d) matrix; `check()` must be called in every step. None if the
-            student is computed, not trained.
+        trainer: `train(problem, risk, rng, check)`, which returns a `Trained`. `risk(S)` returns the value of
+            the data term and its gradient, a (d, d) matrix; `check()` must be called in every step. None if
+            the student is computed, not trained.
         interpolation: function of (target, noise) that returns the observations per d^2 up to which the
             student fits all labels, and its error there (None if that is unbounded). None if the student does
-            not fit
-            labels.
+            not fit labels.
         recovery: function of a target that returns the observations per d^2 beyond which the student finds
             this target from clean labels.
         leading: by output, a function of gamma that returns the constant I of the scaling law.
@@ -81,10 +79,7 @@ class Student:
         return self if attention == "tied" else self.untied
 
     def theory(self, output: str) -> Theory:
-        """Return the theory of this student for an output.
-
-        Raises a `BadSetting` if there is none, because only the dynamics of that output is known.
-        """
+        """Return the theory for an output; raise a `BadSetting` if only its dynamics is known."""
         if output not in self.theories:
             raise BadSetting("output", "whose dynamics alone is known (trajectory)", output)
         return self.theories[output]

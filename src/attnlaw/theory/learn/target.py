@@ -127,11 +127,7 @@ class Target:
         return replace(self, spikes=tuple(_validate_setting("target_spike", spike) for spike in spikes))
 
     def with_both_signs(self, both: bool = True) -> Target:
-        """Return a copy of this target whose law has both signs, as untied attention needs.
-
-        Args:
-            both: whether to have both signs; False undoes it.
-        """
+        """Return this target with both signs, as untied attention needs, or with one if `both` is False."""
         return self if self.both_signs == both else replace(self, both_signs=both)
 
     @property
@@ -175,7 +171,7 @@ class Target:
 
     @cached_property
     def rank_fraction(self) -> float:
-        """Share of eigenvalues that are not zero."""
+        """The share of eigenvalues that are not zero."""
         return 1.0 - sum(weight for place, weight in self.values.atoms if place == 0.0)
 
     @cached_property
@@ -220,9 +216,7 @@ class Target:
 
 
 def whole_share(size: int, ratio: float, name: str) -> int:
-    """Return `size * ratio`.
-
-    Raises an `InputError` if it is not a whole number of at least 1.
+    """Return `size * ratio`, or raise an `InputError` if this is not a whole number of at least 1.
 
     Args:
         name: name of the ratio in the message.
@@ -264,11 +258,9 @@ def _binned(values: Reals) -> Discrete:
     """Return the law of a power law's eigenvalues, with the smaller ones put into narrow bins.
 
     The largest `EXACT_MODES` eigenvalues stay single. Each bin is at the root mean square of its
-    eigenvalues, so Q* does not change.
-
-    The bins save time: 1000 single eigenvalues take ten times as long. They matter if the noise does not blur
-    them together: near recovery the Bayes-optimal student finds a bin earlier than it would find its single
-    eigenvalues (docs/learn.md).
+    eigenvalues, so Q* does not change. Without bins, 1000 eigenvalues take ten times as long. Bins change
+    results if the noise does not blur them together: near recovery the Bayes-optimal student finds a bin
+    earlier than it would find its single eigenvalues (docs/learn.md).
     """
     size = values.size
     head = min(size, EXACT_MODES)
@@ -325,7 +317,7 @@ def _numbers(source: str) -> NDArray[np.float64]:
 
 
 def stated_target(case: Any, of_rank: Callable[[float], Target]) -> Target:
-    """Return the target that settings describe: a rank, a power law or a list of eigenvalues, and a spike.
+    """Return the target of some settings: a rank, a power law or eigenvalues, and perhaps a spike.
 
     Args:
         of_rank: function that makes the target of a rank ratio.

@@ -1,4 +1,4 @@
-"""Thresholds: sample sizes at which learning changes, for example from which on the target is recovered.
+"""Thresholds: sample sizes at which learning changes, such as the one beyond which the target is recovered.
 
 They are counted in observations per d^2 (alpha at one token). A sample gives `T(T+1)/2` of them with the
 linear output and `(T^2+T-2)/2` with softmax, and `thresholds` divides by this number. k0 is the fraction of
@@ -114,10 +114,7 @@ def thresholds(
 
 
 def problem_thresholds(problem: Problem) -> Thresholds | None:
-    """Return the thresholds of a problem.
-
-    They are None if labels never reveal the target (hardmax, a drawn key).
-    """
+    """Return the thresholds of a problem; None if labels never reveal the target (hardmax, a drawn key)."""
     if not problem.observed_output.identifies_target:
         return None
     return thresholds(

@@ -83,10 +83,7 @@ def descend(
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """A trained student with its measured quantities and its eigenvalues.
-
-    The eigenvalues (untied: singular values) are in ascending order.
-    """
+    """A trained student with its measured quantities and its ascending eigenvalues or singular values."""
 
     trained: Trained
     values: dict[str, float]

@@ -24,15 +24,10 @@ from attnlaw.core.settings import check_value
 
 @dataclass(frozen=True)
 class Split:
-    """The split of a spectrum into a head of k directions and a tail, for n samples.
+    """The split of a spectrum into a head of k directions and a tail with the effective ranks r_k and R_k.
 
-    If no tail is long enough, all numbers are None, and `remark` says what to do.
-
-    Args:
-        k: number of directions in the head.
-        r: effective rank r_k of the tail.
-        R: effective rank R_k of the tail.
-        noise_terms: the noise terms k/n and n/R.
+    If no tail is long enough, all numbers are None, and `remark` says what to do. The noise terms are k/n and
+    n/R for n samples.
     """
 
     k: int | None
@@ -44,9 +39,9 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRanks:
-    """The effective ranks r_k and R_k of a spectrum for k = 0, 1, ..., one for each positive eigenvalue.
+    """The effective ranks r_k and R_k of a spectrum, for every k below the number of positive eigenvalues.
 
-    If the eigenvalues are squared singular values of a matrix, r_0 is its stable rank.
+    If the eigenvalues are squared singular values of a matrix, r_0 is the stable rank of that matrix.
     """
 
     r: Reals

@@ -78,10 +78,7 @@ def _tanh_moments(gain: float) -> tuple[float, float]:
 
 
 def _weighted(z: float, gain: float, power: int) -> float:
-    """Return the integrand of a moment: z tanh(gain z) or tanh(gain z)^2, times the normal density.
-
-    The first is for power 1, the second for power 2.
-    """
+    """Return z tanh(gain z) (power 1) or tanh(gain z)^2 (power 2), times the normal density."""
     value = math.tanh(gain * z)
     return (z * value if power == 1 else value**2) * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
 
@@ -137,10 +134,7 @@ def feature_moments(name: str) -> tuple[float, float]:
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights of the eigenvalue law of F F^T/d, where F is features x inputs.
-
-    They include the atom at zero.
-    """
+    """Return points and weights of the law of eigenvalues of F F^T/d, with the atom at zero."""
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)

@@ -105,13 +105,12 @@ NO_MINIMUM = "but no minimum was found: samples that can be separated have none 
 
 @dataclass(frozen=True)
 class EnsemblePrediction:
-    """The predicted overlaps of the learners of an ensemble.
+    """The predicted overlaps of the learners of an ensemble, and the response V of a score to its label.
 
     Args:
         m: overlap of a learner with the teacher.
         q: overlap of a learner with itself.
         q1: overlap of two learners.
-        V: response of a score to its label.
         residual: error that remains in the equations.
     """
 
@@ -155,10 +154,7 @@ def ensemble_evolution(problem: Ensemble) -> EnsemblePrediction:
 
 @dataclass(frozen=True, eq=False)
 class _Modes:
-    """The eigenvalue law of the features, for the integrals of the state equations.
-
-    `weights` are the weights of its points s. `o` and `seen` hold o(s) and kappa_1^2 c s there.
-    """
+    """The eigenvalue law of the features: weights, o(s) and `seen` = kappa_1^2 c s at its points s."""
 
     weights: Reals
     o: Reals
@@ -263,8 +259,8 @@ def _overlaps(x: Reals) -> tuple[float, float, float]:
 def _channel(loss: Loss, a: float, m: float, q: float, V: float) -> tuple[float, float, float]:
     """Return Vh, mh and qh of the state equations.
 
-    By symmetry, both labels give the same, so only label 1 is computed. There omega has the density
-    2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
+    By symmetry both labels give the same values, so only label 1 is computed. Given this label, omega has the
+    density 2 phi Phi(m omega/(q s)) with s^2 = 1 - m^2/q.
     """
     rest = math.sqrt(1 - m * m / q)
     deviation = math.sqrt(q)

@@ -119,10 +119,7 @@ def minimise(A: Reals, y: Reals, loss: Loss, ridge: float) -> Reals:
 
 
 def _newton(A: Reals, y: Reals, loss: Loss, ridge: float, V: float, w: Reals, shift: Reals) -> Reals:
-    """Minimise the loss of the scores A w + shift by Newton's method, with a line search.
-
-    If V > 0, its Moreau envelope is minimised instead.
-    """
+    """Minimise the loss of the scores A w + shift (if V > 0, its Moreau envelope) by Newton's method."""
     value, omega = _value(A, y, loss, ridge, V, w, shift), A @ w + shift
     for _ in range(MOST_STEPS):
         g, bend = loss.pull(y, omega, V)

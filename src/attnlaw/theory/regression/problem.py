@@ -29,8 +29,8 @@ class Group:
     Args:
         share: share of this group among all samples.
         covariance: covariance of the inputs, p x p, or the p variances if it is diagonal.
-        weight: weight of its samples in the loss.
-        noise: variance of the noise of its labels.
+        weight: weight of the samples in the loss.
+        noise: variance of the label noise.
     """
 
     share: float
@@ -109,10 +109,7 @@ class Regression:
 
     @property
     def covariances(self) -> tuple[Reals, Reals]:
-        """The stacked covariances of the groups, and the covariance of the target.
-
-        If all are diagonal, only the variances are given.
-        """
+        """The stacked covariances of the groups, and that of the target; variances if all are diagonal."""
         every = _same_form([group.covariance for group in self.groups] + [np.asarray(self.target)])
         return np.array(every[:-1]), every[-1]
 
@@ -131,10 +128,7 @@ def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> R
 
 
 def importance_weights(shares: ArrayLike, target_shares: ArrayLike, largest: float | None = None) -> Reals:
-    """Return the importance weight of each group: its share in the target divided by its share in the
-    samples.
-
-    Weights above `largest` are cut off.
+    """Return the share of each group in the target divided by its share in the samples, at most `largest`.
 
     >>> importance_weights([0.8, 0.2], [0.2, 0.8], largest=2).tolist()
     [0.25, 2.0]

@@ -37,10 +37,7 @@ LEAST_SPARE = 10.0
 
 @dataclass(frozen=True, eq=False)
 class RidgeFixedPoint:
-    """The solved fixed point of a problem, from which bias and variance follow.
-
-    The head of this module explains the letters.
-    """
+    """The solved fixed point of a problem, from which bias and variance follow (letters as in the module)."""
 
     problem: Regression
     rho: float
@@ -201,6 +198,6 @@ def _products(covariances: Reals, R: Reals) -> Reals:
 
 
 def _traces(left: Reals, right: Reals) -> Reals:
-    """Return Tr(A_g B_h) for all pairs."""
+    """Return Tr(A_g B_h) for all pairs of groups g and h."""
     other = right if right.ndim == 2 else np.swapaxes(right, 1, 2)
     return np.asarray(left.reshape(len(left), -1) @ other.reshape(len(right), -1).T)

@@ -263,10 +263,7 @@ def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[Detailed
 
 
 def checked_problem(case: LearnSettings) -> Problem:
-    """Return the problem of a case.
-
-    Raises an `InputError` if it has no theory or is too large to be solved.
-    """
+    """Return the problem of a case; raise an `InputError` if it has no theory or is too large."""
     problem = case.problem
     problem.student_spec.check_size(problem)
     return problem

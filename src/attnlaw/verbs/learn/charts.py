@@ -162,10 +162,7 @@ def _exponents(view: ChartView, rows: pl.DataFrame, names: list[str]) -> str:
 
 
 def _slope(x: pl.Series, y: pl.Series) -> tuple[float, float | None]:
-    """Return the slope of a straight line through (log x, log y), and its standard error.
-
-    The standard error is None if there are only two points.
-    """
+    """Return the slope of a line through (log x, log y), and its standard error (None for two points)."""
     a, b = (np.log(values.to_numpy()) - np.log(values.to_numpy()).mean() for values in (x, y))
     slope = float(a @ b / (a @ a))
     left = float(((b - slope * a) ** 2).sum())
@@ -232,7 +229,6 @@ def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density
 
     Args:
         case: the settings that distinguish this case from the others.
-        rows: the rows of the case.
         density: the predicted density, with the columns x, density and detail (number of the interval).
     """
     notes, name, values = [], "", None

@@ -102,11 +102,7 @@ def solve(target: Target, information: Information, size: int) -> BayesPoint:
 
 
 def round_off(terms: float, E: float) -> float:
-    """Return the relative rounding error of E.
-
-    Args:
-        terms: size of the terms whose difference is E.
-    """
+    """Return the relative rounding error of E, which is a difference of terms of the size `terms`."""
     return float(np.finfo(float).eps) * terms / E if E > 0 else 0.0
 
 
@@ -142,10 +138,10 @@ def hardmax_information(alpha: Reals, noise: Reals, second_moment: float) -> Inf
 def label_information(q: float, V: float) -> float:
     """Return the information `E sum_y Z g^T K g` of two hardmax labels.
 
-    V times it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3). Away from the corner k = 0
-    the labels answer one at a time, and each has the information `f(k_a)`, `f = phi^2/(Phi(k) Phi(-k))`.
-    Their joint information differs from `f(k_1) + f(k_2)` near the corner only, so the trapezoidal rule there
-    needs few points at any t. For V -> 0 it falls to `2 int f dk / sqrt(2 pi q V)`.
+    Multiplied by V, it is a function of `t = q/V` alone, an average over k ~ N(0, t K/3). Away from the
+    corner k = 0 each label has the information `f(k_a)`, `f = phi^2/(Phi(k) Phi(-k))`. The joint information
+    differs from `f(k_1) + f(k_2)` only near the corner, so the trapezoidal rule there needs few points at any
+    t. For V -> 0 the result approaches `2 int f dk / sqrt(2 pi q V)`.
 
     >>> round(label_information(1.5, 1e-8) * 1e-4, 4)
     1.1768

@@ -195,7 +195,7 @@ def flow_points(problems: Sequence[Problem]) -> tuple[RidgePoint, Reals]:
 
 
 def linear(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Predict a batch at once: the trained matrix is the blurred target, shrunk."""
+    """Predict a batch at once. The trained matrix is `s (S* + delta Z)`."""
     batch = ProblemBatch.of(problems)
     if problems[0].flow_time is None:
         point = solve(batch)

@@ -66,7 +66,7 @@ SMALL_WEIGHT_DECAY = 0.02
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """The solution of a batch, one value for each member; `steps` counts those of the whole batch.
+    """The solution of a batch, one value for each member; `steps` is one number for the whole batch.
 
     Args:
         resolved: False if the scan found no root. Then delta and E are bounds; for clean labels without a
@@ -149,10 +149,9 @@ def solve(batch: ProblemBatch) -> FixedPoint:
 def _outer(
     batch: ProblemBatch, delta: Reals, guess: Reals
 ) -> tuple[Reals, Reals, Reals, Rectification, Reals, Reals]:
-    """Return what the equation for delta misses, and the quantities at this delta.
+    """Return by how much the equation for delta is missed, and the quantities at this delta.
 
-    The equation is `delta^2 Vhat^2 = sum 2 alpha_k c_k^2 (E + D_k)`. Both sides are divided by `sum 2 alpha_k
-    c_k^2`.
+    The equation is `delta^2 Vhat^2 = qhat`, with both sides divided by `sum 2 alpha_k c_k^2`.
 
     Returns:
         The right side minus the left side, eps, the cut, the integrals, V, and the left side.
@@ -172,7 +171,7 @@ def _outer(
 
 
 def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
-    """Return t with `mu_delta(x > t) = kappa` (two sides: `abs(x) > t`), or 0 if less is above 0."""
+    """Return t with `mu_delta(x > t) = kappa` (untied: `abs(x) > t`), or 0 if the width cuts nothing."""
     cut = np.zeros(table.a.size)
     if batch.width is None or np.isinf(batch.width).all():
         return cut
@@ -189,8 +188,8 @@ def _cut(batch: ProblemBatch, table: Truncated) -> Reals:
 def _threshold_scale(batch: ProblemBatch, table: Truncated, cut: Reals, guess: Reals) -> Reals:
     """Return eps at given delta.
 
-    It is the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`, by Newton's method
-    for the logarithm of the sum in log eps, from the guess (nan: none), inside a bracket.
+    It is the root of `sum t_k - 1`, `t_k = 2 alpha_k w_k eps / (1 + w_k chi(lt eps) eps)`. Newton's method
+    solves for log eps inside a bracket; it starts at `guess`, unless that is nan.
     """
     gain = (2 * batch.alpha * batch.weight).sum(axis=1)
     low = np.log(1.0 / gain)
@@ -307,12 +306,12 @@ FACTORS = StudentUpdate(_factors_start, _factors_step, _factors_slope, cuts=True
 
 
 def through_softmax(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Solve one problem after the other by tokens, beta and alpha, each from the solution before."""
+    """Predict the problems one after the other, each from the previous solution."""
     return softmax.predictions(problems, FACTORS, report)
 
 
 def through_attended_key(problems: list[Problem], report: Callable[[int], object]) -> list[Prediction]:
-    """Solve one problem after the other. The loss is convex, so every start leads to the same point."""
+    """Predict the problems one after the other. The loss is convex, so no start changes the result."""
     return softmax.predictions(problems, FACTORS, report, attended_key.solve)
 
 
@@ -361,7 +360,7 @@ def train_untied(problem: Problem, risk: Risk, rng: np.random.Generator, check: 
 
 
 def _is_small(decay: float, risk: Risk, unknowns: int) -> bool:
-    """Whether to try splitting: a small decay, a quadratic loss, fewer observations than unknowns."""
+    """Whether to try splitting: the decay is small, the loss quadratic, and observations are few."""
     return 0 < decay < SMALL_WEIGHT_DECAY and risk.output.quadratic and risk.labels.size < unknowns
 
 
