@@ -261,7 +261,10 @@ class Result:
         return self.for_plotting()._with_tables(makers)
 
     def for_plotting(self) -> Result:
-        """Return the result. If it has a single case, add the tables that are made only for charts."""
+        """Return this result with the tables that are made only for charts.
+
+        If it does not have exactly one case, it is returned unchanged.
+        """
         makers = {spec.name: spec.on_plot for spec in self.verb.tables}
         return self._with_tables(makers) if len(self) == 1 else self
 

@@ -159,9 +159,10 @@ class SettingRule:
 
     @property
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """The pairs (setting, attribute) that decide whether this setting has an effect.
+        """The conditions under which this setting has an effect, as pairs (other setting, attribute).
 
-        In each pair, the attribute of the variant that is chosen for the setting must be true.
+        A pair is met if the variant chosen for the other setting has a true value of the attribute. All
+        pairs must be met.
         """
         match self.active_if:
             case (str() as owner, str() as attribute):

@@ -248,12 +248,13 @@ def _head(
     pair: tuple[Reals, Reals],
     reader: ScoreReader | None,
 ) -> tuple[Spectrum, tuple[Root, Root]]:
-    """Return the spectrum of one head's matrix, and the triangular factors of the pair it is stored as.
+    """Return the spectrum of one head's matrix, and the triangular factors of its two stored factors.
 
     Args:
         pair: the two stored factors, whose product is the head's matrix.
-        reader: measures how large the head's queries and keys can be, from the same factorisation. If it is
-            None, the spectrum has no `scores`.
+        reader: measures how large the head's queries and keys can be. It reuses the triangular factors that
+        are
+            computed here. If it is None, the spectrum has no `scores`.
     """
     left, right = (factor.astype(np.float64, copy=False) for factor in pair)
     pair = left, right

@@ -76,7 +76,11 @@ class AttendedKey:
         return omega, omega + (apart - E) / q * omega + np.sqrt(Q * E / q) * abs(np.sin(theta)) * z
 
     def mean(self, values: Reals) -> float:
-        """Return the average of values (nodes, nodes), or (nodes, 1) if they do not depend on u*."""
+        """Return the average of `values` over omega and u*.
+
+        The values have the shape (nodes, nodes), with omega along the first axis and u* along the second. If
+        they do not depend on u*, the shape is (nodes, 1).
+        """
         weights = self._axis[1]
         over = values[:, 0] if values.shape[1] == 1 else values @ weights
         return float(weights @ over)

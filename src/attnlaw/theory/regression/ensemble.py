@@ -134,7 +134,10 @@ def feature_moments(name: str) -> tuple[float, float]:
 
 
 def feature_spectrum(features: int, inputs: int) -> tuple[Reals, Reals]:
-    """Return points and weights of the law of eigenvalues of F F^T/d, with the atom at zero."""
+    """Return points and weights for averages over the eigenvalues of F F^T/d.
+
+    If there are more features than inputs, the points include the atom at zero.
+    """
     law = MarchenkoPastur(inputs / features, scale=math.sqrt(features / inputs))
     points, weights = law.nodes()
     atoms = np.array(law.atoms).reshape(-1, 2)
