@@ -157,10 +157,7 @@ def _estimate(value: float, high: float | None) -> Estimate:
 
 
 def _logs(network: Network[Spectrum]) -> list[tuple[float, float]]:
-    """Return (ln gamma, ln alpha) of every matrix.
-
-    If a layer is applied several times, alpha is the sum over its applications.
-    """
+    """Return (ln gamma, ln alpha) of every matrix, with alpha summed over the applications of its layer."""
     sums = sum_alphas_by_layer(network, log_alpha(network))
     layers = zip(network.layers, sums, strict=True)
     return [(gamma, summed) for layer, summed in layers for _, gamma in log_sensitivities(layer).leaves()]

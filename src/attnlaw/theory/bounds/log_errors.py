@@ -36,11 +36,9 @@ class LogError:
 
     @classmethod
     def of(cls, spectrum: Spectrum, value: Callable[[Spectrum], float], norms: float) -> Self:
-        """Return the error of a logarithm that is computed from a spectrum.
+        """Return the error of a logarithm that `value` computes from an approximate spectrum.
 
         Args:
-            spectrum: an approximate spectrum.
-            value: function that computes the logarithm from a spectrum.
             norms: how much the errors of spectral norms may change the logarithm.
         """
         return cls(spectrum.spread(value) or 0.0, norms + (spectrum.bracket(value) or 0.0))
@@ -69,10 +67,7 @@ def combine_log_errors(terms: Iterable[tuple[Hashable, float, LogError]]) -> flo
 
 
 def with_upper_norms(network: Network[Spectrum]) -> Network[Spectrum] | None:
-    """Return the network with every approximate spectral norm raised by its error.
-
-    Returns None if all spectra are exact.
-    """
+    """Return the network with approximate spectral norms raised by their errors; None if all are exact."""
     if all(spectrum.is_exact for _, spectrum in network.leaves()):
         return None
     return network.map(

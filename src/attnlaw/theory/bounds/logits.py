@@ -60,10 +60,7 @@ PAST_FLOAT64 = "it exceeds float64"
 
 @dataclass(frozen=True)
 class Logits:
-    """Bound, typical size and probable maximum of the logits of one head; None if unknown.
-
-    If there is no bound, `reason` says why.
-    """
+    """Bound, typical size and probable maximum of a head's logits. `reason` says why there is no bound."""
 
     bound: float | None = None
     typical: float | None = None
@@ -94,11 +91,7 @@ def logit_bounds(model: Model) -> dict[MatrixLocation, Logits]:
 
 
 def head_logits(model: Model, location: MatrixLocation, block: Attention, sizes: ScoreSizes | None) -> Logits:
-    """Return the sizes of the logits of one head; if there is no bound, `reason` says why.
-
-    Args:
-        sizes: the measured sizes of queries and keys; None if they exceed float64.
-    """
+    """Return the sizes of the logits of one head. `sizes` is None if queries or keys exceed float64."""
     reason = why_no_bound(model, location, block)
     if sizes is None:
         return Logits(reason=reason or PAST_FLOAT64)

@@ -131,12 +131,7 @@ def _values(parts: Sequence[Contribution], depth: int) -> dict[str, Estimate]:
 def _log_proxy(
     parts: Sequence[Contribution], logs: Sequence[float], errors: Sequence[LogError | None], depth: int
 ) -> Estimate:
-    """Return ln(sum of contributions + sqrt(L)) with its error.
-
-    Args:
-        logs: ln of the contribution of each matrix.
-        errors: error of each logarithm; None if it is exact.
-    """
+    """Return ln(sum of contributions + sqrt(L)) with its error, from the logarithms of all contributions."""
     total = proxy(np.array(logs), depth)
     if all(error is None for error in errors):
         return Estimate(total)

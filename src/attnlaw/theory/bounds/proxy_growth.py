@@ -65,10 +65,7 @@ def growth(depth: ArrayLike, width: ArrayLike, log10_proxy: ArrayLike) -> Growth
 
 
 def _seed_spread(depth: Reals, width: Reals, y: Reals) -> float | None:
-    """Return the pooled standard deviation between models of equal depth and width.
-
-    Returns None if no two models have equal depth and width.
-    """
+    """Return the pooled standard deviation between models of equal depth and width, if there are any."""
     cells, cell = np.unique(np.column_stack([depth, width]), axis=0, return_inverse=True)
     cell = cell.ravel()
     freedom = y.size - len(cells)

@@ -46,10 +46,7 @@ MOST_STEPS = 60  # steps of Newton's method; as many halvings shrink [0, 2] belo
 
 @dataclass(frozen=True, eq=False)
 class Contribution:
-    """The contribution C(p) of one matrix, for all p on the grid and at the best p.
-
-    Errors are None if the spectrum and the scale are exact.
-    """
+    """The contribution C(p) of one matrix on the grid and at the best p. Exact values have the error None."""
 
     factors: MatrixFactors  # the matrix with gamma and alpha
     log_scale: float  # ln(gamma alpha L)
@@ -74,10 +71,7 @@ def index_grid(depth: int, hidden_size: int) -> NDArray[np.float64]:
 
 
 def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contribution:
-    """Compute C(p) of one matrix on the paper's grid of p, and the p that minimises it.
-
-    The minimum is found twice: on the grid, and over all p in [0, 2].
-    """
+    """Compute C(p) of one matrix on the paper's grid, and its minimum on the grid and over [0, 2]."""
     grid = index_grid(depth, hidden_size)
     log_scale = factors.log_gamma.value + factors.log_alpha.value + log(depth)
     curve = log_contribution(grid, factors.spectrum, log_scale, hidden_size)
@@ -111,10 +105,7 @@ def contribution(factors: MatrixFactors, depth: int, hidden_size: int) -> Contri
 def log_contribution(
     p: NDArray[np.float64], spectrum: Spectrum, log_scale: float, hidden_size: int
 ) -> NDArray[np.float64]:
-    """Return ln C at every index in `p`.
-
-    The value is -inf if C is zero. This happens for a zero matrix, and for scale 0 and p > 0.
-    """
+    """Return ln C at every index in `p`: -inf for a zero matrix, and for scale 0 if p > 0."""
     log_values = np.log(spectrum.above_tolerance)
     if log_values.size == 0:
         return np.full(p.shape, -np.inf)
@@ -130,12 +121,9 @@ def proxy(log_contributions: NDArray[np.float64], depth: int) -> float:
 
 
 def _log_error(factors: MatrixFactors, p: float, value: Callable[[Spectrum], float]) -> LogError | None:
-    """Return the error of ln C at p; None if the spectrum and the scale are exact.
+    """Return the error of ln C at p, which `value` computes from a spectrum; None if C is exact.
 
     ln C is linear in ln(scale) with slope p / (p + 2).
-
-    Args:
-        value: function that computes ln C from a spectrum.
     """
     spectrum = factors.spectrum
     if spectrum.is_exact and factors.log_scale_error is None:

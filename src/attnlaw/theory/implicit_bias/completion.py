@@ -49,10 +49,7 @@ class NoEndError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class FlowEnd:
-    """The factors at the end of a flow.
-
-    `residual` is the norm of G there, and `still` says whether the flow has stopped.
-    """
+    """The factors at the end of a flow, the norm of G there (`residual`), and whether it is `still`."""
 
     A: Reals
     B: Reals
@@ -210,10 +207,7 @@ class Completion:
         return np.asarray(self.matrix), np.asarray(self.mask), self.latent
 
     def start(self, seed: int) -> tuple[Reals, Reals]:
-        """Draw the factors A_0 and B_0 at the start.
-
-        A seed gives the same start in prediction and training.
-        """
+        """Draw the factors A_0 and B_0 of the start, which prediction and training share for each seed."""
         (n, m), k = self.arrays[0].shape, self.arrays[2]
         rng = np.random.default_rng(seed)
         return self.init * rng.standard_normal((n, k)), self.init * rng.standard_normal((k, m))

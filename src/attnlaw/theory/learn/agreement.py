@@ -60,10 +60,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparisons of all quantities.
-
-    `spectrum_distance` is the Kolmogorov-Smirnov distance of both spectra at the largest size.
-    """
+    """The comparisons of all quantities, and the Kolmogorov-Smirnov distance at the largest size."""
 
     comparisons: tuple[Comparison, ...]
     sizes: tuple[int, ...]

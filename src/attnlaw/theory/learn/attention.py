@@ -41,11 +41,7 @@ class Pairs:
     mirrored: bool = False  # whether a sample has each pair in both orders, and self pairs
 
     def visible_pairs(self, tokens: int, queries: int | None = None) -> tuple[tuple[int, int], ...]:
-        """Return the pairs (query, key) of a sample of T tokens.
-
-        Args:
-            queries: number of tokens that act as queries; None for all.
-        """
+        """Return the pairs (query, key) of a sample; the first `queries` tokens, or all, are queries."""
         return tuple((a, b) for a, b in self.places(tokens) if queries is None or a < queries)
 
     def count(self, tokens: int, queries: int | None = None) -> int:

@@ -54,11 +54,7 @@ def draw_matrices(samples: int, tokens: int, size: int, rng: np.random.Generator
 def draw_pairs(
     samples: int, tokens: int, pairs: str, size: int, rng: np.random.Generator, queries: int | None = None
 ) -> PairSensing:
-    """Draw sequences of Gaussian tokens, and separate keys if the pairs are crossed.
-
-    Args:
-        queries: number of tokens that act as queries; None for all.
-    """
+    """Draw sequences of Gaussian tokens, and separate keys if the pairs are crossed."""
     kind = PAIRS[pairs]
     x = rng.standard_normal((tokens if queries is None else queries, samples, size))
     z = rng.standard_normal((tokens, samples, size)) if kind.crossed else x
@@ -70,8 +66,8 @@ def draw_squares(
 ) -> SquareSensing:
     """Draw a Gaussian matrix for each pair of each sample.
 
-    If the pairs are mirrored, the two orders of a pair share one matrix, and the matrix of a token with
-    itself is symmetric, as tokens would show them.
+    If the pairs are mirrored, both orders of a pair share one matrix, and that of a token with itself is
+    symmetric.
     """
     rows = rng.standard_normal((samples * PAIRS[pairs].count(tokens, queries), size * size)) / np.sqrt(size)
     if PAIRS[pairs].mirrored:
@@ -226,13 +222,10 @@ def _weights_and_noise(problem: Problem, samples: int) -> tuple[Reals, Reals]:
 def fresh_fields(
     problem: Problem, sensing: str, matrix: Reals, target: Reals, rng: np.random.Generator
 ) -> tuple[Reals, Reals]:
-    """Return the fields of a student's matrix and of the target on `TEST_SEQUENCES` new samples.
+    """Return the fields of a student's matrix and of the target, both (d, d), on `TEST_SEQUENCES` new
+    samples.
 
     If students see Gaussian matrices, the fields are drawn directly from their covariance [[q, m], [m, Q]].
-
-    Args:
-        matrix: the student's matrix, (d, d).
-        target: the target's matrix, (d, d).
     """
     tokens, size, queries = problem.tokens, len(matrix), problem.observed_output.queries
     if SENSINGS[sensing].gaussian:

@@ -313,13 +313,7 @@ def outcome_of(
 def recovered_prediction(
     problem: Problem, E: float, residual: float, steps: int, threshold: float | None = None
 ) -> Prediction:
-    """Predict a student that recovers the target.
-
-    If E = 0, the recovery is exact. Otherwise the student is so close to the target that E is only a bound.
-
-    Args:
-        threshold: the threshold b of an exact recovery; None if the student has no threshold.
-    """
+    """Predict a student that recovers the target exactly (E = 0), or so closely that E is a bound."""
     target, is_exact = problem.target, E == 0
     how = outcome_of(residual, resolved=False)
     if is_exact:

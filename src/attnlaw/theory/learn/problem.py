@@ -218,10 +218,7 @@ class Problem(ProblemRules):
                 raise InputError(f"groups: the shares of {name} entries sum to {total:g}, expected 1")
 
     def _check_interpolation(self) -> None:
-        """Raise a `BadSetting` if there is no penalty and alpha is below the interpolation threshold.
-
-        Many matrices fit all labels there, so the minimiser is not unique.
-        """
+        """Raise a `BadSetting` if there is no penalty and too few samples for a unique minimiser."""
         student = self.student_spec
         if not student.penalised or student.interpolation is None:
             return
@@ -266,10 +263,7 @@ class Problem(ProblemRules):
 
     @property
     def sample_ratio(self) -> float:
-        """The number of samples divided by d^2 (alpha).
-
-        Raises a `BadSetting` if alpha is infinite, because there is no data set then.
-        """
+        """The number of samples divided by d^2 (alpha). An infinite alpha raises a `BadSetting`."""
         if self.alpha == math.inf:
             raise BadSetting("alpha", "is missing; give the number of samples over d^2")
         return self.alpha

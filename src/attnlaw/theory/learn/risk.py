@@ -201,12 +201,7 @@ class Risk:
 
 
 def linear_output(risk: Risk, what: str, remedy: str) -> Linear:
-    """Return the output of a risk, or raise an `InputError` if it is not linear.
-
-    Args:
-        what: name of the method in the message.
-        remedy: what the message suggests.
-    """
+    """Return the output of a risk, or raise an `InputError` with `what` and `remedy` if it is not linear."""
     if not isinstance(risk.output, Linear):
         raise InputError(f"{what}: the output is not linear; {remedy}")
     return risk.output

@@ -76,14 +76,7 @@ def leading_error(
     student: str = "factorized",
     attention: str = "tied",
 ) -> Reals:
-    """Return the errors E of the leading-order law for several values of N/d.
-
-    E is at most Q* = 1, the error before anything is learned.
-
-    Args:
-        gamma: exponent of the target.
-        ratios: values of N/d.
-    """
+    """Return the errors E of the leading-order law for several values of N/d, at most Q* = 1."""
     known = {name: student.for_attention(attention) for name, student in STUDENTS.items()}
     laws = {name: spec.leading["linear"] for name, spec in known.items() if spec and "linear" in spec.leading}
     if student not in laws:

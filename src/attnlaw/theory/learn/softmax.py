@@ -72,11 +72,7 @@ Start = tuple[float, float, float]  # (E, theta, V) at which the iteration begin
 
 @dataclass(frozen=True)
 class SoftmaxPoint:
-    """A fixed point with its quantities.
-
-    Args:
-        replicates: fixed points of other scrambles, whose scatter estimates the error.
-    """
+    """A fixed point with its quantities, and `replicates` from other scrambles that estimate its error."""
 
     E: float
     theta: float
@@ -216,10 +212,7 @@ def default_draws(problem: Problem) -> int:
 
 
 def check_size(problem: Problem, log2_draws: int | None = None) -> None:
-    """Raise an `InputError` if a problem has so many tokens that it does not fit into memory.
-
-    Every draw has several P x P arrays.
-    """
+    """Raise an `InputError` if the P x P arrays of all draws do not fit into memory."""
     draws = 1 << (log2_draws or default_draws(problem))
 
     def needed(T: int) -> int:

@@ -160,13 +160,10 @@ def _symmetric(alone: Reals, pair: Callable[[int, int, int], Reals]) -> Reals:
 
 
 def local_minimum(start: Reals, omega: Reals, y: Reals, precision: Reals, beta: float) -> tuple[Reals, Reals]:
-    """Find a local minimum of `l(v) + (v - omega)^T precision (v - omega)/2` for every draw.
+    """Return a local minimum (P, N) of `l(v) + (v - omega)^T precision (v - omega)/2` and its value (N,).
 
-    This is Newton's method with halved steps. It uses the Gauss-Newton matrix if the Hessian does not give a
-    descent.
-
-    Returns:
-        The minima (P, N) and their values (N,).
+    Newton's method with halved steps finds it. If the Hessian gives no descent, the Gauss-Newton matrix is
+    used.
     """
     minima, values = start.copy(), np.empty(start.shape[1])
     active = np.arange(start.shape[1])

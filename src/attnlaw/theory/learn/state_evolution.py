@@ -33,13 +33,10 @@ def state_evolution(problem: Problem) -> Prediction:
 
 
 def state_evolutions(problems: Sequence[Problem], progress: Progress | None = None) -> list[Prediction]:
-    """Predict what the students of several problems learn.
+    """Predict what the students of several problems learn, in the order of the problems.
 
-    Problems with the same target and student are solved together. The predictions are in the order of the
-    problems.
-
-    Args:
-        progress: function that is called with the number of problems solved and their total.
+    Problems with the same target and student are solved together. `progress` is called with the number of
+    problems solved and their total.
     """
     report, total = progress or no_progress, len(problems)
     groups: dict[tuple[str, str, str, bool, Target, int], list[int]] = {}

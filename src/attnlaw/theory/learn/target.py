@@ -95,10 +95,7 @@ class Target:
 
     @classmethod
     def power_law(cls, exponent: float, dimension: int) -> Target:
-        """Make the target with eigenvalues `s_k = A sqrt(d) k^-gamma` for k = 1..d.
-
-        Its second moment Q* approaches 1 as d grows.
-        """
+        """Make the target with eigenvalues `s_k = A sqrt(d) k^-gamma`, whose Q* approaches 1 as d grows."""
         return cls(
             "power-law",
             exponent=_validate_setting("target_exponent", exponent),
@@ -216,11 +213,7 @@ class Target:
 
 
 def whole_share(size: int, ratio: float, name: str) -> int:
-    """Return `size * ratio`, or raise an `InputError` if this is not a whole number of at least 1.
-
-    Args:
-        name: name of the ratio in the message.
-    """
+    """Return `size * ratio`, or raise an `InputError` if this is not a whole number of at least 1."""
     share = size * ratio
     if abs(share - round(share)) > 1e-9 * size or round(share) < 1:
         raise InputError(
@@ -242,10 +235,7 @@ def _power_law(exponent: float, dimension: int) -> Reals:
 
 
 def _mirrored(law: MarchenkoPastur | Discrete) -> Discrete:
-    """Return the law in which every value has both signs, each with half the weight.
-
-    A density is replaced by the nodes of a quadrature.
-    """
+    """Return the law, or its quadrature nodes, in which every value has both signs with half the weight."""
     points, weights = law.nodes() if isinstance(law, MarchenkoPastur) else (np.empty(0), np.empty(0))
     atoms = np.array(law.atoms).reshape(-1, 2)
     values = np.concatenate([points, atoms[:, 0]])
@@ -317,11 +307,7 @@ def _numbers(source: str) -> NDArray[np.float64]:
 
 
 def stated_target(case: Any, of_rank: Callable[[float], Target]) -> Target:
-    """Return the target of some settings: a rank, a power law or eigenvalues, and perhaps a spike.
-
-    Args:
-        of_rank: function that makes the target of a rank ratio.
-    """
+    """Return the target of some settings: a rank, a power law or eigenvalues, and perhaps a spike."""
     if case.target_eigenvalues is not None:
         bulk = read_target(case.target_eigenvalues)
     elif case.target_exponent is not None:

@@ -51,15 +51,7 @@ def relative_move(after: Reals, before: Reals) -> float:
 def descend(
     objective: Callable[[Reals], tuple[float, Reals]], start: Reals, tolerance: float, check: Check
 ) -> tuple[Reals, int]:
-    """Run L-BFGS until no entry of the gradient exceeds `tolerance`.
-
-    Args:
-        objective: returns value and gradient.
-        check: called in every step; it raises to stop the run.
-
-    Returns:
-        The end point and the number of steps.
-    """
+    """Run L-BFGS until no gradient entry exceeds `tolerance`; return the end point and number of steps."""
 
     def checked(w: Reals) -> tuple[float, Reals]:
         check()
@@ -98,11 +90,7 @@ def train_once(
     rng: np.random.Generator,
     check: Check,
 ) -> TrainingRun:
-    """Draw data, train the student, and measure what it has learned.
-
-    Args:
-        target: eigenvalues (d,) of the target; singular values if untied.
-    """
+    """Train a student on a target of these eigenvalues (untied: singular values), and measure the result."""
     teacher = np.diag(target) if problem.sides == 1 else hidden_target(target, rng)
     risk = draw_risk(problem, teacher, samples, sensing, rng)
     trained = problem.student_spec.train(problem, risk, rng, check)

@@ -52,10 +52,7 @@ NODES = 12
 
 
 def mean_sign_error(m: float, q: float, q1: float, learners: float) -> float:
-    """Return how often the mean of K learners has the wrong sign.
-
-    It is arccos(m/(q1 + (q - q1)/K)^(1/2))/pi.
-    """
+    """Return how often the mean of K learners has the wrong sign, arccos(m/(q1 + (q - q1)/K)^(1/2))/pi."""
     return math.acos(m / math.sqrt(q1 + (q - q1) / learners)) / math.pi
 
 
@@ -89,10 +86,7 @@ def teacher_given(m: float, q1: float, zeta: Reals) -> Reals:
 
 
 def gaussian_nodes() -> tuple[Reals, Reals]:
-    """Return nodes and weights for integrals over a standard normal.
-
-    They are finer towards 0, where votes and signs change.
-    """
+    """Return nodes and weights for integrals over a standard normal, finer near 0, where signs change."""
     graded = FAR * 0.5 ** np.arange(30)
     z, steps = panels(np.concatenate([-graded, graded, [0.0], np.arange(-FAR, FAR)]), NODES)
     return z, steps * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)

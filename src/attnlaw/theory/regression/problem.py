@@ -115,11 +115,7 @@ class Regression:
 
 
 def mixture(groups: Sequence[Group], shares: Sequence[float] | None = None) -> Reals:
-    """Return the covariance of a mixture of groups.
-
-    Args:
-        shares: shares of the groups in the mixture; None for the shares of the groups themselves.
-    """
+    """Return the covariance of a mixture of groups with these shares, by default the groups' own."""
     parts = [group.share for group in groups] if shares is None else shares
     covariances = _same_form([group.covariance for group in groups])
     if len({covariance.shape for covariance in covariances}) > 1:

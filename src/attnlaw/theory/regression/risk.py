@@ -152,11 +152,7 @@ def solve(problem: Regression) -> RidgeFixedPoint:
 
 
 def _form(problem: Regression) -> tuple[float, float]:
-    """Return the factors (rho, mu) of the ridge.
-
-    Raises:
-        InputError: if the ridge is 0 and the fit is not unique.
-    """
+    """Return the factors (rho, mu) of the ridge, or raise an `InputError` if the fit is not unique."""
     n, p = problem.samples, problem.dimension
     if problem.ridge > 0:
         return (1.0, problem.ridge) if n < p else (problem.ridge, 1.0)

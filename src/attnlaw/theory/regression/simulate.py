@@ -82,11 +82,7 @@ def simulate_kernel_ridge(problem: Regression, kernel: str, seeds: int = 8, seed
 
 
 def group_of_samples(problem: Regression) -> NDArray[np.intp]:
-    """Return the number of the group of each sample.
-
-    Raises:
-        InputError: if a group would have a fraction of a sample.
-    """
+    """Return the group index of each sample, or raise an `InputError` if group sizes are not whole."""
     counts = problem.shares * problem.samples
     if np.abs(counts - counts.round()).max() > 1e-6:
         raise InputError(

@@ -135,10 +135,7 @@ class MeasuredTwoLayer:
 
 
 def simulate_two_layer(problem: Regression, scale: float, seeds: int = 8, seed: int = 0) -> MeasuredTwoLayer:
-    """Draw data and random starts of this scale, and measure the risk at the limit of the flow.
-
-    The limit is computed in closed form.
-    """
+    """Draw data and random starts, and compute the risk at the limit of the flow in closed form."""
     theta, target = np.asarray(problem.signal), problem.covariances[1]
     excess, norms = [], []
     for rng in generators(seed, seeds):

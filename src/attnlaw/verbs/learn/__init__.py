@@ -248,10 +248,7 @@ def density_rows(prediction: Prediction, points: int = 300) -> Densities:
 
 
 def run(cases: Sequence[LearnSettings], progress: Progress) -> Iterator[DetailedPrediction | InputError]:
-    """Yield a prediction for each case, or the error if the case is not possible.
-
-    Cases that share a target and a student are solved together.
-    """
+    """Yield a prediction or error for each case, solving those that share target and student together."""
     problems = [attempt(checked_problem, case) for case in cases]
     fit = [problem for problem in problems if not isinstance(problem, InputError)]
     solved = iter(state_evolutions(fit, progress))
@@ -270,10 +267,7 @@ def checked_problem(case: LearnSettings) -> Problem:
 
 
 def _batch_key(case: LearnSettings) -> Hashable:
-    """Return the key of a case; cases with equal keys can be solved at once with exactly the same results.
-
-    Returns None if the theory of the student solves one case at a time.
-    """
+    """Return a key that is equal for cases that can be solved at once; None if each is solved alone."""
     kinds = ("rank", "exponent", "dimension", "eigenvalues", "spike")
     target = [getattr(case, f"target_{kind}") for kind in kinds]
     at_once = case.observed_output.name in STUDENTS[case.student].batched_outputs
@@ -281,10 +275,7 @@ def _batch_key(case: LearnSettings) -> Hashable:
 
 
 def train(cases: Sequence[LearnSimulationSettings], progress: Progress) -> Iterator[Measurement | InputError]:
-    """Yield the measurement of each case, or its error.
-
-    The cases run one after the other, and the students of a case run in threads.
-    """
+    """Yield the measurement or error of each case. The students of one case are trained in threads."""
     done, total = 0, sum(case.seeds for case in cases)
     for case in cases:
         try:

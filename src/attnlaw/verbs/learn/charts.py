@@ -130,12 +130,7 @@ def scaling(view: ChartView) -> Drawings:
 
 
 def scaling_law(rows: pl.DataFrame, y: str) -> alt.LayerChart:
-    """Draw the errors of the full equations (solid) and of the leading-order law (dashed).
-
-    Args:
-        rows: a table with the columns observations, label, estimation_error and leading_error.
-        y: title of the vertical axis.
-    """
+    """Draw estimation_error (solid) and leading_error (dashed) of `rows` over observations, by label."""
     scale = alt.Scale(type="log", nice=False)
     ticks = log_axis(rows["observations"])
     across = alt.X("observations:Q", title="observations N/d", scale=scale, axis=ticks)
@@ -193,13 +188,7 @@ def split(view: ChartView) -> Drawings:
 
 
 def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
-    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error.
-
-    Args:
-        rows: a table with the columns alpha, part and value.
-        x: title of the horizontal axis.
-        y: title of the vertical axis.
-    """
+    """Draw stacked areas of `value` over `alpha`, with a colour for each `part` of the error."""
     base = alt.Chart(inline_data(rows)).mark_area()
     return base.encode(
         x=alt.X("alpha:Q", title=x, scale=alt.Scale(nice=False)),
@@ -210,9 +199,8 @@ def draw_parts(rows: pl.DataFrame, x: str, y: str) -> alt.Chart:
 
 @chart("Spectrum of the learned matrix", "Line: the predicted density of the learned matrix's eigenvalues.")
 def spectrum(view: ChartView) -> Drawings:
-    """Draw the predicted density of the learned spectrum.
-
-    If students with the same settings were trained, bars show their eigenvalues.
+    """Draw the predicted density of the learned spectrum, with bars for trained students of the same
+    settings.
     """
     lines = view.frame("predicted_spectra", "x", "density")
     for case, case_lines in rows_by_case(lines, varying_settings(lines, view.settings)):
@@ -225,12 +213,7 @@ def spectrum(view: ChartView) -> Drawings:
 
 
 def _spectrum(view: ChartView, case: dict[str, Any], rows: pl.DataFrame, density: pl.DataFrame) -> Drawing:
-    """Draw the spectrum of one case.
-
-    Args:
-        case: the settings that distinguish this case from the others.
-        density: the predicted density, with the columns x, density and detail (number of the interval).
-    """
+    """Draw the spectrum of the case that the settings `case` distinguish from the others."""
     notes, name, values = [], "", None
     if view.simulation is not None:
         students = view.same_settings(view.simulation.rows, rows)

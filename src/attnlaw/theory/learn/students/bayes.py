@@ -38,10 +38,7 @@ SMALLEST = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class BayesPoint:
-    """The solution of the equations for a batch of problems.
-
-    `resolved` is False if the error is zero up to rounding (exact recovery).
-    """
+    """The solution for a batch of problems; `resolved` is False if the error is zero up to rounding."""
 
     a: Reals
     E: Reals
@@ -65,14 +62,11 @@ def denoising_error(target: Target, a: Reals) -> Reals:
 
 
 def solve(target: Target, information: Information, size: int) -> BayesPoint:
-    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem of a batch.
-
-    If there are several solutions, the one with the largest error is returned.
+    """Solve `qhat = information(E(a))`, `a^2 = 1/qhat`, for each problem; return the root of largest error.
 
     Args:
         information: function that returns qhat, given the errors E and the indices of some problems. It must
             decrease with E.
-        size: number of problems.
     """
     Q = target.second_moment
     every = np.arange(size)
