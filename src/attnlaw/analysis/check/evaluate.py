@@ -43,10 +43,7 @@ def evaluate(rule: GateRule, rows: pl.DataFrame, old: pl.DataFrame | None = None
 
 
 def _judge_aggregate(rule: GateRule, over: str, known: pl.DataFrame, lost: tuple[FailedRow, ...]) -> Verdict:
-    """Judge one number that is computed from all rows, such as their maximum.
-
-    Rows that are gone or have no value (`lost`) fail the rule, whatever the number is.
-    """
+    """Judge one number of all rows, such as the maximum. Rows in `lost` (gone, or no value) always fail."""
     value = getattr(known[COMPARED], over)() if known.height else None
     held = value is not None and bool(pl.select(rule.condition.holds(pl.lit(float(value)))).item())
     outcome = PASSED if held and not lost else FAILED
@@ -76,10 +73,7 @@ def _verdict(rule: GateRule, outcome: str, *counted: Any, **more: Any) -> Verdic
 
 
 def select(rule: GateRule, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that a rule is about.
-
-    In a rule, negative layer numbers count from the last layer of the table.
-    """
+    """Return the rows that a rule is about. Negative layer numbers in a rule count from the last layer."""
     chosen = [_plain(rows, name).is_in(list(values)) for name, values in rule.where.items()]
     if rule.layers is not None:
         depth = int(rows["layer"].max() or 0) + 1 if rows["layer"].count() else 0  # type: ignore[arg-type]
@@ -132,10 +126,7 @@ def _add_row_numbers(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def _value(rule: GateRule) -> pl.Expr:
-    """Return the rule's column as values that can be compared.
-
-    NaN becomes null, because polars treats NaN as the largest number.
-    """
+    """Return the rule's column with null for NaN, because polars treats NaN as the largest number."""
     column = pl.col(rule.column.name)
     if rule.column.kind == "text" or (rule.column.kind == "bool" and rule.over is None):
         return column

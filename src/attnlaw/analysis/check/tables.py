@@ -87,10 +87,7 @@ Identity = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 def identity(rule: str, location: dict[str, Any]) -> Identity:
-    """Return the identity of a finding: its rule and its location.
-
-    The value is not part of it, so a finding stays the same when its value changes.
-    """
+    """Return what identifies a finding even if its value changes: its rule and its location."""
     return rule, tuple((name, location[name]) for name in LOCATION if name in location)
 
 

@@ -31,10 +31,7 @@ STATUS_FAILED = 3
 
 @dataclass(frozen=True)
 class FailedRow:
-    """A row that fails a rule, with its location and its value.
-
-    `why` is the reason for the failure if the value does not show it.
-    """
+    """A row that fails a rule. `why` is the reason for the failure if the value does not show it."""
 
     location: Location
     value: Any = None
@@ -86,8 +83,7 @@ class Verdict:
 class GateFinding:
     """A finding of an audit at the level that the rule file gives it.
 
-    Args:
-        known: whether the baseline has the same finding. Known findings do not fail the gate.
+    It is `known` if the baseline has the same finding. Known findings do not fail the gate.
     """
 
     rule: str

@@ -34,7 +34,7 @@ class Share:
 
     @property
     def z(self) -> float | None:
-        """The z-score of the share under its null; None if the null has no spread."""
+        """The z-score of the share under `null`; None if `null` has no spread."""
         if not self.null.error:
             return None
         return (self.value - self.null.value) / self.null.error
@@ -71,11 +71,7 @@ def matrix_share(directions: Reals, update: Reals, values: Reals) -> Share:
 def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = None) -> Share | None:
     """Return the share of one half (dA B) of a head's update in some directions; None if the half is zero.
 
-    Args:
-        directions: orthonormal columns.
-        factor: the change dA of a factor, n x d.
-        other: the other factor B, d x m.
-        n: dimension of the whole space, if the rows are coordinates in a subspace of it.
+    `factor` is dA, and `other` is B. `n` is the dimension of the whole space, if rows are in a subspace.
     """
     n, k = n or directions.shape[0], directions.shape[1]
     gram = other @ other.T
@@ -89,10 +85,7 @@ def half_share(directions: Reals, factor: Reals, other: Reals, n: int | None = N
 
 
 def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
-    """Return the mean and standard deviation of the share of rounding errors in some directions.
-
-    `steps` (n x m) has the rounding step of each weight. The columns of `directions` (n x k) are orthonormal.
-    """
+    """Return the mean and standard deviation of the share of rounding errors in orthonormal directions."""
     projector = directions @ directions.T
     inside = np.diag(projector).copy()
     variances = steps**2 / 12
@@ -107,8 +100,7 @@ def rounding_share_null(directions: Reals, steps: Reals) -> Estimate:
 def rounded_half_null(directions: Reals, steps: Reals, other: Reals, uniform: Estimate) -> Estimate:
     """Return the share of one half of a head's update that is expected if its factor was only rounded.
 
-    The mean follows from the rounding steps. The standard deviation is that of `uniform`, the estimate for
-    random vectors.
+    The standard deviation is that of `uniform`, the estimate for random vectors.
     """
     weights = (steps**2 @ np.sum(other**2, axis=1)) / 12
     inside = np.sum(directions**2, axis=1)

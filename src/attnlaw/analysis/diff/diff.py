@@ -27,10 +27,7 @@ from attnlaw.spectra.measure import Selection
 
 @dataclass(frozen=True, eq=False)
 class Diff:
-    """A model compared with its base.
-
-    The columns of the tables are declared in `attnlaw.analysis.diff.columns`.
-    """
+    """A model compared with its base. `attnlaw.analysis.diff.columns` declares the columns of the tables."""
 
     quantities: dict[str, Any]
     maps: pl.DataFrame

@@ -75,7 +75,7 @@ STRANGE, SHARED, COMPARABLE = 0.5, 0.25, 0.5
 def matrix_moves(before: Reals, after: Reals, shape: tuple[int, int], size: float, count: int) -> Reals:
     """Return how far the first `count` singular values of a matrix moved, as z-scores under noise.
 
-    The formula is at the head of this module. `size` is the Frobenius norm of the update.
+    `size` is the Frobenius norm of the update.
 
     >>> matrix_moves(np.array([4.0, 1.0]), np.array([4.5, 1.0]), (2, 2), size=0.2, count=1)
     array([4.97333333])
@@ -337,10 +337,7 @@ def _direction_numbers(comparison: _MapComparison, share: Any, moves: Any) -> di
 
 
 def _outliers(values: Reals, shape: tuple[int, int], inner: int | None) -> int | None:
-    """Return how many singular values are beyond the edge of the random reference.
-
-    None if more than a quarter of all values are zero.
-    """
+    """Count the singular values beyond the edge of the random reference; None if too many are zero."""
     if not values[0] > 0:
         return None
     kept = np.where(values > RANK_TOLERANCE * min(shape) * values[0], values, 0.0)

@@ -32,10 +32,7 @@ NOT_REAL = ("int", "uint", "bool", "complex", "i8", "i16", "i32", "i64")
 
 @dataclass(frozen=True)
 class TensorPair:
-    """Two tensors that correspond to each other, or two parts of tensors that fill the same role.
-
-    If only one model has the tensor, the name in the other model is None.
-    """
+    """Two tensors, or parts of them, with the same role. A name is None if that model has no tensor."""
 
     base: str | None
     model: str | None
@@ -45,7 +42,7 @@ class TensorPair:
 
     @property
     def name(self) -> str:
-        """Name of the pair in reports: that of the base if the base has the tensor, otherwise the model's.
+        """Name of the pair in reports: the base's name of the tensor, or the model's if the base has none.
 
         If only one role is compared, it is the name of the tensor that fills no other role.
         """
@@ -57,10 +54,7 @@ class TensorPair:
 
 
 def pair_tensors(base: Model, model: Model) -> list[TensorPair]:
-    """Pair every stored tensor of both models, in the order of the base.
-
-    Tensors that only the model has come last.
-    """
+    """Pair the stored tensors of both models, in the order of the base, then those of the model alone."""
     base_roles, model_roles = roles(base), roles(model)
     pairs = list(_pair_by_role(base_roles, model_roles))
     pairs += _vectors(base, model, base_roles, model_roles)
@@ -264,9 +258,9 @@ def match_neurons(base: Reals, model: Reals) -> NDArray[np.intp] | None:
 
 
 def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
-    """Return whether the model's matrix is that of the base with its rows multiplied by different numbers.
+    """Return whether the model has the rows of the base, multiplied by different numbers (a folded gain).
 
-    This is what folding a gain into it does. `rounding` is the Frobenius norm of the model's rounding errors.
+    `rounding` is the Frobenius norm of the model's rounding errors.
     """
     squares = np.sum(base**2, axis=1)
     ratios = np.sum(base * model, axis=1) / np.maximum(squares, 1e-300)
@@ -277,7 +271,7 @@ def is_folded(base: Reals, model: Reals, rounding: float) -> bool:
 def heads_in_place(cosines: Iterable[Reals]) -> bool:
     """Return whether every head is so similar to the head with the same number that none can have moved.
 
-    `cosines` has for each kind of matrix the cosines of heads with the same number. Their mean is judged.
+    `cosines` has these similarities for each kind of matrix. Their mean is judged.
     """
     return bool((np.mean(list(cosines), axis=0) > SETTLED).all())
 

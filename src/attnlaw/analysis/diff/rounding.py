@@ -218,10 +218,7 @@ def edge(steps: Reals) -> float:
 
 
 def file_rounding(array: NDArray[Any], dtype: str) -> tuple[float, float]:
-    """Return the edge and the total variance of the rounding errors of a stored matrix.
-
-    The matrix is read a few rows at a time, to save memory.
-    """
+    """Return the edge and the total variance of the rounding errors of a stored matrix."""
     columns, largest, total = np.zeros(array.shape[1]), 0.0, 0.0
     for rows in row_blocks(array.shape):
         variances = stored_steps(array[rows], dtype) ** 2 / 12
@@ -280,11 +277,7 @@ def _coded_steps(weights: Reals) -> Reals:
 class Steps(Tensors):
     """A set of tensors that returns the rounding step of each weight instead of the weight.
 
-    Code that reads matrices and heads of a model can read their steps in the same way.
-
-    Args:
-        tensors: the stored tensors.
-        formats: formats that some tensors were rounded to, by name. The others have the steps of their file.
+    Tensors in `formats` have the steps of the format that they were rounded to, others those of their file.
     """
 
     def __init__(self, tensors: Tensors, formats: Mapping[str, Format] | None = None) -> None:

@@ -38,10 +38,7 @@ PLURALS = {"matrix": "matrices"}
 
 
 def model_verdicts(comparison: ModelComparison) -> list[str]:
-    """Return the names of the verdicts on the model, followed by those on its tensors.
-
-    Each group is in the order of its table of verdicts.
-    """
+    """Return the names of the verdicts on the model, followed by those on its tensors."""
     maps = [map_change for _, map_change in comparison.maps]
     ranks = [map_change.numbers.get("rank") for map_change in maps]
     cosines = [
@@ -116,10 +113,7 @@ def location_name(location: MatrixLocation) -> str:
 
 
 def sentence(comparison: ModelComparison, verdicts: Sequence[str]) -> str:
-    """Summarise a comparison in one line.
-
-    The line has the verdicts on the model, then the changes of its matrices, then those of other tensors.
-    """
+    """Summarise a comparison in one line: verdicts, changes of matrices, changes of other tensors."""
     every = [change.verdict for _, change in comparison.tensors]
     if every and set(every) == {"identical"}:
         return f"identical: all {len(every)} tensors are equal"

@@ -55,11 +55,7 @@ class TensorChange:
 
 
 def compare_tensors(base: NDArray[Any], model: NDArray[Any], dtype: str) -> TensorChange:
-    """Compare two tensors.
-
-    Args:
-        base, model: the arrays as they were read.
-        dtype: the data type that the model's file names.
+    """Compare two tensors. `dtype` is the data type that the model's file names.
 
     >>> base = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
     >>> found = compare_tensors(base, base.astype(np.float16), "float16")
@@ -123,10 +119,7 @@ class _Sums:
 
 
 def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
-    """Return the sums over all entries; None if an entry is not finite.
-
-    A few rows are read at a time, to save memory.
-    """
+    """Return the sums over all entries; None if an entry is not finite."""
     if not base.size:
         return _Sums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
     top = float(np.max([np.max([array.max(), -array.min()]) for array in (base, model)]))  # keeps NaN
@@ -149,10 +142,7 @@ def _sum_entries(base: NDArray[Any], model: NDArray[Any]) -> _Sums | None:
 
 
 def _compare_reshaped(base: NDArray[Any], model: NDArray[Any]) -> TensorChange:
-    """Compare two tensors of different shapes.
-
-    If only the number of rows differs, the rows that both have are compared.
-    """
+    """Compare tensors of different shapes. If only the number of rows differs, compare the common rows."""
     if base.ndim != model.ndim or base.shape[1:] != model.shape[1:]:
         return TensorChange("reshaped")
     rows = min(len(base), len(model))
@@ -175,10 +165,7 @@ def _verdict(update: Reals, values: Reals, rank: int, rounding: float, sums: _Su
 
 
 def _random_sign_norm_bound(update: Reals) -> float:
-    """Return an upper bound for the largest singular value of the update with random signs on its entries.
-
-    The bound is that of Bandeira and van Handel (2016).
-    """
+    """Bound the largest singular value of the update with random signs (Bandeira and van Handel, 2016)."""
     columns, rows = (np.einsum(f"ij,ij->{side}", update, update).max() for side in "ji")
     largest = max(float(update.max()), -float(update.min()))
     return float(np.sqrt(columns) + np.sqrt(rows) + 2 * largest * np.sqrt(np.log(sum(update.shape))))

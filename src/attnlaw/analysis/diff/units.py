@@ -91,10 +91,7 @@ class ModelPair:
 
     @cached_property
     def format_steps(self) -> Model:
-        """The base with rounding steps instead of weights.
-
-        If the model has a rounded copy of a tensor, the steps are those of the copy's format.
-        """
+        """The base with rounding steps: of the format that the model rounds to, otherwise of the file."""
         formats = {
             tensor_pair.base: change.format
             for tensor_pair, change in self.changes
@@ -160,10 +157,7 @@ class AttentionUnit:
         return UnitChanges(tuple(maps), order is not None, regauged, folded)
 
     def _head_order(self, models: ModelPair) -> list[int] | None:
-        """Return for each base head its head in the model; None if the order is the same.
-
-        Matrices QK and VO are in memory at the same time only if some head may have moved.
-        """
+        """Return for each base head its head in the model; None if the order is the same."""
 
         def read(kind: str) -> tuple[list[HeadFactors], list[HeadFactors]]:
             base_factors = _read_factors(models, self.base, models.base, kind)

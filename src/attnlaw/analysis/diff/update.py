@@ -86,10 +86,7 @@ def product_inner(left0: Reals, right0: Reals, left1: Reals, right1: Reals) -> f
 
 @lru_cache(maxsize=32)
 def _unit_noise(n: int, d: int, seed: int) -> tuple[Reals, Reals]:
-    """Draw the noise G and T (see the head of this module) for the deviation tau = 1.
-
-    A cache returns the same noise for all heads of one shape.
-    """
+    """Draw the noise G and T (see the head of this module) for tau = 1, once for all heads of a shape."""
     rng = np.random.default_rng([seed, n, d])
     span = min(n, d)
     inside, beside = rng.standard_normal((span, d)), np.zeros((d, d))
@@ -144,8 +141,6 @@ class ProductVectors:
     def of(cls, left: Reals, right: Reals) -> ProductVectors:
         """Compute the singular values and vectors of a product from its factors, n x d and d x m.
 
-        It takes the QR factorisations of both factors and the SVD of a d x d core.
-
         >>> found = ProductVectors.of(np.array([[3.0], [4.0]]), np.array([[0.0, 2.0]]))
         >>> found.values, abs(found.leading("left", 1)).ravel()
         (array([10.]), array([0.6, 0.8]))
@@ -165,10 +160,7 @@ class ProductVectors:
         return (self.left if side == "left" else self.right)[:, :count]
 
     def coordinates(self, side: Side, vectors: Reals) -> Reals:
-        """Return the inner products of the singular vectors of a side with some vectors.
-
-        Rows of the result belong to singular vectors, columns to the columns of `vectors`.
-        """
+        """Return the inner products of the singular vectors of a side (rows) with some vectors (columns)."""
         return (self.left if side == "left" else self.right).T @ vectors
 
 
@@ -190,10 +182,7 @@ class MatrixVectors:
 
     @classmethod
     def first(cls, matrix: Reals, count: int) -> MatrixVectors:
-        """Compute the first `count` singular values and vectors of a matrix.
-
-        If `count` is small, the Lanczos method computes them. Otherwise a partial eigendecomposition does.
-        """
+        """Compute the first `count` singular values and vectors of a matrix."""
         size = min(matrix.shape)
         if count <= FEW * size:
             start = np.random.default_rng(0).standard_normal(size)

@@ -192,11 +192,9 @@ def _exact_norms(out: Any, states: Sequence[Any]) -> Reals:
 def _power_iteration(
     out: Any, states: Sequence[Any], batch: Batch, seed: int, tolerance: float
 ) -> tuple[Reals, list[int], list[float], bool]:
-    """Compute A of every layer and input by power iteration.
+    """Compute A (layers x inputs) by power iteration.
 
-    Returns:
-        A (layers x inputs), the number of rounds of each layer, the largest residual of each layer, and
-        whether all layers converged.
+    The other results are the rounds and the largest residual of each layer, and whether all converged.
     """
     import torch
 
@@ -235,11 +233,7 @@ def _per_input(values: Any, like: Any) -> Any:
 
 @contextmanager
 def _twice_differentiable(network: Classifier) -> Iterator[None]:
-    """Choose attention kernels that have a second derivative.
-
-    Raises:
-        InputError: if the network uses a kernel without one.
-    """
+    """Choose attention kernels with a second derivative. Raise an `InputError` if the network has others."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     try:

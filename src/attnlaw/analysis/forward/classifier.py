@@ -73,11 +73,7 @@ class Classifier:
     classes: int  # number of logits K
 
     def logits(self, batch: Batch, enter: BlockInputHook | None = None) -> Any:
-        """Return the logits (B x K) at the position that is read.
-
-        Args:
-            enter: a function that gets what each block reads, and returns what the block reads instead.
-        """
+        """Return the logits (B x K) at the position that is read. `enter` may replace a block's input."""
         import torch
 
         if enter is not None and not self.blocks:
@@ -209,11 +205,7 @@ def batches(
     progress: Progress = no_progress,
     token_limit: int = BATCH_TOKENS,
 ) -> Iterator[Batch]:
-    """Yield batches of inputs of similar length.
-
-    A batch has at most `token_limit` tokens, or a single input. `progress` gets the number of finished
-    inputs.
-    """
+    """Yield batches of inputs of similar length: at most `token_limit` tokens, or a single input."""
     read = choose_positions([len(tensor) for tensor in inputs.sequences], network, positions, seed)
     order = sorted(range(len(inputs)), key=lambda place: len(inputs.sequences[place]))
     places: list[int] = []
@@ -232,10 +224,7 @@ def batches(
 def choose_positions(
     lengths: Sequence[int], network: Classifier, positions: str | Sequence[int], seed: int
 ) -> NDArray[np.int64]:
-    """Return the position to read in each input.
-
-    It is the last position, one drawn from the second half ("sample"), or the given one.
-    """
+    """Return the position to read in each input: the last, one from the second half, or the given one."""
     ends = np.asarray(lengths) - 1
     if not network.causal:
         return ends
@@ -301,10 +290,7 @@ def _copy_in_float64(model: Any, blocks: Sequence[Any] | None) -> tuple[Any, Seq
 
 
 def _find_blocks(module: Any) -> tuple[Any, ...]:
-    """Return the blocks of a model of `transformers`; empty if they are not found.
-
-    They are the first list of modules that has as many entries as the config has layers.
-    """
+    """Return the first list of modules with as many entries as the config has layers; empty if none has."""
     import torch
 
     layers = getattr(getattr(module, "config", None), "num_hidden_layers", None)

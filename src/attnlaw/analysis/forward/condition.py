@@ -83,10 +83,7 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class _LinearMap:
-    """A linear map of a network.
-
-    `norm_products` has |Z|_F |G|_F of every input. If a map is applied several times, the products are added.
-    """
+    """A linear map of a network. `norm_products` has for each input the sum of |Z|_F |G|_F over all uses."""
 
     name: str
     layer: int | None

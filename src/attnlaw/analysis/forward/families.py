@@ -176,10 +176,7 @@ def _first_in_batch(tensor: Any) -> Reals:
 
 
 def _affine(module: Any) -> Affine:
-    """Return the weight as (in, out) and the bias of a Linear or a Conv1D.
-
-    A Linear stores its weight as (out, in), a Conv1D as (in, out).
-    """
+    """Return the weight as (in, out) and the bias of a Linear or a Conv1D."""
     weight = module.weight.detach().numpy()
     weight = weight if type(module).__name__ == "Conv1D" else weight.T
     bias = np.zeros(weight.shape[1]) if module.bias is None else module.bias.detach().numpy()

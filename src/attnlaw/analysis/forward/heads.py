@@ -66,10 +66,7 @@ def random_like(weight: Reals, rng: np.random.Generator) -> Reals:
 
 @dataclass(frozen=True)
 class Participation:
-    """The participation number of a head, and two random references for it.
-
-    Each reference is the mean of 20 draws with its standard error.
-    """
+    """The participation number of a head, and two random references (means of 20 draws)."""
 
     value: float
     null: Estimate  # independent Gaussian queries and keys at the beta of the head

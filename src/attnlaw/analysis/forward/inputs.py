@@ -41,11 +41,7 @@ SPACE = "␣"
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of a model.
-
-    `library_tokenizer` is a tokenizer of the package `tokenizers`, or None if the model has no
-    tokenizer.json.
-    """
+    """The tokenizer of a model. `library_tokenizer` is None if the model has no tokenizer.json."""
 
     folder: str
     vocabulary: int

@@ -133,10 +133,7 @@ class Lens(BriefRepr):
 
     @property
     def median_rank_within(self) -> int | None:
-        """The median over heads of the rank that keeps every attention weight within 0.01 of its value.
-
-        None if `entrywise` was not measured.
-        """
+        """The median over heads of the rank that keeps every weight within 0.01; None if not measured."""
         return median_high(head.rank_within for head in self.entrywise) if self.entrywise else None
 
     @property

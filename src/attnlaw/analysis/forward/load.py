@@ -233,11 +233,7 @@ def _require_matching_shapes(model: Any, checkpoint: Model) -> None:
 
 
 def _copy_weights(model: Any, checkpoint: Model) -> None:
-    """Copy the tensors of the checkpoint into the model.
-
-    Raises:
-        InputError: if a tensor has NaN or infinity.
-    """
+    """Copy the tensors of the checkpoint into the model, or raise an `InputError` if one is not finite."""
     import torch
 
     source, stored = checkpoint.tensors.source, _stored_names(model, checkpoint)

@@ -266,10 +266,7 @@ def relative_margins(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Margins:
-    """Measure the relative margin D of every input, on a network that is already open.
-
-    Unlike `measure_margins`, it accepts any number of inputs.
-    """
+    """Measure D of any number of inputs, on a network that is already open."""
     check_value("margin", margin, str, choices=MARGINS)
     check_value("at", at, int, minimum=0, maximum=max(0, len(network.blocks) - 1))
     spread, rows = HiddenSpread(), []
@@ -315,10 +312,7 @@ def compare_margins(a: Margins, b: Margins) -> Difference:
 
 
 def hard_margin(logits: Any) -> Any:
-    """Return the predicted logit minus the largest other logit.
-
-    If several logits are largest, the first of them is the prediction.
-    """
+    """Return the predicted logit minus the largest other logit. The first of equal logits is predicted."""
     top, predicted = logits.max(dim=1)
     return top - _without_predicted(logits, predicted).max(dim=1).values
 
@@ -353,10 +347,7 @@ def median_with_interval(values: Sequence[float]) -> Range:
 def _measure_batch(
     network: Classifier, batch: Batch, margin: str, at: int, spread: HiddenSpread
 ) -> list[dict[str, Any]]:
-    """Measure the inputs of a batch by one forward and one backward pass.
-
-    The hidden states that block `at` reads are added to `spread`.
-    """
+    """Measure a batch by one forward and one backward pass, and add what block `at` reads to `spread`."""
     import torch
 
     leaves = []

@@ -59,11 +59,7 @@ class Operator:
         )
 
     def dense(self) -> Reals:
-        """Return T as a matrix.
-
-        Raises:
-            InputError: if its size s D is above 4096.
-        """
+        """Return T as a matrix, or raise an `InputError` if its size s D is above 4096."""
         if self.size > DENSE_LIMIT:
             raise InputError(
                 f"the operator is {self.size} x {self.size} ({self.tokens} tokens of width {self.width}), "

@@ -123,10 +123,7 @@ REMARK_KINDS = (
 
 
 def head_remarks(heads: Sequence[Head], labels: Sequence[str]) -> tuple[HeadRemark, ...]:
-    """Return every remark that applies to a head, kind by kind.
-
-    Within a kind, the heads to which it applies most clearly come first.
-    """
+    """Return the remarks that apply to heads, kind by kind. The clearest case of each kind comes first."""
     remarks = []
     for kind in REMARK_KINDS:
         for head in sorted(filter(kind.holds, heads), key=kind.size, reverse=True):

@@ -60,10 +60,7 @@ def log10_worst_case(spectra: Network[Any]) -> list[float] | None:
 
 
 def log_worst_scales(spectra: Network[Any]) -> list[float] | None:
-    """Return ln of the worst-case scale (gamma alpha L) of every matrix, in the order of an audit's rows.
-
-    None if the network has no proxies (see `theory.bounds.proxies`).
-    """
+    """Return ln of the worst-case scale of every matrix; None if the network has no proxies."""
     if why_no_proxies(spectra) is not None:
         return None
     leaf_factors = [factors for _, factors in matrix_factors(replace(spectra, outside_layers=())).leaves()]
@@ -190,10 +187,7 @@ def _modules_of_blocks(network: Classifier) -> list[BlockModules]:
 def _margins_and_norms(
     network: Classifier, parts: Sequence[BlockModules], batch: Batch
 ) -> tuple[Any, Iterator[tuple[Key, Any]]]:
-    """Return the margins of a batch, and an iterator over the keys of matrices with the norms of dm/dM.
-
-    There is one nuclear norm for each input.
-    """
+    """Return the margins of a batch, and for each matrix its key and the nuclear norm of dm/dM by input."""
     import torch
 
     def enter(number: int, states: Any) -> Any:

@@ -21,10 +21,7 @@ ANNOUNCED_SECONDS = 60.0  # expected times above this are announced
 
 @dataclass(frozen=True, eq=False)
 class TokenMap:
-    """The influence of every input token on every output token.
-
-    `norms[i, j]` is |T_ij|_F, where T_ij is the D x D block of T from input token j to output token i.
-    """
+    """The influence of tokens: `norms[i, j]` is |T_ij|_F of the block of T from input j to output i."""
 
     norms: Reals
     errors: Reals  # standard errors, all zero if the norms are exact

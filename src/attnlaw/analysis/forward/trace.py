@@ -61,14 +61,10 @@ class Trace:
 
 
 def trace_forward(kind: str, model: Any, ids: Sequence[int]) -> Trace:
-    """Run a model on token ids, and freeze everything that depends on the input.
+    """Run a model without a head on token ids, and freeze everything that depends on the input.
 
-    X is `hidden_states[0]` of transformers, and F(X) is its `last_hidden_state`. Both are s x D.
-
-    Args:
-        kind: the model type, a key of `FAMILIES`.
-        model: the model without a head.
-        ids: the token ids.
+    X is `hidden_states[0]` of transformers, and F(X) is its `last_hidden_state`. `kind` is a key of
+    `FAMILIES`.
     """
     import torch
 

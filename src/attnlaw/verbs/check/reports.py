@@ -119,10 +119,7 @@ def relative_uri(path: str) -> str:
 
 
 def junit(models: Sequence[Verdicts]) -> str:
-    """Return a JUnit XML document.
-
-    Only what fails the gate is a failure. Lower levels and known findings appear as printed text.
-    """
+    """Return a JUnit XML document. Lower levels and known findings are printed text, not failures."""
     root = ElementTree.Element("testsuites", name="attnlaw check")
     root.extend(map(_suite, models))
     for count in ("tests", "failures", "skipped", "errors"):
@@ -269,10 +266,7 @@ def escaped(text: str, value: bool = False) -> str:
 
 
 def github_annotations(verdicts: Verdicts) -> list[str]:
-    """Return GitHub workflow commands, the most severe first.
-
-    GitHub shows only ten annotations of each level for a step.
-    """
+    """Return GitHub workflow commands, the most severe first, because GitHub shows only ten of each level."""
     messages = {rule.rule: (rule.level, str(rule)) for rule in verdicts.failed_rules}
     by_rule: dict[str, list[GateFinding]] = {}
     for finding in verdicts.new_findings:
@@ -303,10 +297,7 @@ WRITERS = {"junit": junit, "sarif": sarif, "markdown": markdown}
 
 
 def write_reports(models: Sequence[Verdicts], paths: Mapping[str, str | None]) -> None:
-    """Write a report in each format that has a path, and print the paths.
-
-    If one report cannot be written, none is.
-    """
+    """Write a report in each format that has a path, or none if one of them cannot be written."""
     wanted = {form: path for form, path in paths.items() if path is not None}
     write_all({Path(path): WRITERS[form](models).encode() for form, path in wanted.items()})
     for path in wanted.values():

@@ -114,10 +114,7 @@ def head_betas(view: ChartView) -> Drawings:
 
 
 def beta_dots(rows: pl.DataFrame, label: Callable[[str], str]) -> alt.LayerChart:
-    """Draw a dot for each head at its `layer` and `beta`, with lines at both thresholds.
-
-    If the thresholds differ between layers, the lines are at the largest.
-    """
+    """Draw a dot for each head at its `layer` and `beta`, and a line at the largest of each threshold."""
     points = rows.select("layer", "head", pl.col("beta").clip(lower_bound=MIN_BETA))
     marks = [{"beta": rows[name].max(), "mark": label(name)} for name in MARKS]
     shown = [*points["beta"], *(mark["beta"] for mark in marks)]

@@ -172,12 +172,7 @@ def _table(
     rows: Callable[[Any], Iterable[dict[str, Any]]],
     json: bool = True,
 ) -> TableSpec[MarginMeasurement]:
-    """Declare a table of margins whose rows name the model.
-
-    Args:
-        part: field of the measurement that the table needs. If it was not measured, there is no table.
-        rows: a function that returns the rows of a measurement.
-    """
+    """Declare a table of margins whose rows name the model. There is no table if `part` was not measured."""
 
     def with_model(measurement: MarginMeasurement) -> list[dict[str, Any]] | None:
         if getattr(measurement, part) is None:
