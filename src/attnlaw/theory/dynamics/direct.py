@@ -100,15 +100,14 @@ def flow(
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Compute the trajectory of a direct student. Return its arrays by the field names of `Trajectory`."""
+    """Return the arrays of a direct student's trajectory, by the field names of `Trajectory`."""
     return average_over_potentials(problem, lambda potential: _states(problem, potential, schedule))
 
 
 def spectrum(problem: Problem, schedule: Schedule) -> Law:
-    """Return the law of the student's eigenvalues at the last time.
+    """Return the law of the student's eigenvalues at the last time: scaled target plus Gaussian noise.
 
-    It is the law of the scaled target plus Gaussian noise. With an even output the student may learn -S*.
-    Then c1 is negative, and the law is mirrored.
+    With an even output the student may learn -S*. Then c1 is negative, and the law is mirrored.
     """
     state = _states(problem, potential_of(problem), schedule)[-1]
     if state.c1 == 0:

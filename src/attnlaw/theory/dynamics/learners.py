@@ -90,10 +90,7 @@ class _Symmetric:
 
 @dataclass(frozen=True)
 class Tied(_Symmetric):
-    """A tied student S = W W^T. `weights` is the factor W.
-
-    The start is scaled so that Tr S/d has exactly the value that the theory assumes.
-    """
+    """A tied student S = W W^T, whose start has exactly the Tr S/d that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:
@@ -116,10 +113,7 @@ class Tied(_Symmetric):
 
 @dataclass(frozen=True)
 class Direct(_Symmetric):
-    """A direct student, which trains the symmetric matrix S itself.
-
-    Its Gaussian start has the same Tr S^2/d as in the theory.
-    """
+    """A direct student S, whose Gaussian start has the Tr S^2/d that the theory assumes."""
 
     @staticmethod
     def _start(schedule: Schedule, size: int, rng: np.random.Generator) -> Reals:

@@ -40,9 +40,7 @@ MEHLER = 20  # orders of the series for two correlated rows; terms beyond are be
 
 
 def potential_of(problem: Problem) -> Potential:
-    """Return the potential of a problem's output.
-
-    If the output has several potentials (independent averages over draws), return the first.
+    """Return the potential of a problem's output (`potentials_of`), the first one if there are several.
 
     >>> potential_of(Problem(tokens=2)).gains(1.0, 0.5)
     (6.0, -6.0)
@@ -53,7 +51,7 @@ def potential_of(problem: Problem) -> Potential:
 def potentials_of(problem: Problem) -> tuple[Potential, ...]:
     """Return the potentials of a problem's output.
 
-    There is one, except for a softmax of three or more tokens. Then there are several independent averages
+    There is one, except for a softmax of three or more tokens. That output has several independent averages
     over random draws, and their scatter gives a standard error.
     """
     return POTENTIALS[problem.output](problem)
@@ -61,10 +59,7 @@ def potentials_of(problem: Problem) -> tuple[Potential, ...]:
 
 @dataclass(frozen=True)
 class LinearPotential:
-    """The potential of the linear output, whose labels are the scores.
-
-    `Q` is the size Q* of the target, and `noise` is the label noise Delta.
-    """
+    """The potential of the linear output, for a target of size Q = Q* and the label noise Delta."""
 
     tokens: int
     noise: float
@@ -84,10 +79,7 @@ class LinearPotential:
 
 @dataclass(frozen=True)
 class HermitePotential:
-    """The potential of an output that is a Hermite polynomial of a single score.
-
-    The polynomials are h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6.
-    """
+    """The potential of the outputs h_2 = (x^2-1)/sqrt 2 and h_3 = (x^3-3x)/sqrt 6 of a single score x."""
 
     order: int
     Q: float
@@ -168,26 +160,23 @@ class SoftmaxPotential:
         return 12 * float(np.sum(w * c * c)) + 4 * float(np.sum(basis * modes**2))
 
     def _outputs(self, q: float, m: float, V: float) -> tuple[Reals, Reals, Reals]:
-        """Return the outputs of student and target at the points of a quadrature, and its weights."""
+        """Return the student's outputs, the target's outputs, and the weights for averaging over them."""
         z, y, w = _rule(self._step(q, V))
         scale = self.beta * np.sqrt(3.0)
         scores = (m / np.sqrt(V)) * z[:, None] + np.sqrt(max(q - m * m / V, 0.0)) * y
         return scipy.special.expit(scale * scores), scipy.special.expit(scale * np.sqrt(V) * z)[:, None], w
 
     def _step(self, q: float, V: float) -> float:
-        """Return the step of the trapezoid rule, the same one for all q up to 2.5 V.
-
-        For a larger q, q/V is rounded up to a power of 2, so that few different rules are computed.
-        """
+        """Return the step of the trapezoid rule. Similar q share a step, so that few rules are computed."""
         outgrown = 1.0 if q <= 2.5 * V else 2.0 ** np.ceil(np.log2(q / V))
         return float(2 * np.pi**2 / (STEPS * self.beta * np.sqrt(3 * V * outgrown)))
 
 
 @lru_cache(maxsize=32)
 def _rule(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return the points z, the points y and the weights of the trapezoid rule for two independent normals.
+    """Return points z and y, and weights of shape (z, y), that average over two independent normals.
 
-    The weights have the shape (z, y). All integrands are even, so the points with z >= 0 are enough.
+    All integrands are even, so the points with z >= 0 are enough.
     """
     y = step * np.arange(-np.ceil(REACH / step), np.ceil(REACH / step) + 1)
     density = step * np.exp(-y * y / 2) / np.sqrt(2 * np.pi)
@@ -198,9 +187,10 @@ def _rule(step: float) -> tuple[Reals, Reals, Reals]:
 
 @lru_cache(maxsize=32)
 def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
-    """Return the weighted Hermite polynomials at the points z and y, and the factors of Mehler's series.
+    """Return weighted Hermite polynomials at the points z and y of `_rule`, and the factors 3^-(j+k) of
+    Mehler.
 
-    The factor of the polynomials j and k is `3^-(j+k)`. It is 0 for even j + k.
+    The factors for even j + k are set to 0.
     """
     z, y, _ = _rule(step)
     orders = np.arange(MEHLER)
@@ -212,10 +202,7 @@ def _hermite_series(step: float) -> tuple[Reals, Reals, Reals]:
 
 
 def _normalised(x: Reals) -> Reals:
-    """Return the normalised Hermite polynomials `He_k(x)/sqrt(k!)` for all k below `MEHLER`.
-
-    The last axis of the result runs over k.
-    """
+    """Return `He_k(x)/sqrt(k!)` for all k below `MEHLER`. The last axis of the result runs over k."""
     columns = [np.ones_like(x), x]
     for k in range(2, MEHLER):
         columns.append((x * columns[-1] - np.sqrt(k - 1) * columns[-2]) / np.sqrt(k))
@@ -289,13 +276,13 @@ def _jacobian(p: Reals) -> Reals:
 
 @lru_cache(maxsize=16)
 def _normals(dimension: int, draws: int, scramble: int) -> Reals:
-    """Return normal draws from a scrambled Sobol sequence, shape (draws, dimension)."""
+    """Return normal numbers from a scrambled Sobol sequence, as an array of shape (draws, dimension)."""
     sobol = scipy.stats.qmc.Sobol(dimension, scramble=True, rng=np.random.default_rng(scramble))
     return np.asarray(scipy.stats.norm.ppf(sobol.random(draws)))
 
 
 def _softmax_potentials(problem: Problem) -> tuple[Potential, ...]:
-    """Return a single potential for two tokens; for more tokens, one for each scrambled sequence."""
+    """Return one potential for two tokens, or one for each scrambled sequence for more tokens."""
     Q, beta, noise = problem.target.second_moment, problem.beta, problem.noise
     if problem.tokens == 2:
         return (SoftmaxPotential(beta, noise, Q),)

@@ -30,12 +30,9 @@ from attnlaw.theory.learn.problem import Problem
 
 
 def average_over_potentials(problem: Problem, flow: Callable[[Potential], Sequence[Any]]) -> dict[str, Any]:
-    """Compute a trajectory for each potential of a problem, and return the averaged arrays of `Trajectory`.
+    """Return the arrays of `Trajectory`, averaged over the potentials of a problem.
 
-    If there are several potentials, `error` has standard errors.
-
-    Args:
-        flow: a function that takes a potential and returns a state (with q, m, t and E) for each time.
+    `flow` takes a potential and returns a state for each time. Several potentials give standard errors.
     """
     tables = []
     for potential in potentials_of(problem):
@@ -68,14 +65,9 @@ def trajectory_arrays(
 
 
 def alignment(q: Reals, m: Reals, t: Reals, Q: float, mean: float, even: bool) -> Reals:
-    """Return the alignment rho at each time.
+    """Return the alignment rho at each time, or its absolute value if the output is `even`.
 
-    It is nan if the student or the target is proportional to the identity.
-
-    Args:
-        q, m, t: norm, overlap and trace of the student at each time.
-        Q, mean: Q* and t* of the target.
-        even: return the absolute value, because the output does not depend on the sign of the scores.
+    It is nan if the student or the target is proportional to the identity. `Q` and `mean` are Q* and t*.
     """
     variance, star = np.maximum(q - t * t, 0.0), max(Q - mean * mean, 0.0)
     if star <= 1e-12 * Q:
@@ -120,9 +112,8 @@ class StudentPath(BriefRepr):
 
     @property
     def samples(self) -> Reals | None:
-        """The number of samples seen, divided by d^2: tau/eta.
-
-        None for a gradient flow, which corresponds to infinitely many samples.
+        """The number of samples seen over d^2, tau/eta; None for a gradient flow, which sees infinitely
+        many.
         """
         eta = self.schedule.learning_rate
         return None if eta == 0 else self.time / eta

@@ -58,10 +58,7 @@ class PathRows(BriefRepr):
 
 @dataclass(frozen=True, repr=False)
 class TrajectoryRows(PathRows):
-    """A trajectory of theory with the rows of its tables.
-
-    `quantities` summarises the whole trajectory in one row.
-    """
+    """A trajectory of theory with the rows of its tables. `quantities` is one row about all times."""
 
     path: Trajectory
     spectra: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -85,10 +82,7 @@ class TrajectoryRows(PathRows):
 
 @dataclass(frozen=True, repr=False)
 class SgdRows(PathRows):
-    """Runs of SGD with the rows of their tables.
-
-    `quantities` summarises the runs at the last time in one row.
-    """
+    """Runs of SGD with the rows of their tables. `quantities` is one row about the last time."""
 
     path: MeasuredTrajectory
 
@@ -113,10 +107,7 @@ def snapshot_indices(times: int) -> NDArray[np.intp]:
 
 
 def _value_and_error(path: StudentPath, name: str, i: int) -> tuple[Any, float | None]:
-    """Return a quantity at time number i, and its standard error.
-
-    The value is None if it is not defined. The error is None if the value is exact.
-    """
+    """Return a quantity at time number i (None if undefined) and its standard error (None if exact)."""
     value = float(getattr(path, name)[i])
     if np.isnan(value):
         return None, None
@@ -155,7 +146,7 @@ def trajectory_with_rows(
 def _statics(path: Trajectory) -> list[dict[str, Any]]:
     """Return the errors of two students that keep all their samples, a row for each number of samples.
 
-    One student minimises the loss at its best weight decay. The other one is Bayes-optimal.
+    One student minimises the loss at its best weight decay. The other is Bayes-optimal.
     """
     samples = path.samples
     assert samples is not None
@@ -171,7 +162,7 @@ def _statics(path: Trajectory) -> list[dict[str, Any]]:
 
 
 def density_curve(law: Law, points: int) -> list[tuple[float, float]]:
-    """Return pairs (x, density) on every interval of a law. The points are denser near the ends."""
+    """Return pairs (x, density) on every interval of a law, closer together near the ends."""
     angles = np.linspace(0.0, np.pi, points + 2)[1:-1]
     x = np.sort(np.concatenate([piece.at(angles)[0] for piece in law.pieces] or [np.empty(0)]))
     return list(zip(x.tolist(), law.density(x).tolist(), strict=True))

@@ -167,7 +167,7 @@ def _train_student(
 
 @dataclass(frozen=True)
 class TimeComparison:
-    """A quantity at one time: by the theory, and as SGD implies it in the limit, with its standard error."""
+    """A quantity at one time: the value of the theory, and the value from SGD with its standard error."""
 
     quantity: str
     time: float

@@ -122,10 +122,8 @@ class TiedState:
 def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = None) -> TiedState:
     """Compute norm, overlap, trace and error of the student from log e and F on the nodes.
 
-    The formula `E = <(1/u - x)^2> + c <g/u>` of the error does not lose digits when S is close to S*.
-
-    Args:
-        guess: a value near log theta, from which the search starts.
+    The formula `E = <(1/u - x)^2> + c <g/u>` of the error does not lose digits when S is close to S*. The
+    search for log theta starts at `guess`.
     """
     x, p = start.x, start.p
     y, g, rest, inverse = (_positive if F.min() >= 0 else _signed)(start, log_e, F, guess)
@@ -141,7 +139,7 @@ def state_at(start: TiedStart, log_e: Reals, F: Reals, guess: float | None = Non
 
 
 def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes. No F may be negative.
+    """Return log theta, g, 1 - g and 1/u on the nodes, if no F is negative.
 
     The computation uses logarithms, because late in time theta e and F span hundreds of decades.
     """
@@ -153,7 +151,7 @@ def _positive(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> 
 
 
 def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Parts:
-    """Return log theta, g, 1 - g and 1/u on the nodes. Some F may be negative.
+    """Return log theta, g, 1 - g and 1/u on the nodes, if some F are negative.
 
     Newton's method finds the root of `theta - <F/(e + F/theta)>/kappa - 1/s` from above.
     """
@@ -171,13 +169,10 @@ def _signed(start: TiedStart, log_e: Reals, F: Reals, guess: float | None) -> Pa
 
 
 def log_theta(start: TiedStart, log_ratio: Reals, guess: float | None = None) -> float:
-    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log e - log F).
+    """Return y = log theta, the root of `<g> - 1 + kappa (1 - e^-y/s) = 0` with g = expit(y + log_ratio).
 
-    The left side increases in y and is negative at theta = 1/s. Newton steps stay inside a bracket.
-
-    Args:
-        log_ratio: log e - log F on the nodes.
-        guess: a value near the root, from which the search starts.
+    `log_ratio` is log e - log F on the nodes. The left side increases in y and is negative at theta = 1/s.
+    Newton steps start at `guess` and stay inside a bracket.
     """
     least = -math.log(start.scale)
     if start.width == math.inf:
@@ -240,7 +235,7 @@ def flow(start: TiedStart, gains: Gains, decay: float, times: Reals) -> list[Tie
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Compute the trajectory of a tied student. Return its arrays by the field names of `Trajectory`."""
+    """Return the arrays of a tied student's trajectory, by the field names of `Trajectory`."""
     start = start_of(problem, schedule)
     times = np.array(schedule.times)
     closed = average_over_potentials(
@@ -250,10 +245,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 
 
 def start_of(problem: Problem, schedule: Schedule, angles: int | None = None) -> TiedStart:
-    """Return the start of a tied student, with the nodes and weights of the target's law.
-
-    The target's spikes are appended as nodes of weight 0.
-    """
+    """Return the start of a tied student. The target's spikes are appended as nodes of weight 0."""
     narrow = schedule.width < problem.target.rank_fraction
     x, p = target_nodes(problem.target, angles or (MANY_ANGLES if narrow else ANGLES))
     spikes = problem.target.spikes
@@ -297,7 +289,7 @@ def _law(problem: Problem, schedule: Schedule) -> tuple[Law, TiedState]:
 
 
 def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
-    """Return how much gradient noise changes norm, overlap and trace, shape (PAIRS, times, 3)."""
+    """Return how much gradient noise changes norm, overlap and trace. The shape is (PAIRS, times, 3)."""
     rng = np.random.default_rng(seed)
     target = representative_eigenvalues(problem.target, SIZE)
     potential = potential_of(replace(problem, target=Target.discrete(target.tolist())))
@@ -308,10 +300,7 @@ def noise_shifts(problem: Problem, schedule: Schedule, seed: int = 0) -> Reals:
 
 
 def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, Any]) -> dict[str, Any]:
-    """Add the effect of the gradient noise to the arrays of a noiseless `Trajectory`.
-
-    The result also has standard errors.
-    """
+    """Add the effect of gradient noise, and standard errors, to the arrays of a noiseless `Trajectory`."""
     added = noise_shifts(problem, schedule)
     mean = added.mean(axis=0)
 
@@ -332,9 +321,7 @@ def add_noise_shifts(problem: Problem, schedule: Schedule, noiseless: dict[str, 
 
 
 def representative_eigenvalues(target: Target, size: int) -> Reals:
-    """Return `size` eigenvalues that represent a law. Each one is the mean over an equal share of it.
-
-    They are rescaled so that their mean is exactly that of the law.
+    """Return `size` eigenvalues for a law, the means over equal shares of it, rescaled to its exact mean.
 
     >>> float(representative_eigenvalues(Target.marchenko_pastur(0.25), 8).mean().round(6))
     0.5
@@ -365,7 +352,7 @@ def _path(
 ) -> Reals:
     """Return norm, overlap and trace of each matrix at each time.
 
-    If `rng` is given, it draws noise, which has the opposite sign in the second half of the matrices.
+    If `rng` is given, it draws noise. The second half of the matrices gets the opposite noise.
     """
     numbers, now = [_norm_overlap_trace(S, target)], 0.0
     eta = schedule.learning_rate
@@ -392,7 +379,7 @@ def _path(
 
 
 def _norm_overlap_trace(S: Complexes, target: Reals) -> Reals:
-    """Return norm q, overlap m and trace t of each matrix, shape (matrices, 3)."""
+    """Return norm, overlap and trace of each matrix, as an array of shape (matrices, 3)."""
     diagonal = np.einsum("kii->ki", S).real
     q = np.einsum("kij,kij->k", S, S.conj()).real
     return np.stack([q, diagonal @ target, diagonal.sum(axis=1)], axis=1) / target.size
@@ -414,9 +401,7 @@ def _add_noise(S: Complexes, size: float, rng: np.random.Generator) -> Complexes
 def riccati_step(S: NDArray[Any], x: Reals, G: float, H: float, decay: float, h: float) -> NDArray[Any]:
     """Return the matrices S after a time h of gradient flow, with the gains G and H held constant.
 
-    Args:
-        S: the matrices, shape (matrices, d, d).
-        x: the eigenvalues of the diagonal target, shape (d,).
+    S has shape (matrices, d, d), and x contains the d eigenvalues of the diagonal target.
     """
     c = (8 * H * x + 2 * decay) * h
     f = 8 * G * h * np.where(np.abs(c) > 1e-12, -np.expm1(-c) / np.where(c == 0, 1.0, c), 1.0)

@@ -188,7 +188,7 @@ def trajectory(problem: Problem, schedule: Schedule) -> Trajectory:
 
 
 def student_dynamics(problem: Problem) -> StudentDynamics:
-    """Return the functions for the student of a problem. Raise a `BadSetting` if attnlaw has none."""
+    """Return the theory of a problem's student. Raise a `BadSetting` if attnlaw has none."""
     kind = (problem.attention, problem.student)
     if kind not in STUDENT_DYNAMICS:
         able = [student for attention, student in STUDENT_DYNAMICS if attention == problem.attention]

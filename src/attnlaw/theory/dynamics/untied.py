@@ -49,10 +49,7 @@ STEP, NOISY_STEP = 0.5, 0.2  # a step in time, times the fastest rate: without n
 
 @dataclass(frozen=True)
 class Factors:
-    """The factors of several starts, and their targets.
-
-    U and V have shape (starts, d, m'), and the targets M* have shape (starts, d, d).
-    """
+    """The factors U and V (starts, d, m') of several starts, and their targets M* (starts, d, d)."""
 
     U: Matrices
     V: Matrices
@@ -79,11 +76,7 @@ class ObservedPairs:
         return G * self.a1 / total, G * self.a2 / total, H * self.a1 / total, H * self.a2 / total
 
     def observed_numbers(self, numbers: Reals) -> tuple[Any, Any, float]:
-        """Return the norm q_eff, the overlap m_eff and the target's Q_eff, on which the labels depend.
-
-        Args:
-            numbers: the order parameters q1, q2, m1, m2 in the last axis.
-        """
+        """Return q_eff, m_eff and Q_eff for order parameters q1, q2, m1, m2 in the last axis."""
         total = self.a1 + self.a2
         q = (self.a1 * numbers[..., 0] + self.a2 * numbers[..., 1]) / total
         m = (self.a1 * numbers[..., 2] + self.a2 * numbers[..., 3]) / total
@@ -115,12 +108,9 @@ def observed_pairs(problem: Problem) -> ObservedPairs:
 def draw(
     problem: Problem, schedule: Schedule, size: int, count: int, rng: np.random.Generator, real: bool = False
 ) -> Factors:
-    """Draw Gaussian starts and targets with matched moments.
+    """Draw `count` Gaussian starts and targets of dimension `size`, with matched moments.
 
-    Args:
-        size: the dimension d.
-        count: the number of starts.
-        real: draw real matrices (for SGD) instead of complex ones (for the theory).
+    The matrices are complex for the theory, and `real` for SGD.
     """
 
     def normal(*shape: int) -> Matrices:
@@ -259,7 +249,7 @@ def check(problem: Problem, schedule: Schedule) -> None:
 
 
 def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
-    """Compute the trajectory of an untied student. Return its arrays by the field names of `Trajectory`."""
+    """Return the arrays of an untied student's trajectory, by the field names of `Trajectory`."""
     observed, means = observed_pairs(problem), []
     for size, count in SIZES:
         rng = np.random.default_rng(size)
@@ -277,7 +267,7 @@ def solve(problem: Problem, schedule: Schedule) -> dict[str, Any]:
 def _columns(observed: ObservedPairs, small: Reals, large: Reals) -> dict[str, Any]:
     """Extrapolate the order parameters of both sizes in 1/d^2, and return the arrays of a trajectory.
 
-    Standard errors follow from the effect of each start on the quantities.
+    The standard errors come from the effect of each start on the quantities.
     """
     ratio = (SIZES[1][0] / SIZES[0][0]) ** 2
     share = ratio / (ratio - 1)

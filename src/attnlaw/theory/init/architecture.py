@@ -46,10 +46,7 @@ class WidthLimit:
 
 @dataclass(frozen=True)
 class ScoreScaling:
-    """The factor of the scores: 1/sqrt(d) times d^extra_power, where d is the head width.
-
-    In muP `extra_power` is -1/2.
-    """
+    """The factor of the scores, d^(-1/2 + extra_power) for heads of width d. muP has `extra_power` -1/2."""
 
     name: str
     extra_power: float
@@ -110,7 +107,9 @@ class Deviations:
 
     @classmethod
     def all_equal(cls, std: float, residual: float | None = None) -> Deviations:
-        """Return `std` for all matrices. `residual` replaces it for those that write to the stream."""
+        """Return the deviation `std` for all matrices, except `residual` for those that write to the
+        stream.
+        """
         return cls(std, std, std, std, std, std, std if residual is None else residual, std)
 
 

@@ -77,11 +77,7 @@ def hidden_gram(model: Architecture, t: Array, units: int, rng: np.random.Genera
 
 
 def unit_kernel(model: Architecture, gram: Array) -> Array:
-    """Return K = E y y^T of one hidden unit.
-
-    Args:
-        gram: the Gram matrix of the normalised tokens, divided by the width N.
-    """
+    """Return K = E y y^T of one hidden unit. `gram` is the Gram matrix of normalised tokens, over N."""
     inner = model.width * model.deviations.inner**2 * gram
     kernel = kernel_map(model.activation, inner)
     return kernel * inner if model.gated else kernel
@@ -111,10 +107,7 @@ def experts_gram(model: Architecture, t: Array, units: int, rng: np.random.Gener
 
 
 def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> Array:
-    """Return the router's weights, shape (draws, s, experts).
-
-    They are a softmax over the best experts of each token. All other experts have the weight 0.
-    """
+    """Return the router's weights, a softmax over the best experts of each token and 0 for all others."""
     gain = math.sqrt(model.width) * model.deviations.inner
     logits = gain * t @ rng.standard_normal((len(t), t.shape[-1], model.experts))
     least = np.sort(logits, axis=-1)[..., -model.experts_per_token, None]
@@ -124,7 +117,7 @@ def router_weights(model: Architecture, t: Array, rng: np.random.Generator) -> A
 
 
 class Chain:
-    """Several random draws of a model at its own width. `root` is the state, and every layer changes it."""
+    """Several random draws of a model at its own width. Every layer changes the state `root`."""
 
     limit = False  # whether the width is infinite
 
@@ -136,10 +129,7 @@ class Chain:
         self.root = self._initial_root()
 
     def _initial_root(self) -> Array:
-        """Return the root of the first tokens and of the fixed rows.
-
-        The first tokens are the sums of embeddings, positions and segments.
-        """
+        """Return the root of the fixed rows and of the first tokens (embedding, position and segment)."""
         model, std = self.model, self.model.deviations
         s, ids = len(self.tokens), self.tokens.distinct
         u = len(ids)
@@ -190,7 +180,9 @@ class Chain:
         return self.root[:, len(self.tokens), None]
 
     def norm(self, x: Array) -> Array:
-        """Return x divided by its root mean square (with epsilon). LayerNorm subtracts the mean before."""
+        """Return x divided by its root mean square (with epsilon), in LayerNorm after subtracting the
+        mean.
+        """
         if self.model.centred:
             wider = np.zeros((self.draws, 1, x.shape[-1] - self.ones.shape[-1]))
             ones = np.concatenate([self.ones, wider], -1)
@@ -198,10 +190,7 @@ class Chain:
         return np.asarray(x / np.sqrt((x * x).sum(axis=-1, keepdims=True) + self.model.epsilon))
 
     def attention(self, h: Array, layer: int) -> tuple[Array, Array, Array]:
-        """Return the scores and the weights of all heads, and the factor R of their output.
-
-        Scores and weights have the shape (draws, H, s, s).
-        """
+        """Return scores and weights of all heads (draws, H, s, s), and the factor R of their output."""
         model, std, t = self.model, self.model.deviations, compress(h)
         scale = model.score_scales[layer]
         p = capped(self.head_scores(t) * scale, model.score_cap)
@@ -233,10 +222,7 @@ class Chain:
         return np.asarray(left @ core @ np.swapaxes(t[:, None], -1, -2))
 
     def _rotary_scores(self, t: Array) -> Array:
-        """Return the scores of queries and keys that are normalised or rotated.
-
-        All d entries of each query and key are drawn.
-        """
+        """Return scores for normalised or rotated queries and keys, by drawing all of their entries."""
         model, root_n = self.model, math.sqrt(self.model.width)
         q = self._rotary_rows(root_n * model.deviations.query, t, model.heads)
         k = self._repeat_for_heads(self._rotary_rows(root_n * model.deviations.key, t, model.key_value_heads))

@@ -62,10 +62,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def architecture_of(config: Config, std: float | None = None, depth: int = 0) -> Architecture:
-    """Return the architecture of a config.
-
-    Raise an `InputError` if the law does not cover a part of it. The message names that part.
-    """
+    """Return the architecture of a config. Raise an `InputError` if the law does not cover a part of it."""
     kind, family, init = _require_initialiser(config)
     config = Config({**init.defaults, **config.values}, config.source)
     stack = family.stacks[0]
@@ -155,9 +152,8 @@ def known_types() -> list[str]:
 
 
 def _initialiser(config: Config) -> tuple[str, Family, Initialiser] | None:
-    """Find the first model type of the config whose initialiser attnlaw knows.
-
-    Return this type, its family and its initialiser, or None if there is no such type.
+    """Return the first model type of the config whose initialiser attnlaw knows, with family and
+    initialiser.
     """
     for family in known_families():
         for kind in config.model_types:
@@ -256,10 +252,7 @@ def _longest(config: Config, init: Initialiser) -> int | None:
 
 
 def _frequencies(config: Config, family: Family, head_width: int) -> tuple[float, ...]:
-    """Return the frequencies of rotary positions.
-
-    Raise an `InputError` if attnlaw does not know their scaling.
-    """
+    """Return the rotary frequencies. Raise an `InputError` if attnlaw does not know their scaling."""
     if not is_rotary(family, config):
         return ()
     values = rope_values(config, 0)

@@ -91,7 +91,7 @@ def config(width: int) -> dict[str, Any]:
 
 
 def _scales(width: int, name: str, rate: float) -> tuple[Callable[[str], float], Callable[[str], float]]:
-    """Return the standard deviation and the learning rate as functions of a matrix's name.
+    """Return two functions of a matrix's name: its standard deviation and its learning rate.
 
     `name` is the parametrisation, "SP" or "muP", and `rate` is r in the table above.
     """

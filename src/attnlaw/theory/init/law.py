@@ -201,7 +201,7 @@ def _draw_tables(
     units: int,
     progress: Progress,
 ) -> list[dict[str, Array]]:
-    """Return the measures of all draws: a table for each layer, then a table for the logits."""
+    """Return the measures of all draws: a table for each layer, and then one for the logits."""
     turned = model.head_width if model.frequencies or model.query_key_norm else 0
     rows = len(tokens) * max(len(tokens), turned)
     state_numbers = (2 * len(tokens) + len(tokens.distinct) + 1) ** 2

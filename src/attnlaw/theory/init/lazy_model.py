@@ -64,7 +64,7 @@ class LazyMatrix:
         self.U, self.B = self._empty(self.out), self._empty(self.inner)
 
     def right(self, x: Any) -> Any:
-        """Return the product X W^T with given rows X, shape (s, in)."""
+        """Return the product X W^T for rows X of shape (s, in)."""
         known, rest = self._split_rows(x, self.V)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.out)
@@ -77,7 +77,7 @@ class LazyMatrix:
         return answer
 
     def left(self, d: Any) -> Any:
-        """Return the product D W with given rows D, shape (s, out)."""
+        """Return the product D W for rows D of shape (s, out)."""
         known, rest = self._split_rows(self._without_row(d), self.U)
         if len(rest[1]):
             fresh = self._draw_normals(len(rest[1]), self.inner)
@@ -107,10 +107,9 @@ class LazyMatrix:
         return d, x
 
     def _split_rows(self, rows: Any, known: Any) -> tuple[Any, tuple[Any, Any]]:
-        """Split rows into a part in the span of `known` and the rest.
+        """Return C and (T, Q) such that the rows are `C known + T Q`.
 
-        Returns:
-            C and (T, Q) such that the rows are `C known + T Q`. Q is orthonormal and orthogonal to `known`.
+        The rows of Q are orthonormal, and orthogonal to `known`.
         """
         c = rows @ known.T
         rest = rows - c @ known
@@ -158,8 +157,8 @@ class _RightProduct(torch.autograd.Function):  # type: ignore[misc]
 class _RowLookup(torch.autograd.Function):  # type: ignore[misc]
     """The lookup of rows of a lazy matrix W by their numbers, as in an embedding.
 
-    The backward pass records the pair of one-hot vectors and gradients of the rows as a use of W. The padding
-    id gets no gradient, so its one-hot vectors are zero.
+    The backward pass records one-hot vectors and the gradients of the rows as a use of W. The padding id gets
+    no gradient, so its one-hot vectors are zero.
     """
 
     @staticmethod
@@ -216,10 +215,7 @@ _ANSWERS: dict[Any, Callable[..., Any]] = {
 
 
 class LazyModel:
-    """A model of `transformers` on lazy matrices.
-
-    `matrices` has the lazy matrices by name. A matrix that is tied appears once.
-    """
+    """A model of `transformers` on lazy matrices. A tied matrix appears once in `matrices`."""
 
     def __init__(self, model: Any, matrices: Mapping[str, LazyMatrix]) -> None:
         self.model, self.matrices = model, matrices
@@ -240,11 +236,7 @@ class LazyModel:
         return self.model(**given, use_cache=False).logits[0]
 
     def step(self, rates: Callable[[str], float]) -> None:
-        """Make a step of SGD on every matrix. Call it after `loss().backward()`.
-
-        Args:
-            rates: a function that returns the learning rate of a matrix for its name.
-        """
+        """Make a step of SGD on every matrix, after `loss().backward()`. `rates` maps names to rates."""
         for name, matrix in self.matrices.items():
             matrix.step(rates(name))
 
@@ -286,10 +278,7 @@ def lazy_model(
 def _replace_matrices(
     model: Any, std: Callable[[str], float], generator: torch.Generator
 ) -> dict[str, LazyMatrix]:
-    """Replace all matrices of a model by lazy weights, and return their lazy matrices by name.
-
-    Tied weights share one lazy matrix.
-    """
+    """Replace all matrices of a model by lazy ones, and return these by name. Tied weights share one."""
     replacements: dict[int, Any] = {}
     matrices: dict[str, LazyMatrix] = {}
 
@@ -315,10 +304,7 @@ def _replace_matrices(
 
 
 def _weights(model: Any) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield every matrix and every stack of matrices in a model.
-
-    Each item has the name of the module, the module, the key of the weight in it, and the weight.
-    """
+    """Yield module name, module, key and weight for every matrix and stack of matrices in a model."""
     for owner, module in model.named_modules():
         for key, weight in module._parameters.items():
             if weight is not None and weight.ndim > 1:

@@ -76,10 +76,7 @@ class LimitChain(Chain):
         return p, weights, symmetric_root(scale * share * gram_of(mixed))
 
     def _gaussian_scores(self, t: Array) -> Array:
-        """Return the scores q . k / sqrt(d) of infinitely wide heads, shape (draws, H, s, s).
-
-        Given the root T of the tokens' Gram matrix, they are Gaussian.
-        """
+        """Draw the scores q . k / sqrt(d) of infinitely wide heads, shape (draws, H, s, s)."""
         model, std = self.model, self.model.deviations
         gains = [math.sqrt(model.width) * deviation for deviation in (std.query, std.key)]
         q, k = (self._normalised(gain, t)[:, None] for gain in gains)

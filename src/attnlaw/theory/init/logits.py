@@ -47,10 +47,7 @@ class InitialLogits:
     cap: float | None  # cap of the logits; None is no cap
 
     def deviation(self) -> Array:
-        """Return the standard deviation of the logit of an id that is not among the tokens, shape (draws,).
-
-        It is the root mean square over the tokens.
-        """
+        """Return the deviation of the logit of an id that is not among the tokens, in every draw."""
         variances = np.diagonal(self.covariance, axis1=-2, axis2=-1)
         if self.cap is not None:
             variances = np.diagonal(mehler_kernel(self._capped, self.covariance), axis1=-2, axis2=-1)
@@ -111,7 +108,7 @@ def logits_of(state: Chain) -> InitialLogits:
 
 
 def own_cosine(state: Chain) -> Array | None:
-    """Return the mean cosine of each last token with its own embedding, shape (draws,).
+    """Return the mean cosine of the last tokens with their own embeddings in every draw.
 
     None if the head is not tied, or has BERT's transform.
     """

@@ -33,11 +33,10 @@ class Spread:
 
 
 def spread_of(values: Array, fixed: bool = False) -> Spread:
-    """Summarise the values of all draws.
+    """Summarise the values of all draws. The spread is 0 if the number is `fixed`, a limit without
+    randomness.
 
-    Args:
-        fixed: whether the number is a limit that is not random. Draws then differ only because they sample
-            different heads, so the spread is set to 0.
+    Draws then differ only because they sample different heads.
     """
     mean = float(values.mean())
     deviation = float(values.std(ddof=1)) if len(values) > 1 else 0.0
@@ -61,10 +60,7 @@ def slopes(by_layer: list[Array]) -> Array:
 
 @dataclass(frozen=True)
 class MatrixGradient:
-    """The norm |dL/dW| of the gradient of one matrix.
-
-    Layers count from 1. The layer is None for a matrix outside of the layers.
-    """
+    """The norm |dL/dW| of one matrix. Layers count from 1; None means outside of the layers."""
 
     layer: int | None
     matrix: str

@@ -57,20 +57,14 @@ class Tokens:
         return shown & (j <= i) if causal else shown
 
     def targets(self, causal: bool) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the places whose logits are scored, and the id that is expected at each place.
-
-        This is the next id, or in BERT the id at the same place.
-        """
+        """Return the scored places, and the expected id of each: the next one, or in BERT its own."""
         ids = np.asarray(self.ids[: self.seen])
         places = np.arange(self.seen)
         return (places[:-1], ids[1:]) if causal else (places, ids)
 
 
 def random_tokens(architecture: Architecture, count: int, padded: int, seed: int) -> Tokens:
-    """Draw `count - padded` different ids, and append `padded` ids of padding.
-
-    The law does not depend on which ids are drawn.
-    """
+    """Draw `count - padded` different ids, and append `padded` ids of padding."""
     pad = architecture.padding if architecture.padding is not None else 0
     least = count - padded + 1
     if architecture.vocabulary < least:

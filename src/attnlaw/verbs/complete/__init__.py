@@ -21,9 +21,8 @@ from attnlaw.theory.implicit_bias.completion import (
 
 @dataclass(frozen=True)
 class Graph:
-    """A choice of observed entries in a 2 x 2 matrix.
-
-    If the last entry is observed, the observed entries connect all rows and columns.
+    """A choice of observed entries in a 2 x 2 matrix. With the last entry they connect all rows and
+    columns.
     """
 
     name: str
@@ -64,10 +63,7 @@ class CompletionSimulationSettings(CompletionSettings):
 
 
 def solve(case: CompletionSettings, progress: Progress) -> Numbers:
-    """Return the limit of training from vanishing starts.
-
-    `corner` is the mean size of the missing entry over starts.
-    """
+    """Return the limit of training from vanishing starts. `corner` is the mean size of the missing entry."""
     prediction = predict_completion(case.problem)
     corner = abs(float(prediction.matrix[0, 0])) if GRAPHS[case.graph].observed else mean_cosine(case.latent)
     return Numbers(vars(prediction) | {"corner": corner}, prediction.outcome, prediction.remark)

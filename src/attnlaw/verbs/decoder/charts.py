@@ -50,10 +50,7 @@ def order(view: ChartView) -> Drawings:
 def draw_ridges(
     values: pl.DataFrame, bulk: pl.DataFrame, theory: pl.DataFrame, modes: pl.DataFrame
 ) -> alt.HConcatChart:
-    """Draw the spectra of the run next to those of the theory.
-
-    In the run, bars are singular values and a line is the random reference.
-    """
+    """Draw the run's singular values (bars) and random reference (line) next to the theory's spectra."""
     domain = (LEAST, 1.2 * max(*values["strength"].to_list(), *modes["strength"].to_list()))
     steps, times = sorted(values["step"].unique()), sorted(theory["time"].unique())
     run = [

@@ -1,7 +1,4 @@
-"""The verb `dynamics`: how one attention head learns in time.
-
-For comparison it can also train students by SGD.
-"""
+"""The verb `dynamics`: how one attention head learns in time, by theory and by SGD for comparison."""
 
 from __future__ import annotations
 

@@ -61,10 +61,7 @@ def runs(view: ChartView) -> Drawings:
 
 
 def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
-    """Draw a panel for each quantity against the column `x`.
-
-    `panels` maps the name of each quantity to whether its axis is logarithmic.
-    """
+    """Draw a panel for each quantity against the column `x`. `panels` says which axes are logarithmic."""
     every = view.frame("trajectory")
     if not has_values(every, x, *panels):
         return
@@ -94,9 +91,9 @@ def _trajectories(view: ChartView, x: str, panels: dict[str, bool]) -> Drawings:
 
 
 def _split_rows(view: ChartView, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yield all rows, or parts of them if they have too many lines for one figure.
+    """Yield all rows if one figure can show their lines; otherwise divide the rows by one setting.
 
-    The first setting that leaves few lines in each part divides them. If there is none, nothing is yielded.
+    Nothing is yielded if no setting leaves few lines in each part.
     """
     if _has_few_lines(view, rows):
         yield {}, rows
@@ -242,10 +239,7 @@ def ridge(rows: pl.DataFrame, tracks: pl.DataFrame, values: pl.DataFrame, x: str
 
 
 def _bars(values: pl.DataFrame, right: float, top: float) -> list[dict[str, float]]:
-    """Return the bars of a histogram that is normalised as a density.
-
-    Values outside of the picture are not drawn, but the normalisation counts them.
-    """
+    """Return the bars of a histogram, normalised as a density that also counts values out of the picture."""
     edges = np.linspace(0.0, 1.05 * right, 49)
     count, _ = np.histogram(values["eigenvalue"].to_numpy(), bins=edges)
     width = edges[1] - edges[0]

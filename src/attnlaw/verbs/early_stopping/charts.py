@@ -25,10 +25,7 @@ DRAWN_THRESHOLDS = {"flow": (0.5, 1.0, 2.0), "soft": (1.0,)}
     name="map",
 )
 def stopping_map(view: ChartView) -> Drawings:
-    """Draw the learned coefficient against the true one.
-
-    There is no chart if rows differ in other settings than threshold and rule.
-    """
+    """Draw the learned coefficient against the true one, if only threshold and rule differ in the rows."""
     rows = view.frame("map")
     if view.other_settings(rows, ["rule", "threshold", "coefficient"]):
         return
